@@ -21,6 +21,8 @@ import onnx
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.irs.onnx.cuts import Graph, cut
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.certificate import certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
@@ -30,11 +32,9 @@ from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxForm
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.subject import Subject
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed
 _MOST_QUERIES = 1500

@@ -23,10 +23,10 @@ from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 
 SAMPLES = Path(__file__).parents[2] / "samples"

@@ -21,8 +21,8 @@ from benchmarks.reducing.peers import Peer, Question, cpu_seconds
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.subject import Subject
 
 _SECONDS = 200.0
 _CHECK = """

@@ -9,14 +9,16 @@ import numpy as np
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.irs.onnx.cuts import Graph, cut
+from opsieve.gen.irs.onnx.graphs import copied, replace_tensor
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.onnx_edit.graphs import copied, replace_tensor
 from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.onnx_edit.settle import settle
@@ -26,10 +28,8 @@ from opsieve.reducer.passes.bodies import OPENING
 from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.passes.operators import PASS as PLAINER
 from opsieve.reducer.passes.operators import WORDED
-from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.subject import Subject
 
 GROUP = "opsieve.reductions"
 _SMALL = 16 << 10  # bytes of a model that is worth a look under other names

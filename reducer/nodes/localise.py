@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.reducer.problem.graph import Graph, inner_operators
+from opsieve.gen.irs.onnx.cuts import Graph, inner_operators
 
 MOST_TEXT = 20_000
 _MOST_FOCI = 6

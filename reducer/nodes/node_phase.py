@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import Graph, cut, want
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.printable import counted
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import hint, likelihood
 from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
-from opsieve.reducer.problem.graph import Graph, cut, want
-from opsieve.reducer.problem.subject import Subject
 
 ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried

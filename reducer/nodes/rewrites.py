@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import Graph
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import decode
 from opsieve.reducer.engine.search import Places
 from opsieve.reducer.nodes.localise import MOST_TEXT
 from opsieve.reducer.oracle.target_test import TargetTest
-from opsieve.reducer.problem.graph import Graph
-from opsieve.reducer.problem.subject import Subject
 
 _HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import onnx
 
+from opsieve.gen.irs.onnx.graphs import copied
 from opsieve.gen.irs.onnx.program import broken
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.reducer.onnx_edit.graphs import copied
-from opsieve.reducer.problem.subject import Subject
 
 
 def renamed(subject: Subject) -> Subject | None:

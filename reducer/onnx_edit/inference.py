@@ -13,17 +13,17 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
 from opsieve.gen.declarations.catalogue import has_bodies
-from opsieve.gen.model.detached import tensor_bytes
-from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit import onnx_subprocess
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     copied,
     declared_type,
     encoded,
     forget_element,
 )
-from opsieve.reducer.problem.subject import Subject
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.detached import tensor_bytes
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit import onnx_subprocess
 
 Types = Mapping[str, onnx.TypeProto]
 _LARGE = 64 << 10  # bytes of a tensor

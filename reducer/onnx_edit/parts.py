@@ -15,11 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.model.lowering import lowest_ir, lowest_opset
-from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import Value
-from opsieve.reducer.engine.census import Part
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     constant_array,
@@ -36,10 +32,14 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     tensor_array,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.lowering import lowest_ir, lowest_opset
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.census import Part
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
-from opsieve.reducer.problem.subject import Subject
 
 OnnxPart: TypeAlias = Part[Subject]
 # Attributes that name an element type; `reducer/passes/dtypes.py` changes them with the tensors that have it.

@@ -10,11 +10,11 @@ from onnx import helper
 
 from opsieve.gen.analysis.validity import check_node, leaves
 from opsieve.gen.declarations.tensor import Typed
+from opsieve.gen.irs.onnx.cuts import Graph
+from opsieve.gen.irs.onnx.graphs import Array
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, read_type
-from opsieve.reducer.onnx_edit.graphs import Array
 from opsieve.reducer.onnx_edit.typed_view import view
-from opsieve.reducer.problem.graph import Graph
-from opsieve.reducer.problem.subject import Subject
 
 _MOST = 1 << 20  # elements of one value
 

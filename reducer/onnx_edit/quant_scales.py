@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 
 from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.irs.onnx.graphs import constant_array, graphs, tensor_array
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import constant_array, graphs, tensor_array
-from opsieve.reducer.problem.subject import Subject
 
 
 def bad_scale(subject: Subject) -> str:

@@ -9,11 +9,12 @@ import onnx
 
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Path,
     first_output,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
     agrees,
@@ -28,7 +29,6 @@ from opsieve.reducer.onnx_edit.inference import (
     with_states,
     without_types,
 )
-from opsieve.reducer.problem.subject import Subject
 
 Types = Mapping[str, onnx.TypeProto]
 

@@ -10,8 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
-from opsieve.gen.model.tensors import NUMBERS, dtype_name
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     constant_array,
@@ -20,11 +19,12 @@ from opsieve.reducer.onnx_edit.graphs import (
     first_output,
     tensor_array,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 ABSENT = -1
 

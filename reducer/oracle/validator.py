@@ -6,11 +6,11 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import as_inputs, tensor_bytes
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.model.tensors import graph_inputs
 from opsieve.reducer.onnx_edit.quant_scales import bad_scale
-from opsieve.reducer.problem.subject import Subject
 
 CHECKER = resolve("checker")
 _LARGE = 64 << 10  # bytes of a tensor that is no shape

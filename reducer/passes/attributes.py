@@ -14,8 +14,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, helper
 
-from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Path,
     attribute_of,
     drop_unused,
@@ -26,10 +25,11 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     uses,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _RANKED = frozenset(
     (

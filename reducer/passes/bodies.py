@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.reducer.onnx_edit import onnx_subprocess
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     declared_type,
@@ -27,9 +24,13 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
     stored_tensor,
 )
+from opsieve.gen.irs.onnx.splice import TURNS, splice_branch, splice_turn
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
     GraphTensor,
@@ -41,7 +42,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
 )
 from opsieve.reducer.passes.body_signature import signature_edits
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _MOST_STAND_INS = 3
 _FEW = 6  # nodes of a body up to which values of another type are tried in the place of a result

@@ -12,13 +12,13 @@ from functools import partial
 
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import captured
+from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at
 from opsieve.reducer.onnx_edit.typed_view import Step, changing
-from opsieve.reducer.problem.graph import captured
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 
 @dataclass(frozen=True)

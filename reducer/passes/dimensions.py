@@ -14,7 +14,7 @@ import onnx
 
 from opsieve.gen.declarations.catalogue import shape_input, size_rule
 from opsieve.gen.declarations.declaration import SizeRule
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     copied,
@@ -24,12 +24,12 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, only_simpler, view
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, integer
 from opsieve.reducer.passes.shapes.sizes import Sizes, adjusted
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 
 class DimensionPass:

@@ -13,8 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     attribute_of,
     copied,
@@ -25,13 +24,14 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, view
 from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import DTYPE_RANKS
-from opsieve.reducer.problem.subject import Subject
 
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
 _TARGETS = ("float32", "int32", "int64")

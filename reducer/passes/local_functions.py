@@ -12,15 +12,15 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from opsieve.gen.irs.onnx.cuts import SMALL, Graph
+from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encoded, uses
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.onnx_edit import onnx_subprocess
-from opsieve.reducer.onnx_edit.graphs import copied, declared_type, drop_unused, encoded, uses
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.passes import attributes, bodies, operators, values
 from opsieve.reducer.passes.nodes import OUTPUTS
-from opsieve.reducer.problem.graph import SMALL, Graph
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
-from opsieve.reducer.problem.subject import Subject
 
 _INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, values.PASS)
 _MOST = 8  # functions of a model; one of more is not yet small

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
-from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Path,
     add_initializers,
     constant_array,
@@ -29,13 +25,17 @@ from opsieve.reducer.onnx_edit.graphs import (
     node_of,
     nodes,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
+from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 _FEW = 6  # named nodes that are asked one by one whether they need their name
 

@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import Graph, cut
+from opsieve.gen.irs.onnx.graphs import copied, first_output
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
-from opsieve.reducer.onnx_edit.graphs import copied, first_output
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _OTHERS = 2  # same-typed values that are not the node's own inputs, tried as its replacement
 _FEW = 4  # nodes up to which such values are tried even where an input would do, and inputs of another type

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import onnx
 from onnx import helper
 
+from opsieve.gen.irs.onnx.graphs import drop_unused, graph_at, label, node_at, nodes
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.reducer.onnx_edit.graphs import drop_unused, graph_at, label, node_at, nodes
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")  # its texts stay as they are
 _MOST = 12  # nodes of a model; one of more is not yet small

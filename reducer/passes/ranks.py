@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     attribute_of,
     copied,
@@ -21,6 +20,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
@@ -33,7 +34,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
 )
 from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
 

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.graphs import Array
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import Array
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _Tensors = list[Array]
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import Graph
+from opsieve.gen.irs.onnx.graphs import Array, drop_unused, replace_tensor, retyped_input
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import Array, drop_unused, replace_tensor, retyped_input
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.passes.nodes import rename
-from opsieve.reducer.problem.graph import Graph
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _MOST = 32  # inputs and stored tensors of a model; with more of them it is not yet small
 _FEW = 6  # of them up to which others of any type are tried, and under either value

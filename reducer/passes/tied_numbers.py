@@ -14,8 +14,7 @@ import onnx
 from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, RuledNode, System
 from opsieve.gen.analysis.validity import leaves, read_attributes
 from opsieve.gen.declarations.catalogue import qualified_name
-from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     attribute_of,
     constant_array,
@@ -26,9 +25,10 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.subject import Subject
 
 _MOST = 16  # nodes of a graph whose numbers are looked at together
 

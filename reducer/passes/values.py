@@ -12,9 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opsieve.gen.model.detached import part_of
-from opsieve.gen.model.tensors import Value, dtype_name
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     add_initializers,
@@ -26,11 +24,13 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
     tensor_array,
 )
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.detached import part_of
+from opsieve.gen.model.tensors import Value, dtype_name
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
-from opsieve.reducer.problem.subject import Subject
 
 _SINGLE = 16  # elements up to which each is simplified by itself
 _Place = tuple[Path, str, str]  # graph, name, `input` or `stored`

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS
 from opsieve.reducer.engine.form import Size
 from opsieve.reducer.problem.order import byte_size, count_nodes, simpler
-from opsieve.reducer.problem.subject import Subject
 
 OnnxEdit: TypeAlias = Edit[Subject]
 OnnxPass: TypeAlias = Pass[Subject]

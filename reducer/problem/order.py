@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import detached_bytes
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
-from opsieve.reducer.problem.subject import Subject
 
 # How far a dtype is from what every compiler handles best; those that are not here come last.
 DTYPE_RANKS = {

@@ -14,10 +14,10 @@ import onnx
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.irs.onnx.cuts import Graph, keep_functions, shell
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.problem.graph import Graph, keep_functions, shell
-from opsieve.reducer.problem.subject import Recording, Subject
 
 _FEW = 64  # nodes of a model that is recorded whole at once
 _SMALL_INPUTS = 16 << 10  # bytes of inputs of a model whose values will be small too

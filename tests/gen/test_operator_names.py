@@ -43,7 +43,7 @@ _EXCEPTIONS = {
     "gen/rewrites": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/declarations/learned_body.py": "nodes of a body that gives what a learnt operator asks of it",
     "gen/strategies": ("programs of their own: patterns that compilers rewrite"),
-    "reducer/onnx_edit/splice.py": "nodes that take the place of a body",
+    "gen/irs/onnx/splice.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
     "reducer/passes/operators.py": "the plainest operators, put in another's place",
     "reducer/passes/dtypes.py": "the value that a constant is filled with names its dtype",

@@ -16,13 +16,13 @@ from opsieve.gen.declarations.catalogue import first_dtypes, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.irs.onnx.model_file import check
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 

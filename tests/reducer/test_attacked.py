@@ -17,6 +17,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.interestingness import CheckResult
@@ -24,7 +25,6 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.order import count_nodes, simpler
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
 
 PASSES = OnnxReduction().passes()

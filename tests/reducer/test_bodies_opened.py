@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from test_shrink_examples import HEAD, operators, reduced, runs, subject, valid
 
+from opsieve.gen.irs.onnx.graphs import copied
+from opsieve.gen.irs.onnx.splice import splice_turn
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
-from opsieve.reducer.onnx_edit.graphs import copied
-from opsieve.reducer.onnx_edit.splice import splice_turn
 from opsieve.reducer.passes.bodies import BodyPass
-from opsieve.reducer.problem.subject import Subject
 
 X = np.array([[1, -2], [3, 4], [5, -6]], np.float32)
 SCAN = f"""{HEAD} g (float[2] s0, float[2] u0, float[3,2] x, float[3,2] w) => (float[2] s, float[3,2] y) {{

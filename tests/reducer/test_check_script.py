@@ -13,10 +13,10 @@ from onnx.parser import parse_model
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import LEAST
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.problem.subject import Subject
 
 MODEL = (
     '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) { a = Exp (x) y = Tanh (a) }'

@@ -14,15 +14,15 @@ from random_subjects import subjects
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.irs.onnx.graphs import Path, first_output, graphs, nodes
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
-from opsieve.reducer.onnx_edit.graphs import Path, first_output, graphs, nodes
 from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'

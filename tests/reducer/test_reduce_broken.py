@@ -14,10 +14,10 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram, broken
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.reduce_command import command

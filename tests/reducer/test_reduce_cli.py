@@ -24,12 +24,12 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.passes.nodes import NODES
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.reducer.sessions.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint

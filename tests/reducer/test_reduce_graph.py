@@ -15,14 +15,14 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.irs.onnx.cuts import Graph, captured, cut
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.problem.graph import Graph, captured, cut
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded
-from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.sameness import failure_of
 
 

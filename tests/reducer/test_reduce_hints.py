@@ -9,15 +9,15 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.irs.onnx.cuts import Graph
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.nodes import node_phase
 from opsieve.reducer.nodes.localise import likelihood
 from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.problem.graph import Graph
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 MODEL = """<ir_version: 9, opset_import: ["" : 20]> g (float[4, 4] x, float[4, 4] w) => (float[4, 4] y)

@@ -23,12 +23,12 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle import discover
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions import reduction
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 

@@ -21,6 +21,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
@@ -28,7 +29,6 @@ from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level
 

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.program import Program
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.subject import Recording, Subject
 
 
 @dataclass

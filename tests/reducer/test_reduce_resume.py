@@ -14,13 +14,13 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 
 

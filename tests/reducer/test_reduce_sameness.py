@@ -16,12 +16,12 @@ from models import program
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.target_test import TargetTest, finite
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions import reduction
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, interestingness_of, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level

@@ -15,12 +15,12 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.engine.sequential import MOST, Trials
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find, still
 from opsieve.reducer.oracle.nondeterminism_test import spread_of
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 
 HOST = chain("Abs", "Neg", "Sigmoid", "Relu", "Clip", "Sqrt", "Neg", "Abs")

@@ -10,12 +10,12 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]>'

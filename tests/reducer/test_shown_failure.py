@@ -20,11 +20,11 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import Unjudged
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find, still
-from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.export import reproduced
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.sameness import LEVELS, Level

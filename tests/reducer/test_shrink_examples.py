@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from shrinking import operators, reduced, runs, subject, valid
 
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.irs.onnx import GROUP
 from opsieve.reducer.passes.attributes import AttributePass
 from opsieve.reducer.passes.bodies import BodyPass
@@ -21,7 +22,6 @@ from opsieve.reducer.passes.ranks import RankPass
 from opsieve.reducer.passes.sharing import SharingPass
 from opsieve.reducer.passes.values import ValuePass
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 PASSES = [
     BodyPass(),

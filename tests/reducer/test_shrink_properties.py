@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from random_subjects import subjects
 
 from opsieve.backends.reference.reference_ops import OPERATORS
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.bodies import PASS as BODIES
@@ -22,7 +23,6 @@ from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
 from opsieve.reducer.passes.values import PASS as VALUES
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 MOST = 25  # edits looked at of one subject and pass
 

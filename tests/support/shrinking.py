@@ -9,10 +9,10 @@ import onnx
 from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.problem.subject import Subject
 
 
 def subject(text: str, **inputs: object) -> Subject:

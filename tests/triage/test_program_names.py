@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import normalise

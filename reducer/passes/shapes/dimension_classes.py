@@ -17,8 +17,8 @@ from opsieve.gen.analysis.validity import read_attributes
 from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_input, size_rule
 from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.irs.onnx.graphs import attribute_of
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.reducer.onnx_edit.graphs import attribute_of
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 
 Dim = tuple[int, int]  # tensor number, axis

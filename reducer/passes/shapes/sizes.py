@@ -16,8 +16,8 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.declarations.catalogue import size_rule
 from opsieve.gen.declarations.declaration import SizeRule
+from opsieve.gen.irs.onnx.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit import onnx_subprocess
-from opsieve.reducer.onnx_edit.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, Shape, factors, integer
 

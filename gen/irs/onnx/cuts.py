@@ -1,6 +1,4 @@
-"""The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its
-own.
-"""
+"""The main graph of a subject with who reads what, and cuts: any subset of its nodes as a model of its own."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,9 +10,9 @@ import onnx
 from onnx import AttributeProto
 
 from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
-from opsieve.reducer.problem.subject import Recording, Subject
 
 SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
 _CONTENT = frozenset(

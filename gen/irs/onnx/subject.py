@@ -1,4 +1,4 @@
-"""What is being reduced: a model, the values of its inputs, and what an unoptimised run recorded of it."""
+"""A model with the values of its inputs and what an unoptimised run recorded: what edits work on."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

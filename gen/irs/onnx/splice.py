@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.reducer.onnx_edit.graphs import (
+from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     add_initializers,
