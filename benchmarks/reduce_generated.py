@@ -30,7 +30,7 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 COLOURS = {"error": "#1b7837", "crash": "#b2182b", "wrong": "#2166ac"}

@@ -158,7 +158,6 @@ LONG_FILES = {
     "gen/graph/graph_builder.py": "one class: each method answers from the same program under construction",
     "gen/irs/relax/generator.py": "one class: each method draws a construct of the same body",
     "reducer/sessions/reduction.py": "what a reduction asks of an ONNX program, question by question",
-    "reducer/irs/relax/passes.py": "passes of a few lines each, in the order in which they are tried",
     "triage/store/store.py": "the store's one writer: what it records belongs to one transaction",
     "tui/api.py": "the Python API: its page follows the order of this file",
     "tui/app/app.py": "the app: the keys, faults and jobs that all screens share",

@@ -42,3 +42,15 @@ class Pass(Protocol[S]):
         """Every single edit left, the most promising (largest) first; the same subject gives the same
         edits.
         """
+
+
+@dataclass
+class ListedPass(Generic[S]):
+    """A dimension whose edits a function lists."""
+
+    name: str
+    listed: Callable[[S], Iterator[Edit[S]]]
+
+    def edits(self, subject: S) -> Iterator[Edit[S]]:
+        """What the function lists."""
+        return self.listed(subject)

@@ -13,14 +13,14 @@ from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
-from opsieve.reducer.irs.relax.passes import PASSES, AsTvm, relax_parts
+from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
 from opsieve.reducer.irs.tvm.pass_sequence import PassSequence, pass_parts
 from opsieve.reducer.irs.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
 from opsieve.reducer.irs.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements, tir_parts
 
 
 class TvmReduction(TvmForm):
-    """What both forms share: passes of the program first, for a shorter sequence makes every test after it
+    """The part that both forms share: passes of the program first, for a shorter sequence makes every test after it
     cheaper.
     """
 
@@ -75,7 +75,7 @@ class TvmReduction(TvmForm):
 class RelaxReduction(TvmReduction):
     """Relax modules."""
 
-    dimensions = tuple(map(AsTvm, PASSES))
+    dimensions = PASSES
     parts = staticmethod(relax_parts)
 
 

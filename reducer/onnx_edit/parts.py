@@ -18,26 +18,27 @@ from onnx import AttributeProto, TensorProto
 from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
-    constant_array,
     copied,
     drop_unused,
     first_output,
     graph_at,
     graphs,
+    is_constant,
     label,
     node_at,
     node_of,
     replace_tensor,
+    reread,
     retyped_input,
     set_attribute,
-    tensor_array,
+    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
-from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import stored_tensors
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 
@@ -59,8 +60,8 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     yield from _nodes(subject.model)
     yield from _interface(subject)
     yield from _attributes(subject.model)
-    for path, name, array, is_fed in _tensors(subject):
-        yield from _tensor(path, name, array, is_fed)
+    for tensor in stored_tensors(subject):
+        yield from _tensor(tensor.path, tensor.name, tensor.array, tensor.is_fed)
     yield from _model(subject)
 
 
@@ -119,7 +120,7 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
     for path, graph in graphs(model.graph):
         for node in graph.node:
             key = first_output(node)
-            for attribute in node.attribute if key and not _is_constant(node) else ():
+            for attribute in node.attribute if key and not is_constant(node) else ():
                 if attribute.type == AttributeProto.GRAPH:
                     continue
                 owner = "/".join((*path, key))
@@ -131,16 +132,6 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                     yield Part("types", owner + ":", plain, (drop,))
                 else:
                     yield Part("attributes", f"{owner}/@{attribute.name}", "", (drop,))
-
-
-def _tensors(subject: Subject) -> Iterator[tuple[Path, str, Array, bool]]:
-    for name, value in subject.inputs.items():
-        if isinstance(value, np.ndarray):
-            yield (), name, value, True
-    for path, graph in graphs(subject.model.graph):
-        stored = [(tensor.name, tensor_array(tensor)) for tensor in graph.initializer]
-        stored += [(first_output(node), constant_array(node)) for node in graph.node if _is_constant(node)]
-        yield from ((path, name, array, False) for name, array in stored if name and array is not None)
 
 
 def _tensor(path: Path, name: str, array: Array, is_fed: bool) -> Iterator[OnnxPart]:
@@ -200,7 +191,7 @@ def _bypassed(
         return None
     gone = set(filter(None, node.output))
     graph.node.remove(node)
-    _reread(graph, gone, name)
+    reread(graph.node, dict.fromkeys(gone, name))
     results = [info for info in graph.output if info.name not in gone]
     if path or not results:  # a body gives as many values as before; a model gives one
         for info in graph.output:
@@ -212,17 +203,6 @@ def _bypassed(
         del graph.output[:]
         graph.output.extend(kept)
     return drop_unused(model, inputs)
-
-
-def _reread(graph: onnx.GraphProto, old: set[str], new: str) -> None:
-    for node in graph.node:
-        for place, name in enumerate(node.input):
-            if name in old:
-                node.input[place] = new
-        for body in bodies(node):
-            _reread(body, old - {info.name for info in body.input}, new)
-            for info in body.output:
-                info.name = new if info.name in old else info.name
 
 
 def _dropped(
@@ -243,14 +223,8 @@ def _replaced(
     model: onnx.ModelProto,
     inputs: dict[str, Value],
 ) -> dict[str, Value] | None:
-    old = next(
-        (
-            array
-            for at, called, array, fed in _tensors(Subject(model, inputs, {}))
-            if (at, called, fed) == (path, name, is_fed)
-        ),
-        None,
-    )
+    stored = inputs.get(name) if is_fed else stored_tensor(model, path, name)
+    old = stored if isinstance(stored, np.ndarray) else None
     if old is None:
         return None
     new = make(old)
@@ -270,10 +244,6 @@ def _zeros(array: Array) -> Array:
 
 def _floats(array: Array) -> Array:
     return np.zeros(array.shape, np.float32) if array.dtype.kind in "OUSc" else array.astype(np.float32)
-
-
-def _is_constant(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
 
 
 def _is_open(type_: onnx.TypeProto) -> bool:

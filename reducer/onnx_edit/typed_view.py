@@ -2,7 +2,7 @@
 it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,12 @@ from opsieve.gen.irs.onnx.graphs import (
     copied,
     declared_type,
     first_output,
+    graphs,
+    is_constant,
     tensor_array,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.view import StoredTensor
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
 from opsieve.reducer.onnx_edit.settle import settle
@@ -140,7 +143,7 @@ class _ViewReader:
                 inner = (*path, first_output(node), attribute.name)
                 found.append(Subgraph(inner, *self.read(attribute.g, other.g, inner, names)))
         inputs = tuple(names.get(name, ABSENT) if name else ABSENT for name in node.input)
-        constant = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+        constant = is_constant(node)
         outputs = []
         for name in node.output:
             type_ = types.get(name, onnx.TypeProto())
@@ -174,6 +177,19 @@ class _ViewReader:
         names[name] = len(self.tensors)
         self.tensors.append(GraphTensor(name, path, dtype, shape, source))
         return names[name]
+
+
+def stored_tensors(subject: Subject) -> Iterator[StoredTensor]:
+    """The inputs that are tensors; then the initializers and Constant nodes of each graph."""
+    for name, value in subject.inputs.items():
+        if isinstance(value, np.ndarray):
+            yield StoredTensor(name, value, True)
+    for path, graph in graphs(subject.model.graph):
+        stored = [(tensor.name, tensor_array(tensor)) for tensor in graph.initializer]
+        stored += ((node.output[0], constant_array(node)) for node in graph.node if is_constant(node))
+        for name, array in stored:
+            if name and array is not None:
+                yield StoredTensor(name, array, False, path)
 
 
 def changing(

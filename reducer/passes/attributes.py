@@ -22,6 +22,7 @@ from opsieve.gen.irs.onnx.graphs import (
     label,
     node_at,
     nodes,
+    schema_of,
     set_attribute,
     uses,
 )
@@ -104,13 +105,6 @@ class AttributePass:
             value = helper.get_attribute_value(attribute)
             for simpler in _simpler(attribute.name, value):
                 yield _edit(path, node, attribute.name, simpler)
-
-
-def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
-    """The schema of an operator in an opset, None for one that this onnx does not know."""
-    if not onnx.defs.has(operator, max_inclusive_version=max(version, 1), domain=domain):
-        return None
-    return onnx.defs.get_schema(operator, max(version, 1), domain)
 
 
 def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:

@@ -6,13 +6,11 @@ count is a value like any other and is lowered by `opsieve.reducer.passes.values
 shortened by `opsieve.reducer.passes.dimensions`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-import numpy as np
 import onnx
 
 from opsieve.gen.irs.onnx.graphs import (
-    Array,
     Path,
     declared_type,
     drop_unused,
@@ -21,51 +19,26 @@ from opsieve.gen.irs.onnx.graphs import (
     graphs,
     label,
     node_of,
-    nodes,
-    stored_tensor,
+    reread,
 )
-from opsieve.gen.irs.onnx.splice import TURNS, splice_branch, splice_turn
 from opsieve.gen.irs.onnx.subject import Subject
-from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit.edits import EDITS
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
-from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
     GraphTensor,
     Step,
     View,
     changing,
-    only_simpler,
     view,
 )
 from opsieve.reducer.passes.body_signature import signature_edits
+from opsieve.reducer.passes.nodes import open_bodies
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _MOST_STAND_INS = 3
 _FEW = 6  # nodes of a body up to which values of another type are tried in the place of a result
-_BRANCHES = ("then_branch", "else_branch")
-
-
-class Opening:
-    """Bodies and functions inlined: the one step that leaves few of the others to be tried."""
-
-    name = "bodies"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """One edit a branch of an If, a turn of a Loop, Scan or SequenceMap, a function."""
-        for path, node in nodes(subject.model.graph):
-            if node.op_type == "If" and first_output(node):
-                for branch in _order(subject, path, node):
-                    yield _inlined(path, node, branch)
-            elif node.op_type in TURNS and first_output(node):
-                yield from _turns(subject, path, node)
-        for function in subject.model.functions:
-            yield _function_inlined(function.domain, function.name)
-
-
-OPENING = Opening()
 
 
 class BodyPass:
@@ -75,7 +48,7 @@ class BodyPass:
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """Inlining first; then inside bodies from the last node up; then inside functions."""
-        yield from OPENING.edits(subject)
+        yield from open_bodies(EDITS, subject)
         if any(path for path, _ in graphs(subject.model.graph)):
             seen = view(subject)
             for step in reversed(seen.steps):
@@ -85,94 +58,6 @@ class BodyPass:
                     yield from _taken_out(seen, step)
         for place in range(len(subject.model.functions)):
             yield from _function_nodes(subject.model, place)
-
-
-def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...]:
-    """The branch that is taken, where the condition is known, before the other."""
-    name = node.input[0]
-    found = subject.inputs.get(name, subject.values.get(name))
-    if found is None:
-        found = stored_tensor(subject.model, (), name)
-    if isinstance(found, np.ndarray) and found.size == 1 and not bool(found.ravel()[0]):
-        return _BRANCHES[::-1]
-    return _BRANCHES
-
-
-def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> OnnxEdit:
-    key = first_output(node)
-
-    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        return drop_unused(model, inputs) if splice_branch(model, path, key, branch) else None
-
-    return only_simpler(
-        changing(
-            f"replace {label(node)} by its {branch}",
-            {"/".join((*path, key)), *node.output},
-            change,
-            _parts(path, node),
-        )
-    )
-
-
-def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[OnnxEdit]:
-    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that
-    are no stacks.
-    """
-    elements = _elements(subject, path, node)
-    for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
-        if taken or taken is not elements:
-            how = ("" if taken else ", elements taken by nodes") + (", not stacked" if flat else "")
-            yield _turn(path, node, taken, flat, how)
-
-
-def _turn(path: Path, node: onnx.NodeProto, elements: Mapping[str, Array], flat: bool, how: str) -> OnnxEdit:
-    key = first_output(node)
-
-    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        fed = splice_turn(model, path, key, elements, flat)
-        return None if fed is None else drop_unused(model, {**inputs, **fed})
-
-    what = f"replace {label(node)} by one turn{how}"
-    return only_simpler(changing(what, {"/".join((*path, key)), *node.output}, change, _parts(path, node)))
-
-
-def _parts(path: Path, node: onnx.NodeProto) -> set[str]:
-    """The node and its bodies."""
-    owner = "/".join((*path, first_output(node)))
-    return {owner, *(f"{owner}.{attribute.name}" for attribute in node.attribute if attribute.HasField("g"))}
-
-
-def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:
-    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the
-    body's names.
-
-    The first element where the whole is known; else plain values of the type that the body declares.
-    """
-    body = next(bodies(node))
-    turn = TURNS[node.op_type](node, body)
-    found: dict[str, Array] = {}
-    declared = {info.name: info.type for info in body.input}
-    for inner, (_, source, index, axis) in turn.taken if turn is not None else ():
-        whole = None if path else subject.inputs.get(source, subject.values.get(source))
-        if isinstance(whole, np.ndarray) and whole.ndim > axis and whole.shape[axis]:
-            found[inner] = np.ascontiguousarray(np.take(whole, index, axis))
-        elif isinstance(whole, list) and whole and isinstance(whole[0], np.ndarray):
-            found[inner] = whole[0]
-        elif (value := _plain(declared[inner])) is not None:
-            found[inner] = value
-    return found
-
-
-def _plain(type_: onnx.TypeProto) -> Array | None:
-    """Small whole numbers of a tensor type whose sizes are known; None for any other."""
-    tensor = type_.tensor_type
-    if (
-        not tensor.elem_type
-        or not tensor.HasField("shape")
-        or not all(d.HasField("dim_value") for d in tensor.shape.dim)
-    ):
-        return None
-    return plain_tensor(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
@@ -252,11 +137,7 @@ def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]
     if graph is None or node is None:
         return False
     graph.node.remove(node)
-    for _, inner in graphs(graph):
-        for item in inner.node:
-            for place, name in enumerate(item.input):
-                if name in names:
-                    item.input[place] = names[name]
+    reread(graph.node, names)
     for info in graph.output:
         info.name = names.get(info.name, info.name)
     outputs = [info.name for info in graph.output]
@@ -264,7 +145,7 @@ def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]
 
 
 def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
-    """What a node of a body computes comes from new inputs of the model."""
+    """Feed the results of a node of a body as new inputs of the model."""
     values = {}
     for number in used:
         tensor = seen.tensors[number]
@@ -284,18 +165,6 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
 
     return changing(
         f"make {label(step.node)} in {step.path[-1]} an input", {"/".join((*step.path, step.key))}, change
-    )
-
-
-def _function_inlined(domain: str, name: str) -> OnnxEdit:
-    def apply(subject: Subject) -> Subject | None:
-        if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
-            return None
-        model = onnx_subprocess.inlined(subject.model, [(domain, name)])
-        return None if model is None else settle(subject, model)
-
-    return only_simpler(
-        OnnxEdit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply)
     )
 
 
@@ -330,7 +199,7 @@ def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: on
         target.node.remove(node)
         if outputs & set(target.output):
             return None if not name else _redirected(target, outputs, name, inputs)
-        _reread(target, outputs, name)
+        reread(target.node, dict.fromkeys(outputs, name))
         return inputs
 
     how = f"by {name[:40]!r}" if name else "which nothing reads"
@@ -347,15 +216,8 @@ def _redirected(
     if maker is None or name in function.output:
         return None
     maker.output[list(maker.output).index(name)] = wanted
-    _reread(function, {name} | outputs, wanted)
+    reread(function.node, dict.fromkeys({name} | outputs, wanted))
     return inputs
-
-
-def _reread(function: onnx.FunctionProto, outputs: set[str], name: str) -> None:
-    for node in function.node:
-        for place, item in enumerate(node.input):
-            if item in outputs:
-                node.input[place] = name
 
 
 PASS = BodyPass()

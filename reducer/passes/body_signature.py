@@ -13,7 +13,7 @@ from functools import partial
 import onnx
 
 from opsieve.gen.irs.onnx.cuts import captured
-from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at
+from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at, reread
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
@@ -106,7 +106,8 @@ def _dropped(
         if part.body_input >= 0:
             own = body.input[part.body_input].name
             if part.name == "state":
-                _reread(body, own, node.input[part.node_input])
+                # The value that it begins with is read in the place of a state.
+                reread(body.node, {own: node.input[part.node_input]})
             del body.input[part.body_input]
     if part.node_output >= 0:
         del node.output[part.node_output]
@@ -114,15 +115,6 @@ def _dropped(
         del node.input[part.node_input]
     _fewer_axes(node, part)
     return drop_unused(model, inputs) if any(node.output) else None
-
-
-def _reread(body: onnx.GraphProto, old: str, new: str) -> None:
-    """Read an outer value in place of an input of the body."""
-    for _, graph in graphs(body):
-        for node in graph.node:
-            for place, name in enumerate(node.input):
-                if name == old:
-                    node.input[place] = new
 
 
 def _fewer_axes(node: onnx.NodeProto, part: SignaturePart) -> None:

@@ -18,11 +18,11 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.passes import attributes, bodies, operators, values
-from opsieve.reducer.passes.nodes import OUTPUTS
+from opsieve.reducer.passes import attributes, bodies, initializers, operators
+from opsieve.reducer.passes.onnx import OUTPUTS
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 
-_INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, values.PASS)
+_INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, initializers.PASS)
 _MOST = 8  # functions of a model; one of more is not yet small
 _Key = tuple[str, str, str]  # domain, name, overload
 

@@ -24,6 +24,7 @@ from opsieve.gen.irs.onnx.graphs import (
     node_at,
     node_of,
     nodes,
+    schema_of,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
@@ -33,7 +34,6 @@ from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 

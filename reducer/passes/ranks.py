@@ -22,6 +22,7 @@ from opsieve.gen.irs.onnx.graphs import (
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.onnx_edit.dimension_classes import integer, integers
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
@@ -32,7 +33,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
     only_simpler,
     view,
 )
-from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")

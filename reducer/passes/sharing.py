@@ -6,11 +6,10 @@ import numpy as np
 import onnx
 
 from opsieve.gen.irs.onnx.cuts import Graph
-from opsieve.gen.irs.onnx.graphs import Array, drop_unused, replace_tensor, retyped_input
+from opsieve.gen.irs.onnx.graphs import Array, drop_unused, replace_tensor, reread, retyped_input
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.passes.nodes import rename
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _MOST = 32  # inputs and stored tensors of a model; with more of them it is not yet small
@@ -66,8 +65,7 @@ def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxE
         stored = {tensor.name for tensor in model.graph.initializer}
         if any(each not in inputs and each not in stored for each in (name, other, *values)):
             return None
-        for node in model.graph.node:
-            rename(node, name, other)
+        reread(model.graph.node, {name: other})
         for each, value in values.items():
             if each in inputs:
                 inputs[each] = value

@@ -36,6 +36,7 @@ DTYPE_RANKS = {
     )
     for name in names
 }
+PLAIN_DTYPES = ("float32", "int32", "int64")  # what other element types may become
 _LAST_RANK = 7
 _SLICE = 1 << 20  # elements looked at at once
 _SMALL = 1 << 12  # bytes of an array whose complexity is remembered

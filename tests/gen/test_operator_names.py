@@ -46,7 +46,7 @@ _EXCEPTIONS = {
     "gen/irs/onnx/splice.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
     "reducer/passes/operators.py": "the plainest operators, put in another's place",
-    "reducer/passes/dtypes.py": "the value that a constant is filled with names its dtype",
+    "reducer/onnx_edit/retyping.py": "the value that a constant is filled with names its dtype",
 }
 
 

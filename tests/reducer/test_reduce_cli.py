@@ -29,7 +29,7 @@ from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.passes.nodes import NODES
+from opsieve.reducer.passes.onnx import NODES
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.reducer.sessions.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint

@@ -20,7 +20,7 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator
-from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded
 from opsieve.triage.fingerprint.sameness import failure_of

@@ -27,7 +27,7 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level

@@ -15,8 +15,7 @@ from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
-from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, If, RelaxOperator, Scalar, Var
+from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, If, Module, RelaxOperator, Scalar, Var
 from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
@@ -25,13 +24,17 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.relax.edits import read_tree
 from opsieve.reducer.irs.relax.passes import PASSES
-from opsieve.reducer.irs.relax.subject import RelaxSubject
 from opsieve.reducer.irs.tvm.subject import TvmForm, TvmSubject
 from opsieve.reducer.irs.tvm_reduction import RelaxReduction
 
 FILLS = {"relax.full", "relax.ones", "relax.zeros"}  # what a reduction puts in the place of what it takes out
-Fault = Callable[[RelaxSubject], bool]
+Fault = Callable[[TvmSubject], bool]
+
+
+def module_of(subject: TvmSubject) -> Module:
+    return read_tree(subject.program.data).module
 
 
 class Planted:
@@ -43,9 +46,7 @@ class Planted:
     def evaluate(self, subjects: Sequence[TvmSubject]) -> Iterator[CheckResult]:
         for subject in subjects:
             self.asked += 1
-            module = from_json(subject.program.data.decode())
-            tree = RelaxSubject(module, tuple(subject.program.passes), subject.inputs)
-            yield CheckResult("same" if self.fault(tree) else "gone")
+            yield CheckResult("same" if self.fault(subject) else "gone")
 
 
 class Anything:
@@ -53,34 +54,32 @@ class Anything:
         return [""] * len(subjects)
 
 
-def start(seed: int, policy: str, steps: tuple[str, ...] = ()) -> RelaxSubject:
+def start(seed: int, policy: str, steps: tuple[str, ...] = ()) -> TvmSubject:
     chosen = POLICIES[policy]()
     chosen.bindings = 6
     made = generate(seed, chosen)
     program = RelaxProgram(to_json(made.module).encode(), steps)
-    return RelaxSubject(made.module, steps, fitting_inputs(program, made.symbols, seed))
+    return TvmSubject(program, fitting_inputs(program, made.symbols, seed))
 
 
-def reduced(subject: RelaxSubject, fault: Fault) -> tuple[RelaxSubject, int]:
+def reduced(subject: TvmSubject, fault: Fault) -> tuple[TvmSubject, int]:
     """The result and the number of tests before it was found."""
     test, dimensions = Planted(fault), RelaxReduction().passes()
-    first = TvmSubject(subject.program, dict(subject.inputs))
-    engine = Engine(first, Rules(TvmForm(), [test], Anything()), Journal(""))
+    engine = Engine(subject, Rules(TvmForm(), [test], Anything()), Journal(""))
     to_fixpoint(engine, dimensions)
     found = test.asked
     certificate = certify(engine, dimensions)
     assert certificate.minimal, certificate.lines
-    best = engine.best
-    return RelaxSubject(from_json(best.program.data.decode()), tuple(best.program.passes), best.inputs), found
+    return engine.best, found
 
 
 def applies(name: str) -> Fault:
-    return lambda subject: name in operators(subject.module)
+    return lambda subject: name in operators(module_of(subject))
 
 
-def feeds(subject: RelaxSubject, first: str, second: str) -> bool:
+def feeds(subject: TvmSubject, first: str, second: str) -> bool:
     """Whether what one operator yields is read by another."""
-    for _, function in functions(subject.module):
+    for _, function in functions(module_of(subject)):
         made = {
             b.var.name: b.value.op.name
             for b in all_bindings(function.body)
@@ -104,14 +103,14 @@ def test_planted_faults_come_down_to_one_operation(seeds: range) -> None:
     asked, small = [], 0
     for seed in seeds:
         subject = start(seed, list(POLICIES)[seed % 6])
-        present = [name for name in operators(subject.module) if name not in FILLS]
+        present = [name for name in operators(module_of(subject)) if name not in FILLS]
         if not present:
             continue
         name = random.Random(seed).choice(present)
         best, checks = reduced(subject, applies(name))
-        left = operators(best.module)
+        left = operators(module_of(best))
         assert left.count(name) == 1
-        small += set(left) - FILLS <= {name} and len(best.module.functions) <= 2
+        small += set(left) - FILLS <= {name} and len(module_of(best).functions) <= 2
         asked.append(checks)
     assert small >= 0.8 * len(asked)
     assert median(asked) <= 30
@@ -122,14 +121,14 @@ def test_an_edge_between_two_operators_comes_down_to_the_two() -> None:
         subject = start(seed, "fusable")
         pairs = [
             (a, b)
-            for a in sorted(set(operators(subject.module)))
-            for b in sorted(set(operators(subject.module)))
+            for a in sorted(set(operators(module_of(subject))))
+            for b in sorted(set(operators(module_of(subject))))
             if a != b and not {a, b} & FILLS and feeds(subject, a, b)
         ]
         if pairs:
             first, second = pairs[0]
             best, _ = reduced(subject, lambda s, first=first, second=second: feeds(s, first, second))
-            assert set(operators(best.module)) - FILLS == {first, second}
+            assert set(operators(module_of(best))) - FILLS == {first, second}
 
 
 @settings(max_examples=4, deadline=None)
@@ -140,12 +139,12 @@ def test_a_sequence_of_passes_comes_down_to_the_guilty_two(seed: int) -> None:
     guilty = tuple(sorted(rng.sample(range(len(steps)), 2)))
     first, second = steps[guilty[0]], steps[guilty[1]]
 
-    def fault(subject: RelaxSubject) -> bool:
-        there = subject.steps
+    def fault(subject: TvmSubject) -> bool:
+        there = subject.program.passes
         return first in there and second in there and there.index(first) < there.index(second)
 
     best, _ = reduced(start(seed % 50, "general", steps), fault)
-    assert best.steps == (first, second)
+    assert best.program.passes == (first, second)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -155,7 +154,7 @@ def test_every_candidate_is_a_module_in_order(policy: str) -> None:
         for edit in list(dimension.edits(subject))[:8]:
             smaller = edit.apply(subject)
             if smaller is not None:
-                assert list(smaller.inputs) == [param.name for param in smaller.module.main.params]
+                assert list(smaller.inputs) == [param.name for param in module_of(smaller).main.params]
                 assert list(RelaxProgram(smaller.program.data).inputs()) == list(smaller.inputs)
 
 
@@ -165,7 +164,7 @@ def test_a_fault_inside_a_branch_or_a_function_needs_neither(policy: str) -> Non
         subject = start(seed, policy)
         inner = {
             expr.op.name
-            for _, function in functions(subject.module)
+            for _, function in functions(module_of(subject))
             for binding in all_bindings(function.body)
             if isinstance(binding.value, If)
             for side in (binding.value.then, binding.value.other)
@@ -175,13 +174,13 @@ def test_a_fault_inside_a_branch_or_a_function_needs_neither(policy: str) -> Non
         if inner:
             name = min(inner)
             best, _ = reduced(subject, applies(name))
-            assert [item for item in operators(best.module) if item not in FILLS] == [name]
-            assert [function for function, _ in best.module.functions] == ["main"]
+            assert [item for item in operators(module_of(best)) if item not in FILLS] == [name]
+            assert [function for function, _ in module_of(best).functions] == ["main"]
             return
     pytest.fail("no module with an operator in a branch was drawn")
 
 
-def passes_a_scalar(subject: RelaxSubject) -> bool:
+def passes_a_scalar(subject: TvmSubject) -> bool:
     """Whether a function of the module is given a scalar: TVM 0.27 prints it as a number of Python, and
     cannot read that again.
     """
@@ -189,7 +188,7 @@ def passes_a_scalar(subject: RelaxSubject) -> bool:
         isinstance(expr, Call)
         and isinstance(expr.op, GlobalVar)
         and any(isinstance(arg, Scalar) for arg in expr.args)
-        for _, function in functions(subject.module)
+        for _, function in functions(module_of(subject))
         for expr in expressions(function.body)
     )
 
@@ -199,20 +198,20 @@ def test_a_parameter_that_nothing_reads_stays_where_the_failure_needs_it(seed: i
     subject = start(seed, "control-flow")
     assert passes_a_scalar(subject)
     best, _ = reduced(subject, passes_a_scalar)
-    assert operators(best.module) == []
-    (called,) = [f for name, f in best.module.functions if name != "main" and isinstance(f, Function)]
+    assert operators(module_of(best)) == []
+    (called,) = [f for name, f in module_of(best).functions if name != "main" and isinstance(f, Function)]
     assert len(called.params) == 1
-    assert not best.module.main.params
-    calls = [e for e in expressions(best.module.main.body) if isinstance(e, Call)]
+    assert not module_of(best).main.params
+    calls = [e for e in expressions(module_of(best).main.body) if isinstance(e, Call)]
     assert len(calls) == 1
 
 
 def test_a_binding_that_nothing_reads_stays_where_the_failure_needs_it() -> None:
-    def fault(subject: RelaxSubject) -> bool:
-        return any(name == "main" for name, _ in subject.unread.bindings)
+    def fault(subject: TvmSubject) -> bool:
+        return any(name == "main" for name, _ in read_tree(subject.program.data).unread.bindings)
 
     subject = next(found for seed in range(40) if fault(found := start(seed, "fusable")))
     best, _ = reduced(subject, fault)
-    assert len(best.unread.bindings) == 1
-    assert len(operators(best.module)) <= 1
-    assert not best.module.main.params
+    assert len(read_tree(best.program.data).unread.bindings) == 1
+    assert len(operators(module_of(best))) <= 1
+    assert not module_of(best).main.params

@@ -15,21 +15,20 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.irs.onnx import GROUP
 from opsieve.reducer.passes.attributes import AttributePass
 from opsieve.reducer.passes.bodies import BodyPass
-from opsieve.reducer.passes.dimensions import DimensionPass
-from opsieve.reducer.passes.dtypes import DtypePass
+from opsieve.reducer.passes.initializers import PASS as VALUES
 from opsieve.reducer.passes.model import ModelPass
+from opsieve.reducer.passes.onnx import DIMENSIONS, DTYPES
 from opsieve.reducer.passes.ranks import RankPass
 from opsieve.reducer.passes.sharing import SharingPass
-from opsieve.reducer.passes.values import ValuePass
 from opsieve.reducer.problem.order import simpler
 
 PASSES = [
     BodyPass(),
-    DimensionPass(),
+    DIMENSIONS,
     RankPass(),
     AttributePass(),
-    DtypePass(),
-    ValuePass(),
+    DTYPES,
+    VALUES,
     ModelPass(),
 ]
 
@@ -77,9 +76,9 @@ def test_channels_of_convolution_and_batch_norm_shrink_together() -> None:
         {"x": np.ones((2, 4, 9, 9), np.float32), **dict.fromkeys("sbmv", eight)},
         {"a": np.ones((2, 8, 7, 7))},
     )
-    labels = [edit.label for edit in DimensionPass().edits(start)]
+    labels = [edit.label for edit in DIMENSIONS.edits(start)]
     assert any("from 8 to 1" in label for label in labels)
-    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].size >= 1)
+    end = reduced(start, [DIMENSIONS], lambda candidate: runs(candidate)[0].size >= 1)
     assert sum(value.size for value in end.inputs.values()) == 5
     assert end.values == {}, "a recorded value of another shape is of no use"
 
@@ -90,7 +89,7 @@ def test_a_size_that_is_needed_stays_and_all_others_go() -> None:
         x=np.ones((4, 6, 5), np.float32),
         w=np.ones((5, 7), np.float32),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: candidate.inputs["w"].shape[0] >= 3)
+    end = reduced(start, [DIMENSIONS], lambda candidate: candidate.inputs["w"].shape[0] >= 3)
     assert {name: value.shape for name, value in end.inputs.items()} == {"x": (1, 1, 3), "w": (3, 1)}
 
 
@@ -109,7 +108,7 @@ def test_heads_of_attention_shrink_through_shared_reshape_targets() -> None:
         }}""",
         x=np.ones((1, 4, 16), np.float32),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].size > 0)
+    end = reduced(start, [DIMENSIONS], lambda candidate: runs(candidate)[0].size > 0)
     assert end.inputs["x"].size == 1
 
 
@@ -119,7 +118,7 @@ def test_a_vocabulary_shrinks_and_its_indices_follow() -> None:
         table=np.ones((50, 4), np.float32),
         ids=np.array([49, 7, -50]),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].shape[0] == 3)
+    end = reduced(start, [DIMENSIONS], lambda candidate: runs(candidate)[0].shape[0] == 3)
     assert end.inputs["table"].shape == (1, 1)
     assert end.inputs["ids"].tolist() == [0, 0, 0] or end.inputs["ids"].tolist() == [0, 0, -1]
 
@@ -133,7 +132,7 @@ def test_a_depthwise_convolution_keeps_its_groups_in_step() -> None:
     )
     end = reduced(
         start,
-        [DimensionPass()],
+        [DIMENSIONS],
         lambda candidate: attributes(candidate.model.graph.node[0])["group"] > 1,  # type: ignore[operator]
     )
     assert attributes(end.model.graph.node[0]) == {"group": 2, "kernel_shape": [1, 1]}
@@ -150,7 +149,7 @@ def test_parts_of_a_split_and_of_a_concat_shrink() -> None:
         x=np.ones((10, 2), np.float32),
         r=np.ones((10, 2), np.float32),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].shape[0] >= 2)
+    end = reduced(start, [DIMENSIONS], lambda candidate: runs(candidate)[0].shape[0] >= 2)
     assert {value.shape for value in end.inputs.values()} == {(2, 1)}
 
 
@@ -173,7 +172,7 @@ def test_dimensions_shrink_through_bodies(kind: str) -> None:
         x=np.ones((4, 6), np.float32),
         w=np.ones(6, np.float32),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: kind in operators(candidate))
+    end = reduced(start, [DIMENSIONS], lambda candidate: kind in operators(candidate))
     assert end.inputs["x"].size == 1
     assert end.inputs["w"].size == 1
 
@@ -183,7 +182,7 @@ def test_a_symbolic_dimension_stays_until_it_is_made_static() -> None:
         f'{HEAD} g (float["batch",6] x) => (float["batch",6] y) {{ y = Relu (x) }}',
         x=np.ones((5, 6), np.float32),
     )
-    end = reduced(start, [DimensionPass()], lambda candidate: True)
+    end = reduced(start, [DIMENSIONS], lambda candidate: True)
     assert end.inputs["x"].shape == (1, 1)
     assert end.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     end = reduced(end, [ModelPass()], lambda candidate: True)
@@ -215,7 +214,7 @@ def test_a_whole_dtype_becomes_float32_and_shapes_stay_int64(dtype: int) -> None
         x=array,
         k=np.array([1, 2]),
     )
-    end = reduced(start, [DtypePass()], lambda candidate: True)
+    end = reduced(start, [DTYPES], lambda candidate: True)
     assert end.inputs["x"].dtype == np.float32
     assert end.inputs["k"].dtype == np.int32 or end.inputs["k"].dtype == np.float32
     assert attributes(end.model.graph.node[0])["to"] == TensorProto.FLOAT
@@ -233,7 +232,7 @@ def test_values_get_as_plain_as_the_predicate_lets_them() -> None:
     def keeps(candidate: Subject) -> bool:
         return len(candidate.inputs) == 1 and float(np.abs(runs(candidate)[0]).max()) > 5
 
-    end = reduced(start, [ValuePass()], keeps)
+    end = reduced(start, [VALUES], keeps)
     weights = onnx.numpy_helper.to_array(end.model.graph.initializer[0])
     assert np.array_equal(weights, np.rint(weights))
     assert len(np.unique(weights)) <= 2
@@ -247,7 +246,7 @@ def test_equal_initializers_are_shared_and_unused_ones_dropped() -> None:
         x=np.ones(2, np.float32),
         u=np.ones(2, np.float32),
     )
-    end = reduced(start, [ValuePass(), ModelPass()], lambda candidate: len(candidate.inputs) > 0)
+    end = reduced(start, [VALUES, ModelPass()], lambda candidate: len(candidate.inputs) > 0)
     assert len(end.model.graph.initializer) == 1
     assert len(end.inputs) == 1
 

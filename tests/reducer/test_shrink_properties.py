@@ -15,12 +15,11 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.bodies import PASS as BODIES
-from opsieve.reducer.passes.dimensions import PASS as DIMENSIONS
-from opsieve.reducer.passes.dtypes import PASS as DTYPES
+from opsieve.reducer.passes.initializers import PASS as VALUES
 from opsieve.reducer.passes.model import PASS as MODEL
+from opsieve.reducer.passes.onnx import DIMENSIONS, DTYPES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
-from opsieve.reducer.passes.values import PASS as VALUES
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler
 

@@ -5,13 +5,14 @@ the main graph; a node by the path of its graph and its first output. Never by p
 finds its place after others were merged in.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
+from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, tensor_problem, write_tensor
 
 Path: TypeAlias = tuple[str, ...]
@@ -127,6 +128,11 @@ def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, V
             if field[index].name not in used:
                 del field[index]
     return {name: value for name, value in inputs.items() if name in used}
+
+
+def is_constant(node: onnx.NodeProto) -> bool:
+    """Whether a node is ONNX's Constant."""
+    return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) > 0
 
 
 def constant_array(node: onnx.NodeProto) -> Array | None:
@@ -252,3 +258,24 @@ def forget_element(type_: onnx.TypeProto) -> None:
         type_ = getattr(type_, kind).elem_type
     if kind == "tensor_type":
         type_.tensor_type.Clear()
+
+
+def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
+    """The schema of an operator in an opset, None for one that this onnx does not know."""
+    if not onnx.defs.has(operator, max_inclusive_version=max(version, 1), domain=domain):
+        return None
+    return onnx.defs.get_schema(operator, max(version, 1), domain)
+
+
+def reread(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    """Let nodes read other values of their graph, in bodies too where nothing hides the old ones."""
+    for node in nodes:
+        for place, name in enumerate(node.input):
+            if name in names:
+                node.input[place] = names[name]
+        for body in bodies(node):
+            hidden = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+            seen = {old: new for old, new in names.items() if old not in hidden}
+            reread(body.node, seen)
+            for info in body.output:
+                info.name = seen.get(info.name, info.name)

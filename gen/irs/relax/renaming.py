@@ -1,34 +1,92 @@
-"""Names in use in a module, and copies under other names: a variable or symbol belongs to one function."""
+"""Copies of what stands in a module under other names, sizes and element types. A variable or symbol belongs
+to one function.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from opsieve.gen.irs.relax.tree import Expr, Module, Scalar, Seq, ShapeValue, Var
-from opsieve.gen.irs.relax.types import SizeOp, Sym, Type, concrete, resized, symbols
-from opsieve.gen.irs.relax.walk import Rebuild
+import numpy as np
+
+from opsieve.gen.irs.relax.body import FreshNames
+from opsieve.gen.irs.relax.tree import (
+    Attributes,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    Scalar,
+    Seq,
+    ShapeValue,
+    Var,
+)
+from opsieve.gen.irs.relax.types import (
+    RelaxTensorType,
+    Size,
+    SizeOp,
+    Sym,
+    Type,
+    resized,
+    retyped,
+    symbols,
+)
+from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions
+from opsieve.gen.irs.tvm.tensors import Array, to_numpy
 
 
-class Renamed(Rebuild):
+class Retyped(Rebuild):
+    """Copies in which sizes and element types are others wherever they stand, in constants and attributes
+    too.
+    """
+
+    def __init__(self, size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> None:
+        self._size, self._dtype = size, dtype
+
+    def type(self, kind: Type) -> Type:
+        """A type."""
+        return retyped(kind, self._size, self._dtype)
+
+    def leaf(self, expr: Expr) -> Expr:
+        """A shape, a scalar of symbols, or a constant, whose elements are cut or repeated to fit."""
+        if isinstance(expr, ShapeValue):
+            return ShapeValue(tuple(map(self._size, expr.sizes)))
+        if isinstance(expr, Constant):
+            kind, old = self.type(expr.type), to_numpy(expr.array)
+            if kind == expr.type or old is None or not isinstance(kind, RelaxTensorType):
+                return expr
+            shape = [size for size in kind.shape or () if isinstance(size, int)]
+            return make_constant(np.resize(old, shape), kind.dtype)
+        if isinstance(expr, Scalar) and isinstance(expr.value, Sym | SizeOp):
+            return replace(expr, value=self._size(expr.value))
+        return expr
+
+    def value(self, expr: Expr) -> Expr:
+        """A call, with the element types among its attributes."""
+        if isinstance(expr, Call) and expr.attrs is not None:
+            items = tuple(
+                (name, type(v)(self._dtype(v)) if isinstance(v, str) and "dtype" in name else v)
+                for name, v in expr.attrs.items
+            )
+            return replace(expr, attrs=Attributes(expr.attrs.kind, items))
+        return expr
+
+
+def make_constant(value: "np.ndarray[Any, Any]", dtype: str) -> Constant:
+    """A constant with the elements of an array, as another element type."""
+    return Constant(Array(dtype, value.shape, value.astype(np.dtype(dtype)).tobytes()))
+
+
+class Renamed(Retyped):
     """Copies in which variables and symbols have other names."""
 
     def __init__(self, variables: Mapping[str, str], by: Mapping[str, Sym]) -> None:
-        self._variables, self._by = variables, by
-
-    def type(self, kind: Type) -> Type:
-        """A type with its symbols renamed."""
-        return concrete(kind, self._by)
+        super().__init__(lambda size: resized(size, by))
+        self._variables = variables
 
     def var(self, var: Var) -> Var:
         """The variable under its new name."""
         return replace(var, name=self._variables.get(var.name, var.name), type=self.type(var.type))
-
-    def leaf(self, expr: Expr) -> Expr:
-        """Sizes as values, with their symbols renamed."""
-        if isinstance(expr, ShapeValue):
-            return ShapeValue(tuple(resized(size, self._by) for size in expr.sizes))
-        if isinstance(expr, Scalar) and isinstance(expr.value, Sym | SizeOp):
-            return replace(expr, value=resized(expr.value, self._by))
-        return expr
 
 
 class _Names(Rebuild):
@@ -66,3 +124,10 @@ def symbols_in(root: Expr | Seq) -> list[str]:
     names = _Names()
     names.seq(root) if isinstance(root, Seq) else names.expr(root)
     return list(names.symbols)
+
+
+def renew(value: Expr, names: FreshNames) -> Expr:
+    """Copy an expression, with new names for what is bound inside it."""
+    found = [binding.var for binding in all_bindings(value)]
+    found += [param for expr in expressions(value) if isinstance(expr, Function) for param in expr.params]
+    return Renamed({var.name: names.fresh(var.name + "_") for var in found}, {}).expr(value)

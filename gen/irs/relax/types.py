@@ -159,17 +159,20 @@ def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]
         yield from tensors(kind.result)
 
 
-def with_sizes(kind: "Type", size: Callable[[Size], Size]) -> "Type":
-    """The type with every size of its tensors and shapes replaced by what `size` makes of it."""
-    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
-        return RelaxTensorType(kind.dtype, tuple(map(size, kind.shape)))
+def retyped(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> "Type":
+    """The type with every size of its tensors and shapes, and every element type, replaced by what these make
+    of it.
+    """
+    if isinstance(kind, RelaxTensorType):
+        shape = None if kind.shape is None else tuple(map(size, kind.shape))
+        return RelaxTensorType(dtype(kind.dtype), shape, kind.rank)
     if isinstance(kind, ShapeType) and kind.sizes is not None:
         return ShapeType(tuple(map(size, kind.sizes)))
     if isinstance(kind, TupleType):
-        return TupleType(tuple(with_sizes(field, size) for field in kind.fields))
+        return TupleType(tuple(retyped(field, size, dtype) for field in kind.fields))
     if isinstance(kind, FuncType):
-        params = None if kind.params is None else tuple(with_sizes(item, size) for item in kind.params)
-        return FuncType(params, with_sizes(kind.result, size), kind.pure, kind.derive)
+        params = None if kind.params is None else tuple(retyped(item, size, dtype) for item in kind.params)
+        return FuncType(params, retyped(kind.result, size, dtype), kind.pure, kind.derive)
     return kind
 
 
@@ -177,7 +180,7 @@ def concrete(kind: "Type", known: Mapping[str, Size]) -> "Type":
     """The type with its symbols replaced, by values or by other symbols; those that have none are left as
     they are.
     """
-    return with_sizes(kind, lambda size: resized(size, known))
+    return retyped(kind, lambda size: resized(size, known))
 
 
 def resized(size: Size, known: Mapping[str, Size]) -> Size:

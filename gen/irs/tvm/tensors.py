@@ -9,6 +9,9 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 
@@ -35,6 +38,14 @@ class Array:
             raise ValueError(
                 f"a tensor of {self.dtype} {list(self.shape)} has {wanted} bytes, not {len(self.data)}"
             )
+
+
+def to_numpy(array: Array) -> "np.ndarray[Any, Any] | None":
+    """The elements of a constant; None for an element type that numpy has not."""
+    try:
+        return np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape)
+    except TypeError:
+        return None
 
 
 def width(dtype: str) -> int:

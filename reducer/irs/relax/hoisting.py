@@ -8,46 +8,39 @@ from functools import partial
 
 import numpy as np
 
+from opsieve.gen.irs.relax.body import FreshNames
+from opsieve.gen.irs.relax.cleaning import plain
+from opsieve.gen.irs.relax.edits import make_literal, replace_function
 from opsieve.gen.irs.relax.known_faults import captures
+from opsieve.gen.irs.relax.renaming import all_names, renew
 from opsieve.gen.irs.relax.tree import (
     Bind,
     Binding,
     BindingBlock,
-    Expr,
     Function,
     If,
-    Module,
-    Scalar,
     Seq,
-    ShapeValue,
-    Tuple,
     Var,
 )
 from opsieve.gen.irs.relax.types import (
-    PrimType,
     RelaxTensorType,
-    ShapeType,
     TupleType,
-    Type,
-    concrete,
-    is_static,
     size_value,
     symbols,
 )
 from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.irs.relax.cleaning import plain
-from opsieve.reducer.irs.relax.leaves import constant, renewed
-from opsieve.reducer.irs.relax.subject import RelaxSubject
+from opsieve.reducer.irs.relax.edits import RelaxEdits, tree_of
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
 _SYMBOL = 2  # the size of a symbol in the values that are fed
 
 
-def hoisted(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
+def hoisted(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """Each function as main, the smallest first."""
+    module = tree_of(subject).module
     found: list[tuple[str, Function]] = []
-    for name, function in functions(subject.module):
+    for name, function in functions(module):
         if name != "main":
             found.append((name, function))
         found += [
@@ -55,13 +48,14 @@ def hoisted(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
             for binding in all_bindings(function.body)
             if isinstance(binding.value, Function) and not captures(binding.value)
         ]
+    as_main = partial(_as_main, edits)
     for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
-        yield Edit(f"{name} for main", frozenset(["main"]), partial(_as_main, function=function))
-    for name, function in [("main", subject.module.main), *found]:
+        yield TvmEdit(f"{name} for main", frozenset(["main"]), partial(as_main, function=function))
+    for name, function in [("main", module.main), *found]:
         for place, (var, _, depth) in enumerate(reached(function.body)):
             if isinstance(var.type, RelaxTensorType | TupleType) and (depth or name != "main"):
-                change = partial(_as_main, function=function, place=place)
-                yield Edit(f"{var.name} of {name} for main", frozenset(["main"]), change)
+                change = partial(as_main, function=function, place=place)
+                yield TvmEdit(f"{var.name} of {name} for main", frozenset(["main"]), change)
 
 
 def reached(
@@ -78,8 +72,12 @@ def reached(
         yield binding.var, before, depth
 
 
-def _as_main(subject: RelaxSubject, function: Function, place: int | None = None) -> RelaxSubject | None:
-    made = renewed(function, subject.module)
+def _as_main(
+    edits: RelaxEdits, subject: TvmSubject, function: Function, place: int | None = None
+) -> TvmSubject | None:
+    module = tree_of(subject).module
+    made = renew(function, FreshNames(all_names(module)))
+    assert isinstance(made, Function)
     if place is not None:
         var, before, _ = list(reached(made.body))[place]
         made = replace(made, body=Seq((BindingBlock(before),), var), result=var.type)
@@ -89,16 +87,15 @@ def _as_main(subject: RelaxSubject, function: Function, place: int | None = None
         kind = param.type
         if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
             params.append(param)
-            given[param.name] = subject.inputs[old.name] if old in subject.module.main.params else ones(kind)
+            given[param.name] = subject.inputs[old.name] if old in module.main.params else ones(kind)
         elif param.name in read:
-            value = literal(kind)
+            value = make_literal(kind)
             if value is None:
                 return None
             first.append(Bind(param, value))
     body = Seq(((BindingBlock(tuple(first)),) if first else ()) + made.body.blocks, made.body.body)
-    main = replace(subject.module.main, params=tuple(params), body=body, result=made.result)
-    table = tuple((n, main if n == "main" else f) for n, f in subject.module.functions)
-    return replace(subject, inputs=given).having(Module(table, subject.module.attrs))
+    main = replace(module.main, params=tuple(params), body=body, result=made.result)
+    return edits.settle(subject, replace_function(module, "main", main), given)
 
 
 def ones(kind: RelaxTensorType) -> Value:
@@ -106,15 +103,3 @@ def ones(kind: RelaxTensorType) -> Value:
     known = dict.fromkeys(symbols(kind), _SYMBOL)
     shape = [size_value(size, known) for size in kind.shape or ()]
     return np.ones(shape, np.dtype(kind.dtype))
-
-
-def literal(kind: Type) -> Expr | None:
-    """A literal of a type without symbols; None where there is none."""
-    if isinstance(kind, TupleType):
-        fields = [literal(field) for field in kind.fields]
-        return Tuple(tuple(field for field in fields if field is not None)) if None not in fields else None
-    if isinstance(kind, ShapeType) and kind.sizes is not None and is_static(concrete(kind, {})):
-        return ShapeValue(kind.sizes)
-    if isinstance(kind, PrimType):
-        return Scalar(1, kind.dtype) if "int" in kind.dtype else None
-    return constant(kind) if isinstance(kind, RelaxTensorType) else None

@@ -12,7 +12,8 @@ import numpy as np
 from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.tvm.program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram, walk
+from opsieve.gen.irs.tvm.tensors import from_node, to_numpy
 from opsieve.gen.model.tensors import Value, misfit
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS
@@ -46,7 +47,9 @@ TvmPass: TypeAlias = Pass[TvmSubject]
 
 
 class TvmForm:
-    """Fewer operators first, then fewer passes, inputs, elements, simpler values, fewer bytes."""
+    """Fewer operators first, then fewer passes, inputs, elements that are fed or stored, simpler values, fewer
+    bytes.
+    """
 
     def simpler(self, candidate: TvmSubject, than: TvmSubject) -> bool:
         """By the parts of the key, the first that differs."""
@@ -68,10 +71,12 @@ class TvmForm:
 def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, bytes, tuple[str, ...]]:
     program = subject.program
     arrays = [np.asarray(value) for value in subject.inputs.values()]
+    constants = (to_numpy(from_node(node)) for node in walk(program.root) if node.type == "ffi.Tensor")
+    arrays += (array for array in constants if array is not None)
     return (
         program.size,
         len(program.passes) + sum(":" in item for item in program.passes),
-        len(arrays),
+        len(subject.inputs),
         sum(array.size for array in arrays),
         sum(map(value_complexity, arrays)),
         len(program.data),

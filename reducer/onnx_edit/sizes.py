@@ -18,8 +18,8 @@ from opsieve.gen.declarations.catalogue import size_rule
 from opsieve.gen.declarations.declaration import SizeRule
 from opsieve.gen.irs.onnx.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
-from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, Shape, factors, integer
 
 _PULLED = 64  # sizes tried to find an input that gives a wanted output
 _FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)

@@ -1,4 +1,4 @@
-"""What nothing reads is left out of a module: bindings, functions, parameters."""
+"""Modules without the bindings, functions and parameters that nothing reads."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, called, expression
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What nothing reads: bindings and parameters, each after the name of its function, and functions that
+    """Unread parts: bindings and parameters, each after the name of its function, and functions that
     main does not reach.
     """
 
@@ -31,7 +31,7 @@ class Unread:
 
 
 def unread(module: Module) -> Unread:
-    """What nothing reads in a module. What only such a thing reads is not counted: it goes with it."""
+    """The unread parts of a module. A part that only an unread one reads does not count: it goes with it."""
     bindings, parameters = set[tuple[str, str]](), set[tuple[str, str]]()
     for name, function in functions(module):
         read, used = reads(function.body), _used_symbols(function)

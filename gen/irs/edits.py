@@ -1,0 +1,45 @@
+"""How a program of any IR is changed. An IR says here how; passes say what is worth a try.
+
+`S` is a program with the values of its inputs. It is never changed in place: an edit gives another one, None
+where it does not apply (any more). What an edit leaves unread goes along, and types follow.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from opsieve.gen.irs.view import Array, Opening, Operation, ProgramView, SizeClass, StoredTensor, TypeClass
+
+S = TypeVar("S")
+
+
+class ProgramEdits(Protocol[S]):
+    """The edits of an IR."""
+
+    def view(self, subject: S) -> ProgramView:
+        """The program as passes see it."""
+
+    def drop_output(self, subject: S, name: str) -> S | None:
+        """Yield one value less."""
+
+    def remove(self, subject: S, operation: Operation) -> S | None:
+        """Take an operation out: inputs or constants stand for what it computed."""
+
+    def replace(self, subject: S, result: str, by: str, retype: bool) -> S | None:
+        """Read another value wherever a result is read, and drop the operation; `retype`: it may be one of
+        another type, and what follows gets other types too.
+        """
+
+    def open(self, subject: S, opening: Opening) -> S | None:
+        """Put a body in the place of its operation."""
+
+    def store(self, subject: S, tensor: StoredTensor, array: Array) -> S | None:
+        """Give a tensor another value of its type, where it still has the one that it was seen with."""
+
+    def freeze(self, subject: S, name: str) -> S | None:
+        """Make an input a constant."""
+
+    def resize(self, subject: S, sizes: SizeClass, size: int, keep_last: bool) -> S | None:
+        """Give dimensions a smaller size; tensors keep their first elements or their last."""
+
+    def retype(self, subject: S, classes: Sequence[TypeClass], dtype: str) -> S | None:
+        """Give classes of values of one element type another one."""

@@ -1,0 +1,204 @@
+"""Edits of Relax modules: what is read, bound, called and yielded is replaced, without a look at whether TVM
+takes the result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from opsieve.gen.irs.relax.body import FreshNames
+from opsieve.gen.irs.relax.cleaning import plain
+from opsieve.gen.irs.relax.declaration import attributes
+from opsieve.gen.irs.relax.draw import numbers
+from opsieve.gen.irs.relax.renaming import all_names, renew
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    Binding,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    Module,
+    RelaxOperator,
+    Scalar,
+    Seq,
+    ShapeValue,
+    Tuple,
+    Var,
+)
+from opsieve.gen.irs.relax.types import (
+    FuncType,
+    PrimType,
+    RelaxTensorType,
+    ShapeType,
+    TupleType,
+    Type,
+    concrete,
+    is_static,
+)
+from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, called, expressions, functions
+from opsieve.gen.irs.tvm.nodes import Dtype
+
+_LARGEST_CONSTANT = 64  # elements
+
+
+def bindings_of(module: Module) -> Iterator[tuple[str, Binding]]:
+    """Every binding, nested ones too, with the name of its function."""
+    for name, function in functions(module):
+        for binding in all_bindings(function.body):
+            yield name, binding
+
+
+def replace_function(module: Module, name: str, function: Function) -> Module:
+    """Put another function in the place of the one of this name."""
+    return Module(tuple((n, function if n == name else f) for n, f in module.functions), module.attrs)
+
+
+def replace_binding(module: Module, name: str, *bindings: Binding) -> Module:
+    """Put other bindings in the place of the one of a variable."""
+    return _Replace(name, bindings).module(module)
+
+
+class _Replace(Rebuild):
+    def __init__(self, name: str, by: tuple[Binding, ...]) -> None:
+        self._name, self._by = name, by
+
+    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+        """The bindings that stand for the one named."""
+        return self._by if binding.var.name == self._name else (binding,)
+
+
+def replace_reads(module: Module, name: str, leaf: Expr) -> Module:
+    """Read another leaf wherever a variable is read; where it is bound stays as it is."""
+    return Substitute({name: leaf}).module(module)
+
+
+def calls_of(module: Module) -> Iterator[tuple[Binding, Function]]:
+    """The calls of functions of the module that do not call themselves, and of local functions."""
+    table = dict(functions(module))
+    local = {b.var.name: b.value for _, b in bindings_of(module) if isinstance(b.value, Function)}
+    for _, binding in bindings_of(module):
+        op = binding.value.op if isinstance(binding.value, Call) else None
+        callee = table.get(op.name) if isinstance(op, GlobalVar) else None
+        if callee is not None and isinstance(op, GlobalVar) and op.name in called(callee.body):
+            continue
+        callee = local.get(op.name) if isinstance(op, Var) else callee
+        if callee is not None:
+            yield binding, callee
+
+
+def yield_leaf(module: Module, leaf: Expr) -> Module | None:
+    """Let main yield something else; None where that is a variable which main does not bind."""
+    main = module.main
+    bound = {param.name for param in main.params} | {binding.var.name for binding in main.body.bindings()}
+    if isinstance(leaf, Var) and leaf.name not in bound:
+        return None
+    if isinstance(leaf, Var) and leaf.dataflow:
+        main, leaf = replace(main, body=plain(main.body)), replace(leaf, dataflow=False)
+    return replace_function(module, "main", replace(main, body=Seq(main.body.blocks, leaf), result=leaf.type))
+
+
+def inline_seq(module: Module, var: Var, seq: Seq) -> Module:
+    """Put the bindings of a sequence in the place of a variable's, its value for the variable."""
+    return replace_binding(module, var.name, *plain(seq).bindings(), Bind(var, seq.body))
+
+
+def inline_call(module: Module, binding: Binding, function: Function) -> Module | None:
+    """Put the body of a function in the place of its call; None where they do not fit."""
+    call = binding.value
+    if not isinstance(call, Call) or len(call.args) != len(function.params):
+        return None
+    names = FreshNames(all_names(module))
+    by: dict[str, Expr] = {param.name: arg for param, arg in zip(function.params, call.args, strict=True)}
+    flat: list[Binding] = []
+    for inner in plain(function.body).bindings():
+        value = Substitute(by).expr(renew(inner.value, names))
+        var = replace(inner.var, name=names.fresh(inner.var.name + "_"))
+        by[inner.var.name] = var
+        flat.append(MatchCast(var, value, inner.type) if isinstance(inner, MatchCast) else Bind(var, value))
+    flat.append(Bind(binding.var, Substitute(by).expr(function.body.body)))
+    return replace_binding(module, binding.var.name, *flat)
+
+
+def without_parameter(module: Module, name: str, place: int) -> Module | None:
+    """Drop a parameter of the local function bound to `name`; None where the function is passed on as a
+    value.
+    """
+    for _, binding in bindings_of(module):
+        args = [arg for e in expressions(binding.value) if isinstance(e, Call) for arg in e.args]
+        if any(isinstance(item, Var) and item.name == name for item in (*args, binding.value)):
+            return None
+    return _Shorter(name, place).module(module)
+
+
+class _Shorter(Rebuild):
+    def __init__(self, name: str, place: int) -> None:
+        self._name, self._place = name, place
+
+    def var(self, var: Var) -> Var:
+        """The function's variable with its new type."""
+        if var.name != self._name or not isinstance(var.type, FuncType) or var.type.params is None:
+            return var
+        params = var.type.params[: self._place] + var.type.params[self._place + 1 :]
+        return replace(var, type=replace(var.type, params=params))
+
+    def value(self, expr: Expr) -> Expr:
+        """A call without the argument."""
+        if isinstance(expr, Call) and isinstance(expr.op, Var) and expr.op.name == self._name:
+            return replace(expr, args=expr.args[: self._place] + expr.args[self._place + 1 :])
+        return expr
+
+    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+        """The function without the parameter."""
+        value = binding.value
+        if binding.var.name == self._name and isinstance(value, Function):
+            shorter = replace(value, params=value.params[: self._place] + value.params[self._place + 1 :])
+            return (Bind(binding.var, shorter),)
+        return (binding,)
+
+
+def make_literal(kind: Type) -> Expr | None:
+    """A literal of a type without symbols that is not large: ones; None where there is none."""
+    if isinstance(kind, TupleType):
+        fields = [make_literal(field) for field in kind.fields]
+        return Tuple(tuple(field for field in fields if field is not None)) if None not in fields else None
+    if isinstance(kind, ShapeType) and kind.sizes is not None and is_static(concrete(kind, {})):
+        return ShapeValue(kind.sizes)
+    if isinstance(kind, PrimType):
+        return Scalar(1, kind.dtype) if "int" in kind.dtype else None
+    if not isinstance(kind, RelaxTensorType) or not is_static(kind) or not kind.dtype:
+        return None
+    shape = [size for size in kind.shape or () if isinstance(size, int)]
+    count = int(np.prod(shape, dtype=np.int64))
+    return numbers(kind.dtype, shape, [1] * count) if count <= _LARGEST_CONSTANT else None
+
+
+def make_ones(kind: RelaxTensorType) -> Call | None:
+    """A call that makes ones of a type; None where its shape is not known."""
+    if kind.shape is None:
+        return None
+    attrs = attributes("InitAttrs", dtype=Dtype(kind.dtype))
+    return Call(RelaxOperator("relax.ones"), (ShapeValue(kind.shape),), kind, attrs)
+
+
+def constants_of(module: Module) -> list[Constant]:
+    """The constants that a module holds, each once."""
+    found = (expr for _, f in functions(module) for expr in expressions(f.body) if isinstance(expr, Constant))
+    return list(dict.fromkeys(found))
+
+
+def replace_constant(module: Module, old: Constant, new: Constant) -> Module:
+    """Put another constant in the place of one, wherever it stands."""
+    return _Exchange(old, new).module(module)
+
+
+class _Exchange(Rebuild):
+    def __init__(self, old: Constant, new: Constant) -> None:
+        self._old, self._new = old, new
+
+    def leaf(self, expr: Expr) -> Expr:
+        """The new constant for the old one."""
+        return self._new if expr == self._old else expr

@@ -1,0 +1,124 @@
+"""A program of any IR as passes see it: its operations, values, bodies, sizes and types.
+
+Parts are addressed by names, never by position, so that an edit still finds its place after others were made.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from opsieve.gen.model.tensors import Value
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        key: The name of the operation: that of its first result.
+        label: What a log calls it.
+        reads: The values that it reads.
+        result: The one value that something reads of it, for which another value may stand; "" for none.
+        touches: The names that are changed when it goes.
+        spare: Values that are left as they are when the operation goes.
+    """
+
+    key: str
+    label: str
+    reads: tuple[str, ...]
+    result: str
+    touches: frozenset[str]
+    spare: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor that the program stores, or that it is fed; `path` leads to the body that it lies in."""
+
+    name: str
+    array: Array
+    is_fed: bool
+    path: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its name in the whole program."""
+        return "/".join((*self.path, self.name))
+
+    def holds(self, value: Value | None) -> bool:
+        """Whether a value is equal to this one, in its type too."""
+        if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != (
+            self.array.dtype,
+            self.array.shape,
+        ):
+            return False
+        return bool(np.array_equal(value, self.array, equal_nan=value.dtype.kind == "f"))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A body that may stand in the place of the operation that owns it, or calls it: the side of a branch, a
+    turn of a loop, a function. `place` is for the IR's own use.
+    """
+
+    label: str
+    touches: frozenset[str]
+    parts: frozenset[str]
+    place: Any = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Dimensions that change together; `is_held` tells whether a stored or fed tensor has one of them."""
+
+    label: str
+    size: int
+    touches: frozenset[str]
+    is_held: bool
+    place: Any = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeClass:
+    """Values whose element type changes together, and the types that it may become."""
+
+    label: str
+    dtype: str
+    touches: frozenset[str]
+    allowed: Collection[str]
+    place: Any = field(compare=False)
+
+
+class ProgramView(Protocol):
+    """A program with the values of its inputs."""
+
+    def inputs(self) -> Sequence[str]:
+        """The tensors that are fed, and parameters of other functions: what may become a constant."""
+
+    def outputs(self) -> Sequence[str]:
+        """The values that the program yields."""
+
+    def operations(self) -> Sequence[Operation]:
+        """The operations, in order."""
+
+    def type_of(self, name: str) -> Hashable:
+        """The type of a value, None where it is not known; values of equal types may stand for each other."""
+
+    def scope(self, operation: Operation) -> Iterable[str]:
+        """The values that are there before an operation."""
+
+    def tensors(self) -> Iterable[StoredTensor]:
+        """The tensors that are fed, then those that are stored."""
+
+    def openings(self) -> Iterable[Opening]:
+        """The bodies that may stand in the place of operations."""
+
+    def sizes(self) -> Sequence[SizeClass]:
+        """The classes of dimensions, those that hold most elements first."""
+
+    def dtypes(self) -> Sequence[TypeClass]:
+        """The classes of values by element type."""

@@ -1,0 +1,306 @@
+"""Edits of Relax modules as trees: what nothing reads any more goes along, and what TVM is known to fail at
+stays out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from hashlib import sha256
+
+import numpy as np
+
+from opsieve.gen.irs.relax.cleaning import Unread, cleaned, is_closed, unread
+from opsieve.gen.irs.relax.edits import (
+    bindings_of,
+    calls_of,
+    constants_of,
+    inline_call,
+    inline_seq,
+    make_literal,
+    make_ones,
+    replace_binding,
+    replace_constant,
+    replace_reads,
+    yield_leaf,
+)
+from opsieve.gen.irs.relax.known_faults import patterns
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.renaming import Retyped, make_constant
+from opsieve.gen.irs.relax.tree import Bind, Binding, Constant, Function, If, Module, Seq, Tuple, Var
+from opsieve.gen.irs.relax.types import FuncType, RelaxTensorType, TupleType, Type, is_static, tensors
+from opsieve.gen.irs.relax.walk import bodies, functions, reads
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.nodes import MalformedGraph
+from opsieve.gen.irs.tvm.tensors import to_numpy
+from opsieve.gen.irs.view import Array, Opening, Operation, SizeClass, StoredTensor, TypeClass
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
+from opsieve.reducer.problem.order import PLAIN_DTYPES
+
+Change = Callable[[Module], Module | None]
+_EMPTY = Module((("main", Function((), Seq((), Tuple(())), TupleType(()))),))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A module, and what is asked of it again and again."""
+
+    module: Module
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The patterns in it that TVM is known to fail at."""
+        return patterns(self.module)
+
+    @cached_property
+    def unread(self) -> Unread:
+        """The parts that nothing reads; a failure may need them all the same."""
+        return unread(self.module)
+
+
+@lru_cache(maxsize=64)
+def read_tree(data: bytes) -> Tree:
+    """Read the tree of a module; an empty one, of which there are no edits, where a tree cannot hold it."""
+    try:
+        module = from_json(data.decode("utf-8"))
+    except (MalformedGraph, ValueError):
+        return Tree(_EMPTY)
+    return Tree(module if isinstance(module.get("main"), Function) else _EMPTY)
+
+
+def tree_of(subject: TvmSubject) -> Tree:
+    """The tree of a subject's module."""
+    return read_tree(subject.program.data)
+
+
+def put_module(
+    subject: TvmSubject, module: Module, inputs: Mapping[str, Value] | None = None
+) -> TvmSubject | None:
+    """The subject with another module, and with other values if there are any.
+
+    None where that is the same, lacks what it reads, or has something that TVM is known to fail at and this
+    one has not: that would be another failure.
+    """
+    tree = tree_of(subject)
+    if not is_closed(module) or module == tree.module or not patterns(module) <= tree.known:
+        return None
+    given = subject.inputs if inputs is None else dict(inputs)
+    return TvmSubject(subject.program, given).with_module(to_json(module).encode())
+
+
+@dataclass(frozen=True)
+class RelaxView:
+    """A module: the bindings of all its functions, and the values that main is fed."""
+
+    module: Module
+    fed: Mapping[str, Value]
+
+    @cached_property
+    def _scopes(self) -> dict[str, tuple[Binding, tuple[Var, ...]]]:
+        """Every binding by its name, with the variables in scope before it."""
+        found = {}
+        for _, function in functions(self.module):
+            for binding, scope in _in_seq(function.body, function.params):
+                found[binding.var.name] = binding, scope
+        return found
+
+    @cached_property
+    def variables(self) -> dict[str, Var]:
+        """The parameters of functions, and what is bound, by name."""
+        params = [param for _, function in functions(self.module) for param in function.params]
+        return {var.name: var for var in (*params, *(binding.var for binding, _ in self._scopes.values()))}
+
+    def inputs(self) -> list[str]:
+        """The parameters of all functions that a literal may stand for."""
+        params = [param for _, function in functions(self.module) for param in function.params]
+        return [param.name for param in params if isinstance(param.type, TupleType | RelaxTensorType)]
+
+    def outputs(self) -> list[str]:
+        """The places of what main yields, where that is a tuple."""
+        body = self.module.main.body.body
+        return [str(place) for place in range(len(body.fields))] if isinstance(body, Tuple) else []
+
+    def operations(self) -> list[Operation]:
+        """The bindings. One that goes takes along what only it needs, so it touches all that stands behind it."""
+        found, behind = [], dict[str, set[str]]()
+        for name, (binding, scope) in self._scopes.items():
+            read, var = reads(binding.value), binding.var
+            behind[name] = {name, *read}.union(*(behind.get(other, ()) for other in read))
+            # A variable of a dataflow block is not seen outside of it.
+            own = [item.name for item in scope if item.name in read and item.dataflow <= var.dataflow]
+            result = name if isinstance(var.type, TupleType | RelaxTensorType | FuncType) else ""
+            found.append(Operation(name, name, tuple(own), result, frozenset(behind[name])))
+        return found
+
+    def type_of(self, name: str) -> Type | None:
+        """The type of a variable."""
+        var = self.variables.get(name)
+        return None if var is None else var.type
+
+    def scope(self, operation: Operation) -> Iterator[str]:
+        """The variables bound before, outside of dataflow blocks."""
+        return (var.name for var in self._scopes[operation.key][1] if not var.dataflow)
+
+    def tensors(self) -> Iterator[StoredTensor]:
+        """The values of main's parameters, and the constants of the module, named by a digest of their content."""
+        for name, value in self.fed.items():
+            yield StoredTensor(name, np.asarray(value), True)
+        for constant in constants_of(self.module):
+            array, digest = to_numpy(constant.array), sha256(constant.array.data).hexdigest()
+            if array is not None:
+                yield StoredTensor(f"constant {digest[:8]}", array, False)
+
+    def openings(self) -> Iterator[Opening]:
+        """The sides of branches, and the bodies of functions that are called."""
+        for name, binding in bindings_of(self.module):
+            if isinstance(binding.value, If):
+                for word, side in (("first", binding.value.then), ("second", binding.value.other)):
+                    change = partial(inline_seq, var=binding.var, seq=side)
+                    yield _opening(f"take the {word} side of {binding.var.name} in {name}", binding, change)
+        for binding, function in calls_of(self.module):
+            inlined = partial(inline_call, binding=binding, function=function)
+            yield _opening(f"inline the call bound to {binding.var.name}", binding, inlined)
+
+    def sizes(self) -> list[SizeClass]:
+        """A class for each size, wherever it stands."""
+        found = {size for kind in self._tensors() for size in kind.shape or () if isinstance(size, int)}
+        touches = frozenset(["sizes"])
+        return [
+            SizeClass("every dimension", size, touches, False, None)
+            for size in sorted(found, reverse=True)
+            if size > 1
+        ]
+
+    def dtypes(self) -> list[TypeClass]:
+        """A class for each element type, wherever it stands; conditions have to stay booleans."""
+        present = sorted({kind.dtype for kind in self._tensors()} - {"bool", ""})
+        touches = frozenset(["types"])
+        return [TypeClass("every value", dtype, touches, PLAIN_DTYPES, None) for dtype in present]
+
+    def _tensors(self) -> Iterator[RelaxTensorType]:
+        return (tensor for var in self.variables.values() for tensor in tensors(var.type))
+
+
+def _opening(label: str, binding: Binding, change: Change) -> Opening:
+    # A body is put in as it stands now, so that no two may go in together.
+    return Opening(label, frozenset(["bodies"]), frozenset([binding.var.name]), change)
+
+
+def _in_seq(seq: Seq, scope: tuple[Var, ...]) -> Iterator[tuple[Binding, tuple[Var, ...]]]:
+    """Every binding, nested ones first, with the variables in scope before it."""
+    for binding in seq.bindings():
+        given = binding.value.params if isinstance(binding.value, Function) else ()
+        for body in bodies(binding.value):
+            yield from _in_seq(body, (*scope, *given))
+        yield binding, scope
+        scope = (*scope, binding.var)
+
+
+@dataclass(frozen=True)
+class RelaxEdits:
+    """Edits of Relax modules; `keeps_parameters` leaves parameters alone that an edit leaves unread."""
+
+    keeps_parameters: bool = False
+
+    def settle(
+        self, subject: TvmSubject, module: Module | None, inputs: Mapping[str, Value] | None = None
+    ) -> TvmSubject | None:
+        """The subject with a changed module, if there is one, without what nothing reads any more; what nothing
+        read before stays, to go by an edit of its own.
+        """
+        if module is None:
+            return None
+        unread_before = tree_of(subject).unread
+        return put_module(subject, cleaned(module, unread_before, not self.keeps_parameters), inputs)
+
+    def change(self, label: str, touched: str, change: Change, part: str = "") -> TvmEdit:
+        """An edit of the module alone; it simplifies `part`, or what it touches."""
+
+        def apply(subject: TvmSubject) -> TvmSubject | None:
+            return self.settle(subject, change(tree_of(subject).module))
+
+        return TvmEdit(label, frozenset([touched]), apply, frozenset([part]) if part else None)
+
+    def view(self, subject: TvmSubject) -> RelaxView:
+        """The module as passes see it."""
+        return RelaxView(tree_of(subject).module, subject.inputs)
+
+    def drop_output(self, subject: TvmSubject, name: str) -> TvmSubject | None:
+        """A field less of the tuple that main yields; the field itself where one is left."""
+        module = tree_of(subject).module
+        body, place = module.main.body.body, int(name)
+        if not isinstance(body, Tuple) or place >= len(body.fields):
+            return None
+        left = body.fields[:place] + body.fields[place + 1 :]
+        return self.settle(subject, yield_leaf(module, left[0] if len(left) == 1 else Tuple(left)))
+
+    def remove(self, subject: TvmSubject, operation: Operation) -> TvmSubject | None:
+        """Ones in the place of a tensor that is bound: a constant where it is small and static."""
+        module = tree_of(subject).module
+        found = next((b for _, b in bindings_of(module) if b.var.name == operation.key), None)
+        kind = None if found is None else found.var.type
+        if found is None or not isinstance(kind, RelaxTensorType):
+            return None
+        single = found.value if isinstance(found.value, Constant) else make_literal(kind)
+        call = make_ones(kind)
+        if single is not None:
+            return self.settle(subject, replace_reads(module, found.var.name, single))
+        if call is None or found.value == call:
+            return None
+        return self.settle(subject, replace_binding(module, found.var.name, Bind(found.var, call)))
+
+    def replace(self, subject: TvmSubject, result: str, by: str, retype: bool) -> TvmSubject | None:
+        """Another variable of the type of a result; None for one of another type, as types are not inferred."""
+        view = self.view(subject)
+        leaf = view.variables.get(by)
+        if leaf is None or view.type_of(result) != leaf.type:
+            return None
+        return self.settle(subject, replace_reads(view.module, result, leaf))
+
+    def open(self, subject: TvmSubject, opening: Opening) -> TvmSubject | None:
+        """A body in the place of a branch or call."""
+        return self.settle(subject, opening.place(tree_of(subject).module))
+
+    def store(self, subject: TvmSubject, tensor: StoredTensor, array: Array) -> TvmSubject | None:
+        """Another value that is fed, or that stands in the module."""
+        if tensor.is_fed:
+            changed = {**subject.inputs, tensor.name: array}
+            return replace(subject, inputs=changed) if tensor.holds(subject.inputs.get(tensor.name)) else None
+        module = tree_of(subject).module
+        for constant in constants_of(module):
+            if tensor.holds(to_numpy(constant.array)):
+                new = make_constant(array, constant.array.dtype)
+                return self.settle(subject, replace_constant(module, constant, new))
+        return None
+
+    def freeze(self, subject: TvmSubject, name: str) -> TvmSubject | None:
+        """A literal for a parameter: what main is fed, or else ones."""
+        view, value = self.view(subject), subject.inputs.get(name)
+        kind = view.type_of(name)
+        if kind is None:
+            return None
+        leaf = make_literal(kind)
+        if isinstance(kind, RelaxTensorType) and is_static(kind) and kind.dtype and value is not None:
+            leaf = make_constant(np.asarray(value), kind.dtype)
+        return None if leaf is None else self.settle(subject, replace_reads(view.module, name, leaf))
+
+    def resize(self, subject: TvmSubject, sizes: SizeClass, size: int, keep_last: bool) -> TvmSubject | None:
+        """A size made smaller wherever it stands."""
+        return self.refit(subject, Retyped(lambda old: size if old == sizes.size else old))
+
+    def retype(self, subject: TvmSubject, classes: Sequence[TypeClass], dtype: str) -> TvmSubject | None:
+        """An element type replaced wherever it stands."""
+        old = classes[0].dtype
+        return self.refit(subject, Retyped(lambda size: size, lambda name: dtype if name == old else name))
+
+    def refit(self, subject: TvmSubject, change: Retyped) -> TvmSubject | None:
+        """Every type changed, and the values fed cut or repeated to fit."""
+        module = change.module(tree_of(subject).module)
+        fed: dict[str, Value] = {}
+        for param in module.main.params:
+            value, kind = np.asarray(subject.inputs[param.name]), param.type
+            if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
+                shape = [s if isinstance(s, int) else value.shape[n] for n, s in enumerate(kind.shape)]
+                value = np.resize(value, shape).astype(kind.dtype)
+            fed[param.name] = value
+        return self.settle(subject, module, fed)

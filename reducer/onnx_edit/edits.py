@@ -1,0 +1,188 @@
+"""ONNX models as passes of any IR see and change them."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from opsieve.gen.irs.onnx.cuts import Graph, cut
+from opsieve.gen.irs.onnx.graphs import (
+    Array,
+    add_initializers,
+    copied,
+    encoded,
+    first_output,
+    replace_tensor,
+    reread,
+    stored_tensor,
+)
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.view import Opening, Operation, SizeClass, StoredTensor, TypeClass
+from opsieve.reducer.onnx_edit.openings import find_openings
+from opsieve.reducer.onnx_edit.resizing import resize, size_classes
+from opsieve.reducer.onnx_edit.retyping import retype, type_classes
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import stored_tensors
+from opsieve.reducer.problem.order import simpler
+
+
+class OnnxView:
+    """A model: its main graph, and the tensors and bodies of all graphs."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return Graph(self._subject)
+
+    def inputs(self) -> list[str]:
+        """The inputs that are tensors."""
+        return [name for name, value in self._subject.inputs.items() if isinstance(value, np.ndarray)]
+
+    def outputs(self) -> list[str]:
+        """The outputs of the graph."""
+        return list(self._graph.outputs)
+
+    def operations(self) -> list[Operation]:
+        """The nodes of the main graph; the only result that something reads, where it is no output."""
+        graph, found = self._graph, []
+        for place, node in enumerate(graph.nodes):
+            made = graph.results[place]
+            results = [name for name in made if name in graph.readers or name in graph.outputs]
+            result = results[0] if len(results) == 1 and results[0] not in graph.outputs else ""
+            own = (name for name in graph.reads[place] if graph.readers[name] == (place,))
+            found.append(
+                Operation(
+                    first_output(node),
+                    f"node {place} ({node.op_type})",
+                    graph.reads[place],
+                    result,
+                    frozenset((*graph.reads[place], *made)),
+                    frozenset(name for name in own if name not in graph.producer),
+                )
+            )
+        return found
+
+    def type_of(self, name: str) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
+        """The type of a value that is recorded, fed or stored."""
+        value = self._graph.value(name)
+        return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
+
+    def scope(self, operation: Operation) -> Iterator[str]:
+        """The inputs, and what nodes before it compute."""
+        graph = self._graph
+        yield from graph.inputs
+        for results in graph.results[: graph.producer[operation.key]]:
+            yield from results
+
+    def tensors(self) -> Iterator[StoredTensor]:
+        """The inputs that are tensors; then the initializers and Constant nodes of each graph."""
+        return stored_tensors(self._subject)
+
+    def openings(self) -> Iterator[Opening]:
+        """Branches, turns of loops, functions."""
+        return find_openings(self._subject)
+
+    def sizes(self) -> list[SizeClass]:
+        """Classes of dimensions by the operators' rules for sizes."""
+        return size_classes(self._subject)
+
+    def dtypes(self) -> list[TypeClass]:
+        """Classes of tensors by the type variables of the operators' schemas."""
+        return type_classes(self._subject)
+
+
+class OnnxEdits:
+    """Edits of models; types are inferred anew where an edit may change them."""
+
+    def view(self, subject: Subject) -> OnnxView:
+        """The model as passes see it."""
+        return OnnxView(subject)
+
+    def drop_output(self, subject: Subject, name: str) -> Subject | None:
+        """The model without an output, and without what only that needs."""
+        outputs = [info for info in subject.model.graph.output if info.name != name]
+        if not outputs or len(outputs) == len(subject.model.graph.output):
+            return None
+        return tidy(copied(subject.model), subject, outputs)
+
+    def remove(self, subject: Subject, operation: Operation) -> Subject | None:
+        """A node left out: its results become inputs, or initializers where they are constant and small."""
+        graph = Graph(subject)
+        if operation.key not in graph.producer:
+            return None
+        return cut(
+            graph, (place for place in range(len(graph.nodes)) if place != graph.producer[operation.key])
+        )
+
+    def replace(self, subject: Subject, result: str, by: str, retype: bool) -> Subject | None:
+        """Another value read for a result; all types are inferred anew where it has another type."""
+        graph = Graph(subject)
+        if result not in graph.producer or result in graph.outputs:
+            return None
+        place = graph.producer[result]
+        if by in graph.producer and graph.producer[by] >= place:
+            return None
+        if by not in graph.producer and by not in graph.inputs and by not in graph.initializers:
+            return None
+        model = copied(subject.model)
+        del model.graph.node[place]
+        reread(model.graph.node, {result: by})
+        kept = tidy(model, subject, list(model.graph.output))
+        return kept if kept is None or not retype else settle(kept, kept.model, kept.inputs)
+
+    def open(self, subject: Subject, opening: Opening) -> Subject | None:
+        """A body in the place of its node, where that is simpler."""
+        found: Subject | None = opening.place(subject)
+        return found if found is not None and simpler(found, subject) else None
+
+    def store(self, subject: Subject, tensor: StoredTensor, array: Array) -> Subject | None:
+        """An input or a stored tensor with another value."""
+        if tensor.is_fed:
+            inputs = {**subject.inputs, tensor.name: array}
+            return (
+                settle(subject, copied(subject.model), inputs)
+                if tensor.holds(subject.inputs.get(tensor.name))
+                else None
+            )
+        if not tensor.holds(stored_tensor(subject.model, tensor.path, tensor.name)):
+            return None
+        model = copied(subject.model)
+        return settle(subject, model) if replace_tensor(model, tensor.path, tensor.name, array) else None
+
+    def freeze(self, subject: Subject, name: str) -> Subject | None:
+        """An input made an initializer; None for one that is an output too."""
+        value, graph = subject.inputs.get(name), Graph(subject)
+        if name not in graph.inputs or name in graph.outputs or not isinstance(value, np.ndarray):
+            return None
+        model = copied(subject.model)
+        del model.graph.input[list(graph.inputs).index(name)]
+        add_initializers(model, model.graph, [encoded(value, name)])
+        return settle(subject, model, {key: item for key, item in subject.inputs.items() if key != name})
+
+    def resize(self, subject: Subject, sizes: SizeClass, size: int, keep_last: bool) -> Subject | None:
+        """A class of dimensions made smaller. Where only a constant's value tells the size, no stored element
+        need go: then only what is simpler counts.
+        """
+        found = resize(subject, sizes, size, keep_last)
+        return found if found is None or sizes.is_held or simpler(found, subject) else None
+
+    def retype(self, subject: Subject, classes: Sequence[TypeClass], dtype: str) -> Subject | None:
+        """Classes of tensors with another element type."""
+        return retype(subject, classes, dtype)
+
+
+EDITS = OnnxEdits()
+
+
+def tidy(model: onnx.ModelProto, subject: Subject, outputs: list[onnx.ValueInfoProto]) -> Subject | None:
+    """Cut a changed copy of the subject's model to the nodes that its outputs need."""
+    changed = Subject(model, subject.inputs, subject.values)
+    kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in outputs]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    graph = Graph(changed)
+    needed = graph.ancestors(graph.producer[info.name] for info in kept if info.name in graph.producer)
+    return cut(graph, needed) if needed else None

@@ -1,0 +1,125 @@
+"""Bodies of If, Loop, Scan and SequenceMap, and local functions, put in the place of what owns or calls them."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import onnx
+
+from opsieve.gen.irs.onnx.graphs import Array, Path, drop_unused, first_output, label, nodes, stored_tensor
+from opsieve.gen.irs.onnx.splice import TURNS, splice_branch, splice_turn
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.view import Opening
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit.plain_values import plain_tensor
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import changing
+from opsieve.reducer.problem.onnx_form import Change
+
+_BRANCHES = ("then_branch", "else_branch")
+
+
+def find_openings(subject: Subject) -> Iterator[Opening]:
+    """The branches of each If, turns of each Loop, Scan and SequenceMap, and functions."""
+    for path, node in nodes(subject.model.graph):
+        if node.op_type == "If" and first_output(node):
+            for branch in _order(subject, path, node):
+                change = partial(_take_branch, path=path, key=first_output(node), branch=branch)
+                yield _opening(path, node, f"its {branch}", change)
+        elif node.op_type in TURNS and first_output(node):
+            yield from _turns(subject, path, node)
+    for function in subject.model.functions:
+        touches = frozenset((f"function:{function.domain}:{function.name}",))
+        apply = partial(_inline_function, domain=function.domain, name=function.name)
+        yield Opening(f"inline the function {function.name[:40]!r}", touches, touches, apply)
+
+
+def _opening(path: Path, node: onnx.NodeProto, by: str, change: Change) -> Opening:
+    owner = "/".join((*path, first_output(node)))
+    inner = (f"{owner}.{attribute.name}" for attribute in node.attribute if attribute.HasField("g"))
+    what = f"replace {label(node)} by {by}"
+    touches = frozenset((owner, *node.output))
+    return Opening(what, touches, frozenset((owner, *inner)), changing(what, touches, change).apply)
+
+
+def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...]:
+    """The branch that is taken, where the condition is known, before the other."""
+    name = node.input[0]
+    found = subject.inputs.get(name, subject.values.get(name))
+    if found is None:
+        found = stored_tensor(subject.model, (), name)
+    if isinstance(found, np.ndarray) and found.size == 1 and not bool(found.ravel()[0]):
+        return _BRANCHES[::-1]
+    return _BRANCHES
+
+
+def _take_branch(
+    model: onnx.ModelProto, inputs: dict[str, Value], path: Path, key: str, branch: str
+) -> dict[str, Value] | None:
+    return drop_unused(model, inputs) if splice_branch(model, path, key, branch) else None
+
+
+def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[Opening]:
+    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that
+    are no stacks.
+    """
+    elements = _elements(subject, path, node)
+    for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
+        if taken or taken is not elements:
+            how = ("" if taken else ", elements taken by nodes") + (", not stacked" if flat else "")
+            change = partial(_take_turn, path=path, key=first_output(node), elements=taken, flat=flat)
+            yield _opening(path, node, f"one turn{how}", change)
+
+
+def _take_turn(
+    model: onnx.ModelProto,
+    inputs: dict[str, Value],
+    path: Path,
+    key: str,
+    elements: Mapping[str, Array],
+    flat: bool,
+) -> dict[str, Value] | None:
+    fed = splice_turn(model, path, key, elements, flat)
+    return None if fed is None else drop_unused(model, {**inputs, **fed})
+
+
+def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:
+    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the
+    body's names.
+
+    The first element where the whole is known; else plain values of the type that the body declares.
+    """
+    body = next(bodies(node))
+    turn = TURNS[node.op_type](node, body)
+    found: dict[str, Array] = {}
+    declared = {info.name: info.type for info in body.input}
+    for inner, (_, source, index, axis) in turn.taken if turn is not None else ():
+        whole = None if path else subject.inputs.get(source, subject.values.get(source))
+        if isinstance(whole, np.ndarray) and whole.ndim > axis and whole.shape[axis]:
+            found[inner] = np.ascontiguousarray(np.take(whole, index, axis))
+        elif isinstance(whole, list) and whole and isinstance(whole[0], np.ndarray):
+            found[inner] = whole[0]
+        elif (value := _plain(declared[inner])) is not None:
+            found[inner] = value
+    return found
+
+
+def _plain(type_: onnx.TypeProto) -> Array | None:
+    """Small whole numbers of a tensor type whose sizes are known; None for any other."""
+    tensor = type_.tensor_type
+    if (
+        not tensor.elem_type
+        or not tensor.HasField("shape")
+        or not all(d.HasField("dim_value") for d in tensor.shape.dim)
+    ):
+        return None
+    return plain_tensor(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
+
+
+def _inline_function(subject: Subject, domain: str, name: str) -> Subject | None:
+    if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
+        return None
+    model = onnx_subprocess.inlined(subject.model, [(domain, name)])
+    return None if model is None else settle(subject, model)

@@ -1,0 +1,244 @@
+"""Dimensions shrunk together by symbolic classes, with re-inference: batch, channels, spatial sizes, sequence
+lengths.
+
+Values of inputs and stored tensors are cut to their leading elements, or their last; constants and attributes
+that repeat a size (targets of Reshape and Expand, parts of Split, `kernel_shape`, `group`, indices of Gather)
+follow. A dimension that the model leaves symbolic stays so: only the values that are fed shrink
+(`opsieve.reducer.passes.model` makes it static).
+"""
+
+import numpy as np
+import onnx
+
+from opsieve.gen.declarations.catalogue import shape_input, size_rule
+from opsieve.gen.declarations.declaration import SizeRule
+from opsieve.gen.irs.onnx.graphs import (
+    Array,
+    Path,
+    copied,
+    node_at,
+    replace_tensor,
+    retyped_input,
+    set_attribute,
+    stored_tensor,
+)
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.view import SizeClass
+from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, integer
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.sizes import Sizes, adjusted
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, view
+
+
+class _DimensionPlan:
+    """A view with its classes, made once for all edits of a subject."""
+
+    def __init__(self, seen: View) -> None:
+        self.view = seen
+        self.classes = Classes(seen)
+        self.sizes = Sizes(self.classes)
+        self.numbers = {(tensor.path, tensor.name): number for number, tensor in enumerate(seen.tensors)}
+        self._targets = {
+            step.outputs[0]
+            for step in seen.steps
+            if (listed := shape_input(step.node.domain, step.node.op_type)) is not None
+            and listed < len(step.inputs)
+            and step.inputs[listed] in seen.known
+        }
+
+    def is_target(self, dim: Dim) -> bool:
+        """Whether a constant says the size of this dimension."""
+        return dim[0] in self._targets
+
+    def elements(self, number: int) -> int:
+        """How many elements a tensor has."""
+        return int(np.prod(self.view.tensors[number].shape or (), dtype=np.int64))
+
+
+def size_classes(subject: Subject) -> list[SizeClass]:
+    """The classes of dimensions that a stored or fed tensor has, or that a constant tells, those with most
+    elements first.
+    """
+    plan = _DimensionPlan(view(subject))
+    found = []
+    for root, dims in plan.sizes.members.items():
+        stored = [dim for dim in dims if plan.view.tensors[dim[0]].source]
+        made = [dim for dim in dims if plan.is_target(dim)]
+        if stored or made:
+            gain = sum(plan.elements(number) for number, _ in stored)
+            found.append((-gain, root, stored or made))
+    return [_class(plan, root, dims) for _, root, dims in sorted(found)]
+
+
+def _class(plan: _DimensionPlan, root: Dim, dims: list[Dim]) -> SizeClass:
+    tensors = plan.view.tensors
+    names = [(tensors[number].path, tensors[number].name, axis) for number, axis in dims]
+    path, name, axis = names[0]
+    return SizeClass(
+        f"dimension {axis} of {name[:40]!r}",
+        plan.classes.size(root),
+        frozenset("/".join((*path, f"{name}[{axis}]")) for path, name, axis in names),
+        plan.sizes.held(root),
+        (plan, (path, name), axis),
+    )
+
+
+def resize(subject: Subject, sizes: SizeClass, size: int, keep_last: bool) -> Subject | None:
+    """Give the dimensions of a class a smaller size."""
+    plan, key, axis = sizes.place
+    here = plan if subject.model is plan.view.subject.model else _DimensionPlan(view(subject))
+    number = here.numbers.get(key)
+    if number is None or here.classes.size((number, axis)) <= size:
+        return None
+    return _shrunk(here, {here.classes.root((number, axis)): size}, keep_last)
+
+
+def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject | None:
+    new = plan.sizes.solve(seeds)
+    if new is None:
+        return None
+    subject = plan.view.subject
+    model = copied(subject.model)
+    inputs = dict(subject.inputs)
+    values = _repeated_sizes(plan, new)
+    if values is None:
+        return None
+    for root in new:
+        for number, _ in plan.sizes.members.get(root, ()):
+            tensor = plan.view.tensors[number]
+            if tensor.source and number not in values:
+                shape = plan.sizes.shape(number, new)
+                old = _stored(subject, tensor.path, tensor.name)
+                if shape is None or old is None:
+                    return None
+                values[number] = old[_slices(old.shape, shape, last)]
+    if not values:
+        return None
+    for number, array in values.items():
+        tensor = plan.view.tensors[number]
+        if tensor.source == "input":
+            inputs[tensor.name] = np.ascontiguousarray(array).reshape(array.shape)
+            retyped_input(model, tensor.name, array)
+        elif not replace_tensor(model, tensor.path, tensor.name, array):
+            return None
+    for place in plan.sizes.steps(new):
+        _follow(plan, plan.view.steps[place], new, model)
+    return settle(subject, model, inputs)
+
+
+def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[slice, ...]:
+    return tuple(
+        slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True)
+    )
+
+
+def _stored(subject: Subject, path: Path, name: str) -> Array | None:
+    value = subject.inputs.get(name) if not path else None
+    return value if isinstance(value, np.ndarray) else stored_tensor(subject.model, path, name)
+
+
+def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
+    """Attributes that repeat sizes."""
+    shapes = [plan.sizes.shape(number, new) if number != ABSENT else None for number in step.inputs]
+    changed = adjusted(step, shapes)
+    target = node_at(model, step.path, step.key) if changed is not step.node else None
+    if target is not None:
+        target.CopyFrom(changed)
+    if size_rule(step.node.domain, step.node.op_type) is SizeRule.PARTED and any(
+        attribute.name == "split" for attribute in step.node.attribute
+    ):
+        node = node_at(model, step.path, step.key)
+        if node is not None:
+            set_attribute(node, "split", _parts(plan, step, new))
+
+
+def _parts(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> list[int]:
+    shapes = [plan.sizes.shape(number, new) or (1,) for number in step.outputs]
+    axis = integer(step, "axis", 0)
+    return [shape[axis] for shape in shapes]
+
+
+def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Array] | None:
+    """Constants and inputs whose values repeat sizes, with their new values; None when two nodes disagree on
+    one.
+    """
+    values: dict[int, Array] = {}
+    known = plan.view.known
+    for place in plan.sizes.steps(new):
+        step = plan.view.steps[place]
+        number, array = _sizes_of(plan, step, new)
+        if array is None or not plan.view.tensors[number].source:
+            continue
+        shape = plan.sizes.shape(number, new)
+        if shape != array.shape:
+            array = array[tuple(slice(size) for size in shape or ())]
+        if number in values and not np.array_equal(values[number], array):
+            return None
+        values[number] = array
+    # A node that reads a shared constant and is not touched still wants the old value.
+    for step in plan.view.steps:
+        for number in values.keys() & set(step.inputs):
+            wanted = _sizes_of(plan, step, new)
+            if (
+                wanted[0] == number
+                and wanted[1] is not None
+                and not np.array_equal(wanted[1], values[number])
+            ):
+                return None
+    return {
+        number: array for number, array in values.items() if not np.array_equal(array, known.get(number, ()))
+    }
+
+
+def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
+    """The input of a node that repeats sizes, and the value it must have."""
+    known, rule = plan.view.known, size_rule(step.node.domain, step.node.op_type)
+    out = plan.sizes.shape(step.outputs[0], new) if step.outputs and step.outputs[0] != ABSENT else None
+    if out is None or not step.inputs:
+        return ABSENT, None
+    place = 0 if rule is SizeRule.FILLED else 1
+    number = step.inputs[place] if place < len(step.inputs) else ABSENT
+    if rule is SizeRule.INDEXED and number != ABSENT:
+        return number, _indices(plan, step, new)
+    old = known.get(number)
+    if old is None or old.ndim != 1:
+        return ABSENT, None
+    wanted = _listed(plan, step, rule, old, out, new)
+    return (ABSENT if wanted is None else number), wanted
+
+
+def _listed(
+    plan: _DimensionPlan, step: Step, rule: SizeRule, old: Array, out: tuple[int, ...], new: dict[Dim, int]
+) -> Array | None:
+    """What a vector of sizes must hold for an output to have a shape; None where it is no such vector."""
+    if rule is SizeRule.FILLED and old.size == len(out):
+        return np.array(out, dtype=old.dtype)
+    if (
+        rule is SizeRule.REGROUPED
+        and shape_input(step.node.domain, step.node.op_type) is not None
+        and old.size == len(out)
+    ):
+        keep = [
+            item if item == -1 or (item == 0 and not integer(step, "allowzero", 0)) else size
+            for item, size in zip(old.tolist(), out, strict=True)
+        ]
+        return np.array(keep, dtype=old.dtype)
+    if rule is SizeRule.GROWN:
+        tail = out[len(out) - old.size :]
+        return np.array([1 if item == 1 else size for item, size in zip(old, tail, strict=True)], old.dtype)
+    if rule is SizeRule.PARTED:
+        return np.array(_parts(plan, step, new), dtype=old.dtype)
+    return None
+
+
+def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | None:
+    """Indices that are stored, wrapped into what is left of the axis they point into."""
+    data = plan.sizes.shape(step.inputs[0], new)
+    tensor = plan.view.tensors[step.inputs[1]]
+    if not data or not tensor.source:
+        return None
+    old = _stored(plan.view.subject, tensor.path, tensor.name)
+    if old is None:
+        return None
+    size = data[integer(step, "axis", 0) % len(data)]
+    return np.where((old >= size) | (old < -size), old % size, old).astype(old.dtype)

@@ -1,0 +1,100 @@
+"""Values of ONNX models: equal initializers become one, and every tensor takes its smallest encoding."""
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import TensorProto
+
+from opsieve.gen.irs.onnx.graphs import copied, encoded, graphs, reread, stored_tensor, tensor_array
+from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.detached import part_of
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
+from opsieve.reducer.onnx_edit.edits import EDITS
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import changing
+from opsieve.reducer.passes.values import freeze_inputs, simplify_values
+from opsieve.reducer.problem.onnx_form import OnnxEdit
+
+
+def simplify_tensors(subject: Subject) -> Iterator[OnnxEdit]:
+    """Inputs and initializers that go, then plainer values; encodings last."""
+    yield from freeze_inputs(EDITS, subject)
+    yield from _shares(subject)
+    yield from simplify_values(EDITS, subject)
+    if any(_encodings(copied(subject.model))):
+        yield OnnxEdit("encode every tensor at its smallest", frozenset(("encodings",)), _encode)
+
+
+def _shares(subject: Subject) -> Iterator[OnnxEdit]:
+    """Equal initializers of one graph made one."""
+    for path, graph in graphs(subject.model.graph):
+        if path:
+            continue
+        kept: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+        outputs = {info.name for info in graph.output} | {info.name for info in graph.input}
+        for tensor in graph.initializer:
+            array = tensor_array(tensor)
+            if array is None or array.dtype.kind == "O":
+                continue
+            key = (tensor.data_type, array.shape, array.tobytes())
+            if key in kept and tensor.name not in outputs:
+                yield _sharing(tensor.name, kept[key])
+            kept.setdefault(key, tensor.name)
+
+
+def _sharing(name: str, other: str) -> OnnxEdit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        a, b = stored_tensor(model, (), name), stored_tensor(model, (), other)
+        if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():
+            return None
+        if not _renamed(model, name, other):
+            return None
+        return inputs
+
+    return changing(f"share {other[:40]!r} instead of {name[:40]!r}", {name, other}, change, {name})
+
+
+def _renamed(model: onnx.ModelProto, name: str, other: str) -> bool:
+    """Let every reader of an initializer read another; False when a body defines one of the names anew."""
+    for path, graph in graphs(model.graph):
+        defined = {info.name for info in graph.input} | {item for node in graph.node for item in node.output}
+        if path:
+            defined |= {tensor.name for tensor in graph.initializer}
+            if any(info.name == name for info in graph.output):
+                return False
+        if {name, other} & defined:
+            return False
+    reread(model.graph.node, {name: other})
+    index = next((place for place, tensor in enumerate(model.graph.initializer) if tensor.name == name), None)
+    if index is None:
+        return False
+    del model.graph.initializer[index]
+    return True
+
+
+def _encodings(model: onnx.ModelProto) -> Iterator[bool]:
+    """Re-encode the tensors of a copy one by one; an item for each that got smaller."""
+    for _, graph in graphs(model.graph):
+        tensors: list[TensorProto] = list(graph.initializer)
+        tensors += [
+            attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")
+        ]
+        for tensor in tensors:
+            # what is that large has no smaller encoding
+            array = None if part_of(tensor) else tensor_array(tensor)
+            if array is None:
+                continue
+            smaller = encoded(array, tensor.name)
+            if smaller.ByteSize() < tensor.ByteSize():
+                tensor.CopyFrom(smaller)
+                yield True
+
+
+def _encode(subject: Subject) -> Subject | None:
+    model = copied(subject.model)
+    changed = sum(_encodings(model))
+    return settle(subject, model) if changed else None
+
+
+PASS = ListedPass("values", simplify_tensors)
