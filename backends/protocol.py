@@ -87,6 +87,8 @@ class BackendFacts:
 
     # `network`; devices (`/dev/nvidia*`); other files and folders that its workers read in their sandbox
     sandbox_allows: tuple[str, ...] = ()
+    # Patterns of environment variables that it reads, which are handed on to its workers (`TVM_*`).
+    variables: tuple[str, ...] = ()
     starts_processes: bool = True  # False: its workers never do, and cannot
     shares_zygote_of: str = ""  # the backend whose zygote forks its workers, which call its `load` then
     maps_tensors: bool = False  # it reads large tensors from `Request.mapped`

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opsieve.backends.observation import Observation
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.durable import make_folder, write_output
 
 
 def write_observations(folder: Path, observations: Sequence[Observation]) -> None:
@@ -18,7 +19,7 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
     """
     place = folder / "observations"
     try:
-        place.mkdir(exist_ok=True)
+        make_folder(place)
         for number, observation in enumerate(observations):
             stem = f"{number:02d}-{re.sub(r'[^A-Za-z0-9._=-]', '_', observation.target)[:80]}"
             record = {
@@ -26,9 +27,9 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
                 for name, value in asdict(observation).items()
                 if name not in ("outputs", "log", "reached")
             }
-            (place / f"{stem}.json").write_text(json.dumps(record, indent=2) + "\n")
+            write_output(place / f"{stem}.json", json.dumps(record, indent=2) + "\n")
             if observation.log:
-                (place / f"{stem}.log").write_text(observation.log)
+                write_output(place / f"{stem}.log", observation.log)
     except OSError as error:
         raise BadInput(
             f"cannot write observations into {shown(place, 200)}: {error.strerror or error}."

@@ -2,7 +2,8 @@
 (docs/reference/exit-codes.md).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -36,11 +37,14 @@ class Unjudged(NoFailure):
 
 
 class Unconfirmed(BadInput):
-    """What the user gave asks for something that only a yes allows; `question` asks for it."""
+    """A file asks for something that only a yes allows. `question` asks a person for it, and `granted` makes a
+    yes hold while its context is open.
+    """
 
-    def __init__(self, sentence: str, question: str):
+    def __init__(self, sentence: str, question: str, granted: Callable[[], AbstractContextManager[None]]):
         super().__init__(sentence)
         self.question = question
+        self.granted = granted
 
 
 def shown(text: object, limit: int = 60) -> str:

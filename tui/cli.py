@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, NoReturn
 
 import click
@@ -214,22 +215,21 @@ def _open_standard_streams() -> None:
 
 
 def _call_confirmed(call: Callable[[], Any]) -> Any:
-    """Return the result of the command; ask at a terminal before installing a release that only a file
-    names.
+    """Return the result of the command; ask at a terminal before each thing that only a file names and that
+    wants a yes.
     """
     from opsieve.gen.errors import Unconfirmed
 
-    try:
-        return call()
-    except Unconfirmed as unconfirmed:
-        if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-            raise
-        if not click.confirm(printable(unconfirmed.question), err=True):
-            raise
-    from opsieve.backends.releases.consent import given
-
-    with given():
-        return call()
+    with ExitStack() as granted:
+        while True:
+            try:
+                return call()
+            except Unconfirmed as unconfirmed:
+                if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+                    raise
+                if not click.confirm(printable(unconfirmed.question), err=True):
+                    raise
+                granted.enter_context(unconfirmed.granted())
 
 
 def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:

@@ -6,13 +6,16 @@
     minutes = 10
 
 An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before
-the section of the command, that before the top of the file. What a key means is what `--KEY` means, but for
-options that say what may run, which are only typed. A mistake is one sentence that names the key.
+the section of the command, that before the top of the file. A mistake is one sentence that names the key.
+
+What a key means is what `--KEY` means. But the file may have come with the directory, as a stranger's: it sets
+numbers, choices, styles, compilers that are installed and a store below the directory. Everything else wants a
+yes (`backends/releases/consent.py`), which is asked for only where no option or variable comes before it.
 """
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +36,14 @@ GENERAL: Mapping[str, tuple[str, frozenset[str] | None]] = {
 }
 # OPSIEVE_STORE is the folder of installed releases (docs/reference/targets.md).
 VARIABLES = {key: f"OPSIEVE_{'DEFAULT_STORE' if key == 'store' else key.upper()}" for key in GENERAL}
-# Options by which a command runs or trusts what somebody wrote: the file may have come with the directory, as
-# a stranger's.
+# Options by which a command runs or trusts what somebody wrote: no yes is asked for.
 TYPED_ONLY = frozenset(
     [
         "build",
         "builds",
         "check",
         "commits",
+        "env",
         "index",
         "install",
         "no-sandbox",
@@ -50,6 +53,13 @@ TYPED_ONLY = frozenset(
         "yes",
     ]
 )
+# Texts that are numbers, names and styles.
+PLAIN_TEXTS = frozenset(
+    ["chance", "dtypes", "filter", "nodes", "ops", "oracle", "repro-rate", "strategy", "theme", "values"]
+)
+TARGETS = frozenset(["against", "target"])
+# Switches by which a command writes, runs or moves more than it would: the others choose what it shows.
+ACTING = frozenset(["aside", "demo", "reduce", "refingerprint", "resume"])
 _MOST = 64 << 10  # bytes
 
 
@@ -117,7 +127,9 @@ def _make_defaults(
         if word := os.environ.get(VARIABLES[key], ""):
             chosen[text] = word.split() if key == "targets" else word, VARIABLES[key]
     made = {
-        str(options[key].name): _convert_value(options[key], value, where)
+        str(options[key].name): _guard_value(
+            options[key], key, _convert_value(options[key], value, where), where
+        )
         for key, (value, where) in chosen.items()
     }
     return made | {
@@ -146,6 +158,39 @@ def _convert_value(option: click.Option, value: Any, where: str) -> Any:
     except click.BadParameter as error:
         raise BadInput(f"{source}: {error.message.rstrip('.')}") from None
     return str(value)
+
+
+def _guard_value(option: click.Option, key: str, value: Any, where: str) -> Any | Callable[[], Any]:
+    """Return a value, or for one that wants a yes a function that asks for it: click calls it only where the
+    option is not given.
+    """
+    if where.startswith("OPSIEVE_") or _is_harmless(option, key, value):
+        return value
+
+    def ask() -> Any:
+        from opsieve.backends.releases.consent import confirm_setting, named_by_settings
+
+        if key in TARGETS:
+            for text in [value] if isinstance(value, str) else value:
+                named_by_settings(text)
+        else:
+            confirm_setting(f"sets {where} to {shown(value, 200)}, which only you may do", value)
+        return value
+
+    return ask
+
+
+def _is_harmless(option: click.Option, key: str, value: Any) -> bool:
+    """Return whether any folder may set an option to this value."""
+    if key in TARGETS:
+        return not any(set(text) & set("=@:/") for text in ([value] if isinstance(value, str) else value))
+    if key == "store":
+        here = os.path.realpath(".")
+        place = os.path.realpath(value)
+        return place != here and os.path.commonpath([here, place]) == here
+    if option.is_flag:
+        return key not in ACTING
+    return key in PLAIN_TEXTS or not isinstance(option.type, click.Path | type(click.STRING))
 
 
 def _suggest_key(key: str, names: Iterable[str]) -> str:

@@ -60,6 +60,7 @@ class IreeCpu:
     extra = "iree"
     options: Mapping[str, tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
     main_option = "opt"
+    variables = ("IREE_*",)
     baseline: Mapping[str, str] = {"opt": "O0", "code": "llvm-cpu"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = (

@@ -86,6 +86,7 @@ class OpenvinoCpu:
     extra = "openvino"
     options: Mapping[str, Tuple[str, ...]] = {"snippets": ("on", "off"), "low_precision": ("on", "off")}
     main_option = "snippets"
+    variables = ("OV_*", "OPENVINO_*")
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     starts_processes = False

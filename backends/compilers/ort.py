@@ -190,6 +190,7 @@ class Onnxruntime:
     libraries = "custom_ops"
     shows_graph: Mapping[str, str] = {"trace": "graph"}
     main_option = "level"
+    variables = ("ORT_*", "ONNXRUNTIME_*")
     native_sources: Mapping[str, str] = {"onnxruntime_pybind11_state": "/onnxruntime_src/"}
     baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}

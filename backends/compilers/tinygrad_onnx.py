@@ -84,6 +84,7 @@ class TinygradOnnx:
     extra = "tinygrad"
     options: Mapping[str, Tuple[str, ...]] = {"device": tuple(DEVICES), "optimise": ("on", "off")}
     main_option = "device"
+    variables = ("TINYGRAD_*", "DEBUG", "BEAM", "JIT", "NOOPT", "CACHELEVEL", "CPU*", "CLANG*", "LLVM*")
     baseline: Mapping[str, str] = {"optimise": "off"}
     # Its settings are read from the environment: those that a user has for other work shall not change an
     # answer.

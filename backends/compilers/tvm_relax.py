@@ -144,6 +144,7 @@ class TvmRelax:
     # Of the ONNX models that a campaign chooses for it, which cost twice and more what an average one does.
     milliseconds: Mapping[str, float] = {"onnx": 3600, "relax": 480, "tir": 100}
     main_option = "pipeline"
+    variables = ("TVM_*", "DMLC_*")
     native_sources: Mapping[str, str] = {"libtvm_compiler": "/project/", "libtvm_runtime": ""}
     counts_applications = True  # `disabled` takes `PASS@2` for the second application
     baseline: Mapping[str, str] = {

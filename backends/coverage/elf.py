@@ -5,6 +5,7 @@ with unwind information.
 """
 
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ _SHT_NOTE, _NT_GNU_BUILD_ID = 7, 3
 _STT_FUNC = 2
 _RELATIVE, _WORD = 8, 1  # R_X86_64_RELATIVE, R_X86_64_64
 _ROW = 24  # bytes of a relocation and of a symbol
+_LONGEST_SECTION = 256  # bytes of a section's name
 
 
 class Unreadable(Exception):
@@ -40,7 +42,8 @@ class Library:
     def __init__(self, path: Path):
         self.path = path
         try:
-            with path.open("rb") as file:
+            # What a record names may be a FIFO by now, whose writer nobody waits for.
+            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise Unreadable(f"{path.name} cannot be read: {error}") from None
@@ -64,7 +67,7 @@ class Library:
             section = Section(address, offset, length)
             if kind == _SHT_NOTE:
                 self._notes.append(section)
-            found[names[name : names.index(b"\0", name)].decode()] = section
+            found[names[name : names.index(b"\0", name, name + _LONGEST_SECTION)].decode()] = section
         return found
 
     def bytes_of(self, name: str) -> npt.NDArray[np.uint8]:
@@ -156,9 +159,12 @@ class Library:
                 continue
             rows = bytes(self._rows(table))
             names = bytes(self.bytes_of(strings))
-            found = {}
+            found: dict[int, str] = {}
+            # Characters that are kept: linkers share the ends of names, and only a stranger all of them.
+            left = 4 * len(names)
             for name, info, _, section, address, _ in struct.iter_unpack("<IBBHQQ", rows):
-                if info & 15 == _STT_FUNC and section and address and name < len(names):
+                if info & 15 == _STT_FUNC and section and address and name < len(names) and left > 0:
                     found[address] = names[name : names.index(b"\0", name)].decode("utf-8", "replace")
+                    left -= len(found[address])
             return found
         return {}

@@ -78,21 +78,31 @@ def allow(target: ResolvedTarget) -> None:
         if not os.path.isfile(library):
             raise BadInput(f"there is no library of operators at {shown(library)}: name a file")
     for path in _own(target):
-        mark = _mark(path)
-        try:
-            check_private(mark.parent.parent)
-            mark.parent.mkdir(mode=0o700, exist_ok=True)
-            mark.touch()
-        except OSError as error:
-            raise BadInput(
-                f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE"
-            ) from None
+        remember(path)
+
+
+def remember(text: str) -> None:
+    """Remember on this machine that the user allowed a path or a sentence of `consent.py`."""
+    mark = _mark(text)
+    try:
+        check_private(mark.parent.parent)
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        mark.touch()
+    except OSError as error:
+        raise BadInput(
+            f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE"
+        ) from None
+
+
+def is_remembered(text: str) -> bool:
+    """Return whether the user allowed this on this machine before."""
+    return _mark(text).exists()
 
 
 def check_allowed(target: ResolvedTarget) -> None:
     """BadInput for code of the user's own that nobody named on the command line (`allow`)."""
     for path in _own(target):
-        if not _mark(path).exists():
+        if not is_remembered(path):
             what = "build" if path == target.build else "library"
             raise BadInput(
                 f"the {'command' if target.facts.runs_command else what} {shown(path)} is named by a file"
@@ -207,8 +217,8 @@ def module_of(backend: Backend) -> str:
     return facts_of(backend).module or backend.package.replace("-", "_")
 
 
-def _mark(path: str) -> Path:
-    return default_root() / ".builds" / hashlib.sha256(os.fsencode(path)).hexdigest()
+def _mark(text: str) -> Path:
+    return default_root() / ".builds" / hashlib.sha256(os.fsencode(text)).hexdigest()
 
 
 def _check(backend: Backend, path: str) -> None:

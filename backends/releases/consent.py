@@ -1,26 +1,30 @@
-"""Whether what a file names may be installed: a case or a store may come from a stranger, and installs
-nothing by itself.
+"""Consent to programs, releases and paths that only a file names.
 
-A target that somebody typed is installed on demand; one that only a file names runs when it is here already,
-or after a yes: `--yes`, the answer to a question on a terminal, or OPSIEVE_INSTALL=yes for all, `--install`
-or names in OPSIEVE_INSTALL for some releases.
+The origin of a value decides its rights; docs/explanation/security.md has the table. A value that somebody
+typed, or set in the environment, may do everything. A release that a case, a store, a corpus or a report names
+runs if it is installed, or after a yes: `--yes`, the answer to a question on a terminal, or
+OPSIEVE_INSTALL=yes for all, `--install` or names in OPSIEVE_INSTALL for some releases. The `opsieve.toml` of a
+folder sets numbers, styles and installed compilers; the rest wants a yes once for each folder and value.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.builds import trusted
+from opsieve.backends.releases.builds import is_remembered, remember, trusted
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import may_be_own
 from opsieve.gen.errors import BadInput, Unconfirmed, shown
 from opsieve.gen.model.variables import variable_set
 
 SWITCH = "OPSIEVE_INSTALL"
+TRUST = "OPSIEVE_TRUST"
 
 
-def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] | None = None) -> str:
+def named_by_file(
+    text: str, offline: bool = False, recorded: Mapping[str, str] | None = None, file: str = "the case"
+) -> str:
     """A target that a store or a case names, as it is. BadInput for a build that nobody named on the command
     line; Unconfirmed for a release that would have to be installed. `recorded` are the versions that the case
     says it was made with.
@@ -30,12 +34,16 @@ def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] 
     if release:
         versions = ", ".join(f"{name} {version}" for name, version in sorted((recorded or {}).items())[:8])
         says = f" (it was made with {shown(versions, 300)})" if versions else ""
-        what = f"the case names {release}, which is not installed here{says}"
-        raise Unconfirmed(
-            f"{what}: --yes installs it from your package index, -t names another target",
-            f"{what[0].upper()}{what[1:]}. Install it from your package index?",
-        )
+        raise _unconfirmed_release(f"{file} names {release}, which is not installed here{says}", "--yes")
     return text
+
+
+def _unconfirmed_release(what: str, yes: str) -> Unconfirmed:
+    return Unconfirmed(
+        f"{what}: {yes} installs it from your package index, -t names another target",
+        f"{what[0].upper()}{what[1:]}. Install it from your package index?",
+        given,
+    )
 
 
 def _missing_release(text: str) -> str:
@@ -54,6 +62,12 @@ def _name(target: ResolvedTarget) -> str:
     return f"{target.facts.package}=={target.release}"
 
 
+def check_consent(targets: Iterable[str]) -> None:
+    """Check each target of a store's campaign as `named_by_file` does."""
+    for text in targets:
+        named_by_file(text, file="the store")
+
+
 def named_by_settings(text: str) -> None:
     """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the
     directory, perhaps, and for a release that would have to be installed; BadInput for a command.
@@ -64,19 +78,32 @@ def named_by_settings(text: str) -> None:
             f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name"
             " it with -t"
         )
-    if target is not None and (target.build or target.libraries) and os.environ.get(SWITCH) != "yes":
-        what = f"opsieve.toml names the {'build' if target.build else 'library'} {shown(text, 200)}"
-        raise Unconfirmed(
-            f"{what}, which is code that would run: {SWITCH}=yes allows it, -t names a target yourself",
-            f"{what}. Run it?",
+    if target is not None and (target.build or target.libraries):
+        code = "build" if target.build else "library"
+        confirm_setting(f"names the {code} {shown(text, 200)}, which is code that would run", text, SWITCH)
+    if release := _missing_release(text):
+        raise _unconfirmed_release(
+            f"opsieve.toml names {release}, which is not installed here", f"{SWITCH}=yes"
         )
 
-    if release := _missing_release(text):
-        what = f"opsieve.toml names {release}, which is not installed here"
+
+def confirm_setting(what: str, value: object, switch: str = TRUST) -> None:
+    """Raise Unconfirmed for a setting of the `opsieve.toml` here, unless `switch` allows it or the user agreed
+    to this value in this directory before.
+    """
+    agreed = f"{os.getcwd()}\0{what}\0{value}"
+    if os.environ.get(switch) != "yes" and not is_remembered(agreed):
         raise Unconfirmed(
-            f"{what}: {SWITCH}=yes installs it from your package index, -t names a target yourself",
-            f"{what}. Install it from your package index?",
+            f"opsieve.toml {what}: {switch}=yes allows it, an option of the command line comes before it",
+            f"opsieve.toml {what}. Allow it in this directory from now on?",
+            lambda: _agreeing(agreed),
         )
+
+
+@contextmanager
+def _agreeing(sentence: str) -> Iterator[None]:
+    remember(sentence)
+    yield
 
 
 def given(releases: Iterable[str] = ()) -> AbstractContextManager[None]:

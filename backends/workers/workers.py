@@ -26,9 +26,9 @@ from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
 from opsieve.backends.workers.sandbox.policy import (
     allowed_devices,
+    select_variables,
     shut_in,
     starts_processes,
-    without_secrets,
 )
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
@@ -397,7 +397,11 @@ class Workers:
     def _start(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
         check_allowed(target)
-        environment = {**without_secrets(os.environ), **KNOBS, **source.facts.environment}
+        environment = {
+            **select_variables(os.environ, source.facts.variables),
+            **KNOBS,
+            **source.facts.environment,
+        }
         environment.pop(OPERATORS, None)  # its files lie where workers do not see them
         shim = native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.facts.name)

@@ -16,9 +16,8 @@ import msgspec
 
 from opsieve.bisect.sources.git_history import Commit
 from opsieve.bisect.sources.outcome import State, Transition, VersionOutcome
-from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.durable import write_output
+from opsieve.gen.model.files import read_file
 
 
 class Answer:
@@ -217,10 +216,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
     if not (case / "case.json").is_file() or (case / "sample.toml").is_file():
         return
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
-    try:
-        write_file(case / NAME, text.encode() + b"\n")
-    except OSError as error:
-        raise BadInput(f"{NAME} cannot be written in {shown(case, 200)}: {reason(error)}") from None
+    write_output(case / NAME, text + "\n")
 
 
 def read_culprit(case: Path) -> dict[str, Any]:

@@ -3,8 +3,6 @@ history.
 """
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,20 +14,17 @@ import numpy as np
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import SWITCH, named_by_file
 from opsieve.backends.verdict import FAILING
+from opsieve.backends.workers.sandbox.limited_process import read_limited
 from opsieve.bisect.sessions.answers import VersionAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
-from opsieve.triage.known.report import ReportFacts, ReportText, extract_facts, read_report
-from opsieve.triage.known.report_models import InlineModel, iter_models
+from opsieve.triage.known.report import ReportFacts
+from opsieve.triage.known.report_models import InlineModel, ReportContents, read_contents
 
-_PARSE = (
-    "import sys, onnx.parser;"
-    " sys.stdout.buffer.write(onnx.parser.parse_model(sys.stdin.read()).SerializeToString())"
-)
-_SECONDS = 30  # for the parser of onnx, which is C++: a process of its own may die of a text
-_MOST = 20  # models of a report that are tried
+# The parser of onnx is C++: a process of its own may die of a text.
+PARSER = "opsieve.triage.known.report_models:parse_text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +72,11 @@ def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayA
     Raises:
         BadInput: If it has no readable model, or names a target that does not exist.
     """
-    report = read_report(request.report)
-    facts = extract_facts(report)
+    contents = read_contents(request.report)
+    facts = contents.facts
     targets = _choose_targets(request, facts, say)
     with tempfile.TemporaryDirectory() as folder:
-        for source, model, inputs in _iter_models(report, request, Path(folder), say):
+        for source, model, inputs in _iter_models(contents, request, Path(folder), say):
             asked = JudgeRequest(targets, inputs=inputs, seed=request.seed, offline=request.offline)
             results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
             if results:
@@ -119,15 +114,13 @@ def _choose_targets(
 
 
 def _iter_models(
-    report: ReportText, request: ReplayRequest, folder: Path, say: Callable[[str], None]
+    contents: ReportContents, request: ReplayRequest, folder: Path, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Path, Path | None]]:
     """Yield the source of each model, its file, and the file of its inputs, if any."""
     if request.model is not None:
         yield str(request.model), request.model, request.inputs
         return
-    for number, found in enumerate(iter_models(report)):
-        if number == _MOST:
-            return
+    for number, found in enumerate(contents.models):
         data = found.data or _parse_model_text(found, say)
         if not data:
             continue
@@ -137,30 +130,18 @@ def _iter_models(
         inputs = request.inputs
         if inputs is None and found.inputs:
             inputs = path.parent / "inputs.npz"
-            np.savez(inputs, **dict(found.inputs))
+            arrays: dict[str, Any] = {name: each.as_numpy() for name, each in found.inputs.items()}
+            np.savez(inputs, **arrays)
         yield f"block {found.block} of the report", path, inputs
 
 
 def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
-    """Parse a model's text with onnx.parser, in a process of its own because the parser is C++; b"" on
-    failure.
-    """
-    command = [sys.executable, "-I", "-c", _PARSE]
+    """Parse a model's text with onnx.parser, in a process of its own; b"" on failure."""
     try:
-        done = subprocess.run(
-            command, input=found.text.encode(), capture_output=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        say(f"onnx.parser did not end on block {found.block} within {_SECONDS} s")
+        return read_limited(PARSER, found.text.encode())
+    except BadInput as error:
+        say(f"onnx.parser does not read block {found.block}: {error}")
         return b""
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        say(
-            f"onnx.parser does not read block {found.block}:"
-            f" {shown(lines[-1] if lines else done.returncode, 200)}"
-        )
-        return b""
-    return done.stdout
 
 
 def _is_still_failing(results: list[JudgeResult]) -> bool | None:

@@ -9,6 +9,7 @@ the bytes there are.
 import io
 import math
 import pickle
+import pickletools
 import re
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 
 _LIMIT = 256 << 20
+_MOST_STEPS = 1 << 18
 _DTYPE = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248])")
 
 
@@ -113,6 +115,15 @@ class _StandInUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it refers to other files")
 
 
+def _check_opcodes(data: bytes) -> None:
+    """UnpicklingError for more steps than arrays need, and for a place in the memo that lies beyond them: the
+    unpickler makes room for all places before it.
+    """
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if count > _MOST_STEPS or ("PUT" in opcode.name and int(argument or 0) > count):
+            raise pickle.UnpicklingError("more than arrays need")
+
+
 def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has
     none.
@@ -121,11 +132,16 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """
     data = read_file(path, _LIMIT)
     try:
+        _check_opcodes(data)
         dump = _StandInUnpickler(io.BytesIO(data)).load()
+        roles = [role for role in ("input", "output") if dump.get(role) is not None]
+        # Names may share what they stand for, but each gets an array of its own.
+        held = {id(value): value for role in roles for value in dump[role].values()}
+        if sum(len(dump[role]) for role in roles) > len(held):
+            raise pickle.UnpicklingError("an array of several names")
         return {
             role: {name: value.numpy() for name, value in dump[role].items() if isinstance(name, str)}
-            for role in ("input", "output")
-            if dump.get(role) is not None
+            for role in roles
         }
     except Exception as error:  # noqa: BLE001  bytes that a stranger chose can make the reader raise anything
         said = shown(str(error) or type(error).__name__, 120)

@@ -6,7 +6,7 @@ with the folder. A folder that replaces another is exchanged with it in one step
 renameat2), so there is no moment without one. What a killed process left behind begins with `.saving-` and
 its number, and goes when the next one saves there.
 
-All functions raise OSError.
+All functions raise OSError, but for `check_output` and `write_output`, which write what a user named.
 """
 
 import contextlib
@@ -20,6 +20,9 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import kind_of, reason
 
 SAVING = ".saving-"
 _LEFT = re.compile(r"\.saving-(\d{1,10})-\w{1,32}")
@@ -52,6 +55,42 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
             os.unlink(name)
         raise
     sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, unless it is there. OSError for a link, which may lead out of what a user named."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, f"{folder.name} is a link")
+
+
+def check_output(path: Path) -> None:
+    """BadInput unless a file can be written at a path that the user, or a default of ours, names: a new one or
+    in place of a regular one.
+
+    In a folder of a stranger it may be a link to anything, which is not followed, or a FIFO, for whose reader
+    opening it would wait.
+    """
+    try:
+        mode = path.lstat().st_mode
+        what = "" if stat.S_ISREG(mode) else f"it is {kind_of(mode)}; name a regular file or a new one"
+    except FileNotFoundError:
+        what = "" if path.parent.is_dir() else "its folder is not there"
+    except (OSError, ValueError) as error:
+        what = reason(error)
+    if what or not os.access(path.parent, os.W_OK):
+        raise BadInput(f"cannot write {shown(path, 200)}: {what or 'its folder cannot be written'}")
+
+
+def write_output(path: Path, data: bytes | str | Iterable[bytes | memoryview]) -> None:
+    """Write a file whole or not at all; BadInput when it cannot be. Text is UTF-8; what that cannot hold is
+    escaped.
+    """
+    check_output(path)
+    try:
+        write_file(path, data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 
 
 def append(path: Path, data: bytes, *, sync: bool = True) -> None:

@@ -51,7 +51,7 @@ def sized(path: Path) -> int:
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise BadInput(f"{shown(path, 200)} is {_kind(status.st_mode)}, not a regular file")
+        raise BadInput(f"{shown(path, 200)} is {kind_of(status.st_mode)}, not a regular file")
     return status.st_size
 
 
@@ -91,7 +91,7 @@ def opened(path: Path) -> io.BufferedReader:
     mode = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(mode):
         file.close()
-        raise BadInput(f"{shown(path, 200)} is {_kind(mode)}, not a regular file")
+        raise BadInput(f"{shown(path, 200)} is {kind_of(mode)}, not a regular file")
     return file
 
 
@@ -142,8 +142,10 @@ def reason(error: Exception) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
+    """Say in two words what is at a path whose mode is this, and is no regular file."""
     for test, name in (
+        (stat.S_ISLNK, "a link"),
         (stat.S_ISDIR, "a folder"),
         (stat.S_ISFIFO, "a FIFO"),
         (stat.S_ISSOCK, "a socket"),

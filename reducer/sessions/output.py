@@ -18,10 +18,9 @@ import msgspec
 
 from opsieve.backends.judge.oracle_names import ORACLE
 from opsieve.gen.case.case import Case, Origin, save
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import shown
 from opsieve.gen.irs.registry import ir_of, rename
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import reason
+from opsieve.gen.model.durable import make_folder, write_output
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.census import PartLine
 from opsieve.reducer.engine.certificate import Certificate
@@ -70,7 +69,7 @@ def save_subject(
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
     save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder)
-    write(folder / model_name(subject.program), subject.program.chunks())
+    write_output(folder / model_name(subject.program), subject.program.chunks())
 
 
 def model_name(program: Program) -> str:
@@ -91,27 +90,19 @@ def save_reduction(
     """Write everything. `facts` are the keys that `--json` prints."""
     save_subject(reduction.best, folder, name, origin, facts["target"], oracle)
     if script:
-        write(folder / SCRIPT, script.encode())
+        write_output(folder / SCRIPT, script.encode())
     attempts = [msgspec.to_builtins(attempt) for attempt in journal.attempts]
     save_story(folder, {**facts, **certificate_rows(reduction.certificate), "attempts": attempts})
     for key, subject in sorted(reduction.slippage.items()):
         if key and set(key) <= _KEY:
-            (folder / OTHERS).mkdir(exist_ok=True)
+            make_folder(folder / OTHERS)
             save_subject(subject, folder / OTHERS / key, name, origin, facts["target"])
 
 
 def save_story(folder: Path, facts: dict[str, Any]) -> None:
     """Write `reduction.json`."""
     story = {"opsieve": VERSION, **facts}
-    write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
-
-
-def write(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
-    """Write a file whole or not at all; BadInput when it cannot be."""
-    try:
-        write_file(path, data)
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
+    write_output(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
 
 
 def shapes(subject: Runnable) -> list[str]:

@@ -20,9 +20,9 @@ from models import X, chain
 from repository import ROOT
 
 from opsieve.backends import registry
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import names, plugin, resolve
 from opsieve.backends.workers.sandbox import policy
-from opsieve.backends.workers.sandbox.policy import config, lacks_sentence, switched_off, without_secrets
+from opsieve.backends.workers.sandbox.policy import config, lacks_sentence, select_variables, switched_off
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Refused
@@ -138,24 +138,80 @@ def test_without_a_sandbox_there_is_none_and_the_variable_comes_back(fresh: Work
     assert config(backend, []) is not None
 
 
-def test_secrets_are_not_handed_on() -> None:
-    kept = {
-        "PATH": "",
-        "OMP_NUM_THREADS": "",
-        "TOKENIZERS_PARALLELISM": "",
-        "PYTHONHASHSEED": "",
-        "TVM_HOME": "",
-    }
-    secret = {
-        "GITHUB_TOKEN": "",
-        "AWS_PROFILE": "",
-        "DB_PASSWORD": "",
-        "OPENAI_API_KEY": "",
-        "SSH_AUTH_SOCK": "",
-    }
-    assert without_secrets({**kept, **secret}) == kept
+SECRETS = [
+    "DATABASE_URL",
+    "REDIS_URL",
+    "MONGO_URI",
+    "AMQP_URL",
+    "GH_PAT",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "GH_TOKEN",
+    "JWT",
+    "JWT_SECRET",
+    "SENTRY_DSN",
+    "DSN",
+    "AWS_PROFILE",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GCP_SA_KEY",
+    "DB_PASSWORD",
+    "PGPASSWORD",
+    "PGPASSFILE",
+    "MYSQL_PWD",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "WANDB_API_KEY",
+    "KAGGLE_KEY",
+    "SSH_AUTH_SOCK",
+    "SSH_ASKPASS",
+    "GPG_AGENT_INFO",
+    "KUBECONFIG",
+    "DOCKER_AUTH_CONFIG",
+    "VAULT_TOKEN",
+    "NPM_CONFIG__AUTH",
+    "PYPI_PASS",
+    "TWINE_PASSWORD",
+    "UV_INDEX_URL",
+    "PIP_INDEX_URL",
+    "HTTPS_PROXY",
+    "SLACK_WEBHOOK",
+    "STRIPE_SK",
+    "ENCRYPTION_KEY",
+    "MASTER_KEY",
+    "SIGNING_KEY",
+    "SESSION_COOKIE",
+    "NETRC",
+    "OPSIEVE_TOKEN",
+    "CUDA_LICENSE_SECRET",
+    "PYTHON_KEYRING_BACKEND",
+]
+
+
+def test_variables_are_select_variables_only_where_somebody_needs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = dict.fromkeys(
+        ["PATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "LC_ALL"],
+        "x",
+    )
+    secret = dict.fromkeys(SECRETS, "x")
+    own = {"TVM_HOME": "x", "TVM_LOG_DEBUG": "x"}
+    assert select_variables({**kept, **secret, **own}, ()) == kept
+    assert select_variables({**kept, **secret, **own}, plugin("tvm").facts.variables) == {**kept, **own}
+    named = {policy.HANDED_ON: "GH_PAT,JWT"}
+    assert select_variables({**secret, **named}, ()) == {"GH_PAT": "x", "JWT": "x", **named}
     with switched_off():
-        assert without_secrets(secret) == secret
+        assert select_variables(secret, ()) == secret
+
+
+def test_no_backend_asks_for_a_secret() -> None:
+    for name in names():
+        assert not select_variables(dict.fromkeys(SECRETS, "x"), plugin(name).facts.variables), name
 
 
 @pytest.mark.parametrize(("allowed", "bounded"), [("", True), ("/dev/shm", True), ("/dev/null", False)])

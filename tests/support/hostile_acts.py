@@ -423,6 +423,7 @@ class Hostile:
     """The backend `hostile`: its option says what it does when it is to run a model."""
 
     name = NAME
+    variables = (FACTS,)
     package = extra = ""
     options: Mapping[str, tuple[str, ...]] = {"act": ()}
     main_option = "act"

@@ -86,7 +86,7 @@ def test_what_a_report_names_is_read(form: str) -> None:
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node] == ["Mul", "Elu"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(model.graph.initializer[0]), [2.5] * 4)
-    np.testing.assert_array_equal(built.inputs["x"], -np.ones((1, 4), np.float32))
+    np.testing.assert_array_equal(built.inputs["x"].as_numpy(), -np.ones((1, 4), np.float32))
     assert parsed.text.strip() == TEXT
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from opsieve.backends.probing.operator_support import Support, support_of
 from opsieve.backends.probing.support_tables import SupportTable, packed, unpacked
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_file
+from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import read_file, reason
 
 _FOLDER = "support"
@@ -31,7 +31,7 @@ def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> N
         BadInput: If they cannot be written.
     """
     try:
-        (store / _FOLDER).mkdir(exist_ok=True)
+        make_folder(store / _FOLDER)
         for number, table in enumerate(tables, 1):
             write_file(_get_path(store, campaign, number), packed(table))
     except OSError as error:

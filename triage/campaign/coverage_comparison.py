@@ -2,6 +2,7 @@
 files.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def _open_names(*libraries: ReachedLibrary) -> Names | None:
             library = Library(Path(item.path))
             if library.build_id == item.build_id:
                 return Names(library)
-        except (Unreadable, OSError):
+        except (Unreadable, OSError, ValueError, LookupError, struct.error):  # a library that a stranger made
             continue
     return None
 

@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_file
+from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import read_file
 from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
-_MOST = 256 << 20  # bytes of a file
-_MOST_ADDRESSES = 64 << 20
+_MOST = 32 << 20  # bytes of a file
+_MOST_ADDRESSES = 4 << 20  # of all libraries
+_MOST_LIBRARIES = 32  # of a compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def save_record(record: CoverageRecord, folder: Path) -> Path:
     """
     place = folder / "coverage"
     try:
-        place.mkdir(exist_ok=True)
+        make_folder(place)
         write_file(place / f"{record.campaign}.svg", record.plot_growth().encode())
         file = place / f"{record.campaign}.json"
         write_file(file, json.dumps(_encode(record)).encode() + b"\n")
@@ -171,16 +172,14 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     if data["format"] != _FORMAT:
         raise ValueError("another format")
     record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
+    left = _MOST_ADDRESSES
     for name, of in data["compilers"].items():
-        libraries = [
-            ReachedLibrary(
-                str(item["path"]),
-                str(item["build_id"]),
-                int(item["probes"]),
-                _decode_addresses(item["addresses"]),
-            )
-            for item in of["libraries"]
-        ]
+        libraries: list[ReachedLibrary] = []
+        for item in of["libraries"][:_MOST_LIBRARIES]:
+            addresses = _decode_addresses(item["addresses"], left)
+            left -= len(addresses)
+            about = str(item["path"]), str(item["build_id"]), int(item["probes"])
+            libraries.append(ReachedLibrary(*about, np.unique(addresses)))
         growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
         record.compilers[str(name)] = CompilerCoverage(
             growth, libraries, [str(item) for item in of["effects"]]
@@ -188,7 +187,11 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     return record
 
 
-def _decode_addresses(text: str) -> npt.NDArray[np.int64]:
+def _decode_addresses(text: str, most: int) -> npt.NDArray[np.int64]:
+    """Decode the addresses in a text; ValueError for more than `most`."""
     reader = zlib.decompressobj()
-    data = reader.decompress(base64.b64decode(text), 4 * _MOST_ADDRESSES)
-    return np.unique(np.frombuffer(data[: len(data) // 4 * 4], "<u4").astype(np.int64))
+    # A byte more than may be, at least, for 0 would be no limit.
+    data = reader.decompress(base64.b64decode(text), 4 * max(0, most) + 1)
+    if len(data) > 4 * most:
+        raise ValueError("more addresses than a compiler has")
+    return np.frombuffer(data[: len(data) // 4 * 4], "<u4").astype(np.int64)

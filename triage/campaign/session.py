@@ -12,6 +12,7 @@ from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.consent import check_consent
 from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
@@ -108,17 +109,14 @@ def check_store(request: FuzzRequest) -> Path:
 def open_campaign(
     store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
 ) -> tuple[Campaign, CampaignPlan]:
-    """Begin or resume the campaign in the store, and return it with its plan.
-
-    Raises:
-        BadInput: If that is impossible.
-    """
+    """Begin or resume the campaign in the store; return it with its plan. Raise BadInput if that is impossible."""
     found = _find_to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = parse_plan(found.generator)
         # Nothing tells whether its programs are the same.
         if plan.edition != generator_version() and not store.count_done(found):
             raise _make_edition_error(found)
+        check_consent(() if request.targets else found.targets)  # those that only the store names
         targets = [resolve(name) for name in found.targets]
     else:
         plan, limited = _make_plan(request), True

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.durable import write_output
+from opsieve.gen.model.files import read_file
 from opsieve.triage.corpus.states import SeenVerdict
 
 NAME = "corpus.json"
@@ -98,10 +98,7 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
         for name, entry in sorted(cases.items())
     }
     data = msgspec.json.format(msgspec.json.encode({"format": FORMAT, "cases": found}), indent=2) + b"\n"
-    try:
-        write_file(folder / NAME, data)
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
+    write_output(folder / NAME, data)
 
 
 def read_results(path: Path) -> list[_Result]:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.durable import make_folder, write_output
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import printable
 from opsieve.triage.fingerprint.component import Component
@@ -101,15 +102,16 @@ def add_issues(folder: Path, issues: Iterable[KnownIssue]) -> dict[str, int]:
     for issue in issues:
         by_repository.setdefault(issue.repository, []).append(issue)
     sizes = {}
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise BadInput(f"cannot write issues into {shown(folder, 200)}: {reason(error)}") from None
     for repository, new in by_repository.items():
         path = folder / (repository.replace("/", "~") + SUFFIX)
         known = {issue.number: issue for issue in _read_index(path)} if path.exists() else {}
         known |= {issue.number: issue for issue in new}
         rows = [asdict(known[number]) for number in sorted(known)]
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_bytes(msgspec.json.encode(rows))
-        fresh.replace(path)
+        write_output(path, msgspec.json.encode(rows))
         sizes[repository] = len(rows)
     return sizes
 

@@ -9,11 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from pathlib import Path
 
-from opsieve.gen.model.files import read_file
-
-_MOST_BYTES = 16 << 20
 _MOST_CHARACTERS = 400_000
 _MOST_BLOCKS = 200
 _FENCE = re.compile(r"^[ >]{0,8}(?:```|~~~)")
@@ -28,15 +24,6 @@ class ReportText:
 
     prose: str
     blocks: tuple[str, ...]
-
-
-def read_report(path: Path) -> ReportText:
-    """Read the report in a file.
-
-    Raises:
-        BadInput: If it is not a regular file, or over 16 MiB.
-    """
-    return parse_report(read_file(path, _MOST_BYTES).decode("utf-8", "replace"))
 
 
 def parse_report(text: str) -> ReportText:

@@ -2,7 +2,7 @@
 
 A script is read from its syntax tree and never run. Literals, arithmetic on small numbers, and the calls in
 `CALLS` have values; expressions that depend on anything else are skipped. Random values are drawn again with
-a fixed seed and differ from the reporter's. Sizes are bounded.
+a fixed seed and differ from the reporter's. A process with limits on time and memory does it.
 """
 
 import ast
@@ -11,13 +11,21 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
+import onnx.parser
+from numpy.random import default_rng  # loaded before a process gives up files
 from onnx import helper, numpy_helper
 
-from opsieve.triage.known.report import ReportText
+from opsieve.backends.workers.sandbox.limited_process import read_limited
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import read_file
+from opsieve.triage.known.report import ReportFacts, ReportText, extract_facts, parse_report
 
 _MOST_ELEMENTS = 1 << 22
 _MOST_ITEMS = 10_000
@@ -25,6 +33,8 @@ _LARGEST = 1 << 62
 _LONGEST = 1 << 18  # characters of a script
 _LONGEST_TEXT = 64 << 10
 _MOST_BYTES = 64 << 20
+_MOST_REPORT = 16 << 20
+MOST = 20  # models of a report that are tried
 _PARSED = re.compile(r"<\s{0,20}(?:ir_version|opset_import)\b")
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -74,7 +84,7 @@ class Script:
         self.models: list[onnx.ModelProto] = []
         self.texts: list[str] = []
         self.fed: dict[str, Any] = {}
-        self._draws = np.random.default_rng(0)
+        self._draws = default_rng(0)
         if len(text) > _LONGEST:
             return
         try:
@@ -266,6 +276,19 @@ CALLS: Mapping[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class FedArray:
+    """An input as plain data."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    def as_numpy(self) -> "np.ndarray[Any, Any]":
+        """Return the array."""
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
 class InlineModel:
     """A model of block number `block`, from 1: serialised in `data`, or in `text` for onnx.parser.
 
@@ -275,7 +298,41 @@ class InlineModel:
     block: int
     data: bytes = b""
     text: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, FedArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContents:
+    """What a report names, and the models in it: at most `MOST` are read."""
+
+    facts: ReportFacts
+    models: list[InlineModel]
+
+
+def read_contents(path: Path) -> ReportContents:
+    """Read the contents of a report in a process with limits.
+
+    Raises:
+        BadInput: If it is not a regular file, over 16 MiB, or takes more time or memory than the process may.
+    """
+    data = read_file(path, _MOST_REPORT)
+    try:
+        found = read_limited(f"{__name__}:encode_contents", data)
+    except BadInput as error:
+        raise BadInput(f"{shown(path, 200)} is not read: {error}") from None
+    return msgspec.msgpack.decode(found, type=ReportContents)
+
+
+def encode_contents(data: bytes) -> bytes:
+    """Encode the contents of a report as msgpack, in the process that reads it."""
+    report = parse_report(data.decode("utf-8", "replace"))
+    models = list(islice(iter_models(report), MOST))
+    return msgspec.msgpack.encode(ReportContents(extract_facts(report), models))
+
+
+def parse_text(data: bytes) -> bytes:
+    """Parse a text with onnx.parser; return the serialised model."""
+    return bytes(onnx.parser.parse_model(data.decode()).SerializeToString())
 
 
 def iter_models(report: ReportText) -> Iterator[InlineModel]:
@@ -304,8 +361,9 @@ def _iter_block_models(number: int, block: str) -> Iterator[InlineModel]:
         yield InlineModel(number, text=block[:_LONGEST_TEXT])
         return
     script = Script(block)
+    fed = {name: FedArray(each.dtype.str, each.shape, each.tobytes()) for name, each in script.fed.items()}
     for text in script.texts:
-        yield InlineModel(number, text=text[:_LONGEST_TEXT], inputs=script.fed)
+        yield InlineModel(number, text=text[:_LONGEST_TEXT], inputs=fed)
     for model in script.models:
         if model.ByteSize() <= _MOST_BYTES:
-            yield InlineModel(number, data=model.SerializeToString(), inputs=script.fed)
+            yield InlineModel(number, data=model.SerializeToString(), inputs=fed)

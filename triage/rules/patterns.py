@@ -1,119 +1,52 @@
-r"""Match regular expressions from rules against hostile messages in bounded time.
+r"""Match regular expressions from rules against hostile messages in linear time.
 
-`.*` at the top level cuts an expression into pieces that are searched one after another, so it never
-backtracks. A piece may repeat a character or a class (not a group), once with backtracking and otherwise
-possessively (`\\d++`), without back-references and look-around: the time is at most quadratic in a message of
-`LONGEST` characters.
+The engine is RE2, which has no back-references and no look-around. A possessive repeat (`\d++`) is read as a
+greedy one.
 """
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import re2
 
 from opsieve.gen.errors import BadInput, shown
 
 LONGEST = 2000  # characters of a message that are looked at
 _MAX_PATTERN = 500
-_MAX_OPTIONAL = 8  # `?` in a piece: each doubles the ways to match
-_REPEAT = re.compile(r"([*+?]|\{\d{0,4}(?:,\d{0,4})?\})([+?]?)")
-_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*+\]", re.DOTALL)
-_ANY = re.compile(r"\.[*+]\??(?!\+)")
+# Bytes of a compiled expression, so that the two thousand rules of a store stay below 500 MB.
+_MAX_COMPILED = 256 << 10
+_POSSESSIVE = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*+\])|([*+?}])\+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled expression: alternatives of pieces."""
+    """A compiled expression."""
 
     text: str
-    alternatives: tuple[tuple[re.Pattern[str], ...], ...]
+    compiled: Any
 
     def is_found_in(self, message: str) -> bool:
         """Whether it matches somewhere in the first `LONGEST` characters of a message."""
-        message = message[:LONGEST]
-        return any(_match_in_order(pieces, message) for pieces in self.alternatives)
+        return self.compiled.search(message[:LONGEST].encode("utf-8", "replace")) is not None
 
 
 def parse_pattern(text: str) -> Pattern:
     """Parse a pattern.
 
     Raises:
-        BadInput: If it is invalid or could take long; the message says what to change.
+        BadInput: If RE2 rejects it; the message says why.
     """
     if len(text) > _MAX_PATTERN:
         raise BadInput(f"the expression has {len(text)} characters; the limit is {_MAX_PATTERN}")
+    options = re2.Options()
+    options.dot_nl, options.log_errors, options.max_mem = True, False, _MAX_COMPILED
+    greedy = _POSSESSIVE.sub(lambda found: found[1] or found[2], text)
     try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise BadInput(f"{shown(text, 80)} is no regular expression: {error}") from None
-    folded = text.startswith("(?i)")
-    pieces = _split_pieces(text.removeprefix("(?i)"), text)
-    try:
-        flags = re.DOTALL | (re.IGNORECASE if folded else re.NOFLAG)
-        compiled = tuple(tuple(re.compile(piece, flags) for piece in each if piece) for each in pieces)
-    except (re.error, OverflowError, RecursionError) as error:
+        return Pattern(text, re2.compile(greedy.encode("utf-8", "surrogatepass"), options))
+    except re2.error as error:
+        why = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
         raise BadInput(
-            f"{shown(text, 80)} cannot be cut at its `.*`: {error}; write them outside of groups"
+            f"{shown(text, 80)} is no regular expression of RE2 ({shown(why, 80)}); look-around and"
+            " back-references are not among them"
         ) from None
-    return Pattern(text, compiled)
-
-
-def _match_in_order(pieces: tuple[re.Pattern[str], ...], message: str) -> bool:
-    at = 0
-    for piece in pieces:
-        match = piece.search(message, at)
-        if match is None:
-            return False
-        at = match.end()
-    return True
-
-
-def _split_pieces(text: str, whole: str) -> list[list[str]]:
-    """Split an expression into alternatives, and each at its `.*`."""
-    alternatives: list[list[str]] = [[""]]
-    depth = repeats = optional = at = 0
-    while at < len(text):
-        taken, after_group = text[at], False
-        if depth == 0 and (match := _ANY.match(text, at)):
-            alternatives[-1].append("")
-            repeats, optional, at = 0, 0, match.end()
-            continue
-        if taken == "\\":
-            taken = text[at : at + 2]
-            if taken[1:].isdigit():
-                raise _make_refusal(whole, "a back-reference")
-        elif taken == "[":
-            match = _CLASS.match(text, at)
-            taken = match[0] if match else taken
-        elif taken == "(":
-            if text[at + 1 : at + 2] == "?" and text[at + 2 : at + 3] != ":":
-                raise _make_refusal(whole, "a group (?...) that is not (?:...)")
-            taken = "(?:" if text.startswith("(?:", at) else taken
-            depth += 1
-        elif taken == ")":
-            depth -= 1
-            after_group = True
-        elif taken == "|" and depth == 0:
-            alternatives.append([""])
-            repeats, optional, at = 0, 0, at + 1
-            continue
-        at += len(taken)
-        repeat = _REPEAT.match(text, at) if taken not in ("(", "(?:", "|") else None
-        if repeat:
-            if repeat[1] == "?":
-                optional += 1
-            elif after_group:
-                raise _make_refusal(whole, "a group that is repeated")
-            elif repeat[2] != "+":
-                repeats += 1
-            taken, at = taken + repeat[0], repeat.end()
-            if repeats > 1 or optional > _MAX_OPTIONAL:
-                raise _make_refusal(
-                    whole, "two repeats without .* between them (possessive ones, as in \\d++, are free)"
-                )
-        alternatives[-1][-1] += taken
-    return alternatives
-
-
-def _make_refusal(text: str, what: str) -> BadInput:
-    return BadInput(
-        f"{shown(text, 80)} could take too long on a hostile message: it has {what}; write it more plainly"
-    )

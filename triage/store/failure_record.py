@@ -12,8 +12,8 @@ import msgspec
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.durable import write_output
+from opsieve.gen.model.files import read_file
 from opsieve.triage.fingerprint.component import Component, ComponentName, component_from_json, component_json
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
@@ -82,10 +82,7 @@ def write_failure(folder: Path, record: FailureRecord) -> None:
         BadInput: If the disk refuses.
     """
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-    try:
-        write_file(folder / NAME, text)
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from error
+    write_output(folder / NAME, text)
 
 
 def parse_components(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:

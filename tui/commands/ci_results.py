@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.durable import check_output, write_output
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 from opsieve.version import VERSION
@@ -38,12 +38,9 @@ class CiOutput:
     github: bool = False
 
     def check_paths(self) -> None:
-        """Raise BadInput for a file in a missing folder, before anything is judged."""
-        for option, path in (("--junit", self.junit), ("--sarif", self.sarif)):
-            if path is not None and (path.is_dir() or not path.parent.is_dir()):
-                raise BadInput(
-                    f"{option} names {shown(path, 200)}, which is a folder or in one that is not there"
-                )
+        """Raise BadInput for a file that cannot be written, before anything is judged."""
+        for path in filter(None, (self.junit, self.sarif)):
+            check_output(path)
 
     def write_results(
         self,
@@ -65,9 +62,9 @@ class CiOutput:
         )
 
         if self.junit is not None:
-            self.junit.write_bytes(make_junit_xml(results, red, f"opsieve {name}"))
+            write_output(self.junit, make_junit_xml(results, red, f"opsieve {name}"))
         if self.sarif is not None:
-            self.sarif.write_bytes(make_sarif(results, red, VERSION, folder))
+            write_output(self.sarif, make_sarif(results, red, VERSION, folder))
         if not self.github:
             return
         for line in make_annotations(results, folder, red):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from opsieve.backends.target import may_be_own
 from opsieve.tui.commands import completions
@@ -16,16 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
-def allow_builds(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Callback of target options: check a named build and allow it to run; one named by a settings file needs
-    a yes.
-    """
-    from_file = context.get_parameter_source(parameter.name or "") is ParameterSource.DEFAULT_MAP
+def allow_builds(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Callback of target options: check a named build and allow it to run."""
     for text in (value,) if isinstance(value, str) else value or ():
-        if from_file:
-            from opsieve.backends.releases.consent import named_by_settings
-
-            named_by_settings(text)
         if may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
@@ -40,6 +32,16 @@ def _switch_sandbox_off(context: click.Context, _parameter: click.Parameter, val
         from opsieve.backends.workers.sandbox.policy import switched_off
 
         context.with_resource(switched_off())
+
+
+def _hand_variables_on(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    """Callback of `--env`."""
+    if value:
+        from opsieve.backends.workers.sandbox.policy import HANDED_ON
+        from opsieve.gen.model.variables import variable_set
+
+        names = ",".join([*filter(None, [os.environ.get(HANDED_ON)]), *value])
+        context.with_resource(variable_set(HANDED_ON, names))
 
 
 def check_finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -170,7 +172,15 @@ ORACLES = click.option(
 OFFLINE = click.option(
     "--offline", is_flag=True, help="Do not install releases; use only those already installed."
 )
-NO_SANDBOX = click.option(
+_ENV = click.option(
+    "--env",
+    metavar="NAME",
+    multiple=True,
+    expose_value=False,
+    callback=_hand_variables_on,
+    help="Hand this environment variable on to compilers, besides those that they need; repeatable.",
+)
+_NO_SANDBOX = click.option(
     "--no-sandbox",
     is_flag=True,
     expose_value=False,
@@ -180,6 +190,13 @@ NO_SANDBOX = click.option(
         " says what is lost."
     ),
 )
+
+
+def NO_SANDBOX(command: F) -> F:
+    """`--no-sandbox` and `--env`: what compilers get of this machine."""
+    return _NO_SANDBOX(_ENV(command))
+
+
 _YES = click.option(
     "--yes",
     is_flag=True,

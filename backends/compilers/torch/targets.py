@@ -73,6 +73,7 @@ COMPILER_CLASSES = {
     "NoDevice": "environment",
     "InvalidCxxCompiler": "environment",
 }
+_VARIABLES = ("TORCH*", "PYTORCH*", "TRITON_*", "INDUCTOR_*")
 
 
 class NoDevice(Exception):
@@ -86,6 +87,7 @@ class Torch:
     family = "torch"  # of the two compilers, too: they begin with the module that is run here
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64"), "device": DEVICES}
     main_option = "precision"
+    variables = _VARIABLES
     baseline: Mapping[str, str] = {"device": "cpu"}
     environment = ENVIRONMENT
     lacks: tuple[str, ...] = (
@@ -232,6 +234,7 @@ class Inductor(Compiled):
         "device": DEVICES,
     }
     main_option = "level"
+    variables = _VARIABLES
     baseline: Mapping[str, str] = {
         "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
         "applications": "",
@@ -329,6 +332,7 @@ class Exporter(Compiled):
         "opset": (),
     }
     main_option = "exporter"
+    variables = _VARIABLES
     baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
     lacks: tuple[str, ...] = (
         *Torch.lacks,

@@ -3,7 +3,7 @@ refuse.
 
 `shut_in.py` does it, inside the zygote. OPSIEVE_SANDBOX=off (which `--no-sandbox` sets) has workers run as
 ordinary processes; OPSIEVE_SANDBOX_ALLOW lists, apart by commas, what they get besides: `network`, devices
-(`/dev/nvidia*`), and other files or folders to read.
+(`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that are handed on.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,18 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.variables import variable_set
 
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
+HANDED_ON = "OPSIEVE_ENV"
 NETWORK = "network"
+# Variables that compilers get besides those that their backends name: the system's, the loader's, Python's, those
+# of thread pools and sanitizers, ours.
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|TMPDIR|TMP|TEMP|NO_COLOR"
+    r"|LD_[A-Z_]+|MALLOC_\w+|GLIBC_TUNABLES|PYTHON[A-Z]*|VIRTUAL_ENV|CONDA_PREFIX|SOURCE_DATE_EPOCH"
+    r"|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|LIBRARY_PATH"
+    r"|(?:OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|NUMEXPR|TBB|GOTO|CUDA|NVIDIA|HIP|ROCR|HSA|ONEAPI|SYCL|OPSIEVE)_\w+"
+    r"|(?:A|L|M|T|UB)SAN_OPTIONS|ASAN_SYMBOLIZER_PATH|LLVM_PROFILE_FILE|GCOV_PREFIX\w*|TOKENIZERS_PARALLELISM"
+)
+# Not even then: `OPSIEVE_TOKEN` is nothing that a compiler needs.
 _SECRET = re.compile(
     r"TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_AUTH|^AUTH|COOKIE|_PROXY$|^(?:AWS|AZURE|GOOGLE|SSH|GPG|DBUS|KUBE)",
     re.I,
@@ -171,9 +183,18 @@ def starts_processes(backend: Backend) -> bool:
     return facts_of(backend).starts_processes
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables but those whose names tell of passwords, keys and agents; all without a sandbox."""
-    return {name: value for name, value in environment.items() if not (is_on() and _SECRET.search(name))}
+def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    """The variables that workers get: what every compiler needs, what the `patterns` of a backend say that it
+    reads, and what the user names in OPSIEVE_ENV or with `--env`; all without a sandbox.
+    """
+    named = set(environment.get(HANDED_ON, "").split(","))
+    wanted = tuple(patterns)
+
+    def is_selected(name: str) -> bool:
+        known = _KEPT.fullmatch(name) or any(fnmatchcase(name, each) for each in wanted)
+        return name in named or bool(known and not _SECRET.search(name))
+
+    return {name: value for name, value in environment.items() if not is_on() or is_selected(name)}
 
 
 def _own_files() -> set[str]:

@@ -182,10 +182,10 @@ class ExportScreen(SteadyScreen[None]):
 
         def write_if(agreed: bool | None) -> None:
             if agreed:
-                from opsieve.reducer.sessions.output import write as write_whole
+                from opsieve.gen.model.durable import write_output
 
                 run_in_background(
-                    self, "write", lambda: write_whole(path, data), lambda _: self._report_written(path)
+                    self, "write", lambda: write_output(path, data), lambda _: self._report_written(path)
                 )
 
         if path.is_file() and path.read_bytes() != data:

@@ -58,8 +58,8 @@ def command(
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.open_case import open_case
+    from opsieve.gen.model.durable import write_output
     from opsieve.reducer.sessions.export import case_folder, reproduced
-    from opsieve.reducer.sessions.output import write
     from opsieve.triage.export.exports import KINDS, export_failure
 
     place = case_folder(what, folder)
@@ -76,10 +76,8 @@ def command(
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0
-    path = output or Path(made.name)
-    if path.is_dir():
-        path = path / made.name
-    write(path, made.data)
+    path = output / made.name if output and output.is_dir() else output or Path(made.name)
+    write_output(path, made.data)
     summary = {
         "kind": kind,
         "output": str(path),

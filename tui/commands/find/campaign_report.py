@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import reason
+from opsieve.gen.model.durable import check_output, write_output
 from opsieve.gen.model.printable import counted, markdown, single_line
 from opsieve.triage.store.queries import Queries
 from opsieve.tui.commands.find.campaign_picture import Point, draw_picture
@@ -69,15 +69,12 @@ def check_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files to write.
 
     Raises:
-        BadInput: For a file other than Markdown or HTML, or in a missing folder.
+        BadInput: For a file other than Markdown or HTML, or one that cannot be written.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES:
             raise BadInput(f"a report is Markdown or HTML: end {shown(path, 200)} in .md or .html")
-        if not path.parent.is_dir():
-            raise BadInput(
-                f"there is no folder {shown(path.parent, 200)} for the report; make it, or name another file"
-            )
+        check_output(path)
     return tuple(paths)
 
 
@@ -91,11 +88,9 @@ def write_reports(
     """
     rows = list_new_clusters(folder, facts)
     for path in paths:
-        try:
-            as_html = path.suffix.lower() == ".html"
-            path.write_text(write_html(facts, rows, growth) if as_html else write_markdown(facts, rows))
-        except OSError as error:
-            raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
+        as_html = path.suffix.lower() == ".html"
+        text = write_html(facts, rows, growth) if as_html else write_markdown(facts, rows)
+        write_output(path, text)
 
 
 def list_new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:

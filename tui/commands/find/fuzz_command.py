@@ -140,6 +140,7 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.make_seconds(20.0)
 @options.make_memory()
 @options.NO_SANDBOX
+@options.CONSENT
 @options.JSON
 @click.option(
     "--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended."

@@ -1,6 +1,7 @@
 """`opsieve doctor`: list the installed compilers, their abilities, and how to install the others."""
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -64,11 +65,21 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
         "release_store": str(ReleaseStore().root),
         "native_frames": native.shim() is not None,
         "isolation": asdict(isolated),
+        "variables_left_out": _list_withheld_variables(),
     }
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
         return
     _print_facts(backends, facts, isolated)
+
+
+def _list_withheld_variables() -> list[str]:
+    """List the environment variables of this process that no compiler gets."""
+    from opsieve.backends.registry import names, plugin
+    from opsieve.backends.workers.sandbox.policy import select_variables
+
+    patterns = [each for name in names() for each in plugin(name).facts.variables]
+    return sorted({*os.environ} - {*select_variables(os.environ, patterns)})
 
 
 def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated: "Isolation") -> None:
@@ -101,6 +112,12 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
     frames = "whole, by a small C shim" if facts["native_frames"] else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
     console.print(f"Isolation: {escape(isolated.sentence())}.", soft_wrap=True)
+    if facts["variables_left_out"]:
+        left_out = ", ".join(facts["variables_left_out"])
+        console.print(
+            f"Environment variables that compilers do not get (--env NAME hands one on): {escape(left_out)}.",
+            soft_wrap=True,
+        )
     if not facts["supported_platform"]:
         console.print(
             "This platform is not supported: workers need Linux, releases and native frames Linux on x86-64."

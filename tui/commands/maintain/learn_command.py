@@ -1,7 +1,6 @@
 """`opsieve learn`: infer declarations of a domain's operators from a compiler's answers."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,24 +39,20 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.gen.errors import BadInput, shown
+    from opsieve.gen.model.durable import check_output, write_output
 
     domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
     path = output or Path(f"{domain.replace('/', '-') or 'ai.onnx'}.toml")
     # said before all is learnt
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInput(f"cannot write {shown(str(path))}: name a file in a folder that can be written")
+    check_output(path)
     with Workers(Limits(seconds=SECONDS)) as workers, open_counting_bar(None) as show:
         found: list[Learnt] = []
         for each in learnt(request, workers, cache_folder("learned")):
             found.append(each)
             show(len(found), each.name)
         text = exported(request, found, workers.version(request.target))
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(str(path))}: {error.strerror or error}") from None
+    write_output(path, text)
     declared = [each for each in found if each.operator is not None]
     if as_json:
         facts = {

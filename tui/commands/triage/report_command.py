@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import check_output, write_output
+from opsieve.gen.model.files import read_file
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
 
@@ -46,8 +47,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     from opsieve.tui.commands.triage.report_page import write_page
 
     folder = place or folder
-    if output.is_dir() or not output.parent.is_dir():
-        raise BadInput(f"--output names {shown(output, 200)}, which is a folder or in one that is not there")
+    check_output(output)
     rows: list[ClusterRow] = []
     with Queries(folder) as store:
         after, total = "", 0
@@ -58,10 +58,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
                 break
         pages = [_describe_cluster(store, row) for row in rows]
         whole = write_page(folder.absolute().name, store.counts(), pages, total, time.time())
-    try:
-        output.write_text(whole, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(output, 200)}: {reason(error)}") from None
+    write_output(output, whole)
     facts = {
         "output": str(output),
         "clusters": len(rows),

@@ -1,0 +1,68 @@
+"""A reader of hostile bytes in a process of its own, with limits on time and memory: for what takes little time
+to write down and much to read.
+"""
+
+import contextlib
+import importlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from opsieve.backends.workers.sandbox.helper_walls import give_up
+from opsieve.gen.errors import BadInput, shown
+
+SECONDS = 6  # of CPU
+_MEMORY = 256 << 20  # bytes, besides three times those that are read and what the reader's code takes
+_LONGEST = 300  # characters of a reason
+
+
+def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
+    """Return what a reader makes of bytes. BadInput where it takes more time or memory than it may, or raises.
+
+    Args:
+        reader: `module:function`, which takes bytes and returns bytes. It opens no file and starts no process.
+        data: What is read.
+        seconds: CPU time that the reader may take.
+    """
+    command = [sys.executable, "-I", "-c", f"from {__name__} import serve; serve()", reader, str(seconds)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            command, input=data, capture_output=True, timeout=10 * seconds, check=False, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"it is not read within {10 * seconds} s") from None
+    if done.returncode == 0:
+        return done.stdout
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    why = lines[-1] if lines else f"its reader ends with exit code {done.returncode}"
+    if done.returncode == -signal.SIGXCPU:
+        why = f"it takes more than {seconds} s of CPU to read"
+    raise BadInput(why if len(why) <= _LONGEST and why.isprintable() else shown(why, _LONGEST))
+
+
+def serve() -> NoReturn:
+    """Be the process: read what stands on stdin, write what the reader makes of it to stdout."""
+    module, _, name = sys.argv[1].partition(":")
+    read = getattr(importlib.import_module(module), name)
+    data = sys.stdin.buffer.read()
+    taken = 0
+    with contextlib.suppress(OSError):
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    most = (taken or 2 << 30) + _MEMORY + 3 * len(data)
+    seconds = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    give_up()
+    try:
+        answer = read(data)
+    except MemoryError:
+        sys.exit(f"it takes more than {(_MEMORY + 3 * len(data)) >> 20} MB of memory to read")
+    sys.stdout.buffer.write(answer)
+    sys.stdout.buffer.flush()
+    os._exit(0)

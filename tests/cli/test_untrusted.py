@@ -1,0 +1,195 @@
+"""Hostile files of each class, given to the commands that read them: a sentence, nothing written elsewhere, and no
+more time and memory than the file is worth.
+"""
+
+import base64
+import json
+import os
+import pickle
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import opsieve
+from models import X, chain
+from stores import done, filled, finding
+
+from opsieve.backends.workers.sandbox.limited_process import read_limited
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.case.plain_pickle import read_oracle
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import check_output, write_output
+from opsieve.triage.campaign.coverage_record import load_record
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, beside a file of the user's."""
+    (tmp_path / "mine").write_text("years of work\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+# -- writing
+
+ISSUES = [{"number": 1, "title": "t", "url": "https://github.com/a/b/issues/1", "state": "OPEN"}]
+
+
+def link(path: Path, mine: Path) -> None:
+    path.symlink_to(mine)
+
+
+def dangling(path: Path, mine: Path) -> None:
+    path.symlink_to(mine.with_name("new"))
+
+
+def hard(path: Path, mine: Path) -> None:
+    os.link(mine, path)
+
+
+def fifo(path: Path, mine: Path) -> None:
+    os.mkfifo(path)
+
+
+def into(path: Path, mine: Path) -> None:
+    mine.with_name("elsewhere").mkdir()
+    path.symlink_to(mine.with_name("elsewhere"))
+
+
+PLACES = {  # what a stranger puts where, and the command that would write there
+    "found/known/a~b.issues.json": "known import issues.json --store found",
+    "found/known/.a~b.issues.json.new": "known import issues.json --store found",
+    "report.html": "report found",
+    "page.html": "report found -o page.html",
+    "results.xml": "corpus run kept -t fake --junit results.xml",
+    "results.sarif": "corpus run kept -t fake --sarif results.sarif",
+    "repro.py": "export case -t fake:error@Relu",
+    "out/case-fake_error_Relu": "run case -t fake:error@Relu --save out",
+    "kept/corpus.json": "corpus add kept case -t fake",
+    "case.reduced": "reduce case -t fake:error@Relu",
+}
+
+
+@pytest.mark.parametrize("put", [link, dangling, hard, fifo, into], ids=lambda put: put.__name__)
+def test_nothing_is_written_through_a_link_or_into_a_pipe(
+    put: Callable[[Path, Path], None], folder: Path, capsys: Capture
+) -> None:
+    save(Case(chain("Relu"), X), Path("case"))
+    filled(Path("found"), [done(0, finding("a message", frames=["f"]))])
+    Path("issues.json").write_text(json.dumps(ISSUES))
+    assert opsieve("corpus", "add", "kept", "case", "-t", "fake", capsys=capsys)[0] == 0
+    for name, words in PLACES.items():
+        path = Path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        if (folder / "elsewhere").is_dir():
+            (folder / "elsewhere").rmdir()
+        put(path, folder / "mine")
+        before = sorted(os.listdir(folder))
+        code, _, err = opsieve(*words.split(), capsys=capsys)
+        assert code in (0, 1, 2), (name, err)
+        assert (folder / "mine").read_text() == "years of work\n", name
+        assert sorted(os.listdir(folder)) == before, name
+        assert not (folder / "elsewhere").exists() or not os.listdir(folder / "elsewhere"), name
+        if path.is_symlink() or path.is_fifo():
+            path.unlink()
+
+
+def test_an_output_is_a_regular_file_or_a_new_one(folder: Path) -> None:
+    for put in (link, dangling, fifo, into):
+        path = Path(put.__name__)
+        put(path, folder / "mine")
+        with pytest.raises(BadInput, match="name a regular file or a new one"):
+            write_output(path, "text")
+    for path in (Path("no/folder/x"), Path("x" * 300), Path("nul\0")):
+        with pytest.raises(BadInput, match="cannot write"):
+            check_output(path)
+    write_output(Path("new"), "a lone surrogate: \udcff")
+    assert Path("new").read_bytes() == b"a lone surrogate: \\udcff"
+
+
+# -- reading
+
+
+def test_a_reader_in_a_process_has_limits() -> None:
+    where = "opsieve.triage.known.report_models"
+    assert read_limited(f"{where}:parse_text", b'<ir_version: 8, opset_import: ["": 17]> g () => () {}')
+    with pytest.raises(BadInput, match="ParseError"):
+        read_limited(f"{where}:parse_text", b"nothing")
+    with pytest.raises(BadInput, match=r"more than 1 s of CPU"):
+        read_limited(f"{where}:encode_contents", b"<html>" + b"<!--" * 400_000, seconds=1)
+
+
+BOMBS = {
+    "doubled lists": "a=[1]\n" + "a=a+a\n" * 60,
+    "shared lists": "a=[1,1]\n" + "a=[a,a]\n" * 60 + "b=np.array(a)\n",
+    "shared dicts": "a={}\n" + "a={'x':a,'y':a}\n" * 60 + "b=np.array(a)\n",
+    "many arrays": "".join(f"a{at}=np.zeros((1<<22,))\n" for at in range(400)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_script_of_a_report_takes_little(name: str, capsys: Capture) -> None:
+    Path("issue.md").write_text(f"```\n{BOMBS[name]}```\n")
+    code, _, err = opsieve("replay", "issue.md", "--offline", "--no-history", capsys=capsys)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+def test_a_pickle_makes_no_room_for_what_it_does_not_hold() -> None:
+    """Places of the memo, and arrays that share what they are made of."""
+    for at in (1 << 20, 1 << 29, (1 << 32) - 1):
+        Path("oracle.pkl").write_bytes(b"\x80\x04Nr" + struct.pack("<I", at) + b".")
+        with pytest.raises(BadInput, match="more than arrays need"):
+            read_oracle(Path("oracle.pkl"))
+    shared = np.zeros(1 << 16, np.uint8)
+    Path("oracle.pkl").write_bytes(pickle.dumps({"input": {f"x{at}": shared for at in range(99)}}))
+    with pytest.raises(BadInput, match="several names"):
+        read_oracle(Path("oracle.pkl"))
+    Path("oracle.pkl").write_bytes(b"\x80\x04" + b"N0" * (1 << 18) + b"N.")
+    with pytest.raises(BadInput, match="more than arrays need"):
+        read_oracle(Path("oracle.pkl"))
+
+
+def record(addresses: bytes, path: str, libraries: int = 1) -> str:
+    packed = base64.b64encode(zlib.compress(addresses, 9)).decode()
+    library = {"path": path, "build_id": "", "probes": 3, "addresses": packed}
+    of = {"growth": [[0, 1, 2]], "effects": [], "libraries": [library] * libraries}
+    return json.dumps(
+        {"format": 1, "campaign": "c", "generator": "g", "kind": "functions", "compilers": {"tvm": of}}
+    )
+
+
+def odd_libraries() -> Iterator[str]:
+    os.mkfifo("lib.so")
+    yield "lib.so"
+    yield "/dev/zero"
+    yield "."
+    for name, data in (("empty.so", b""), ("elf.so", b"\x7fELF\x02\x01" + b"\xff" * 200)):
+        Path(name).write_bytes(data)
+        yield name
+    header = b"\x7fELF\x02\x01" + bytes(12) + struct.pack("<H", 62) + bytes(20) + struct.pack("<Q", 64)
+    Path("zeros.so").write_bytes(header + bytes(10) + struct.pack("<HHH", 40, 3, 0) + bytes(200))
+    yield "zeros.so"
+
+
+def test_the_library_of_a_record_is_not_waited_for(capsys: Capture) -> None:
+    for path in odd_libraries():
+        Path("a.json").write_text(record(struct.pack("<3I", 1, 2, 3), path))
+        assert opsieve("coverage", "a.json", "a.json", capsys=capsys)[0] == 0, path
+
+
+def test_a_record_unfolds_to_no_more_than_compilers_have() -> None:
+    for text in (record(bytes(20 << 20), "x"), record(bytes(2 << 20), "x", 12)):
+        Path("a.json").write_text(text)
+        with pytest.raises(BadInput, match="is no coverage"):
+            load_record(Path("a.json"))
+    Path("a.json").write_text(record(struct.pack("<3I", 3, 1, 2), "x", 99))
+    libraries = load_record(Path("a.json")).compilers["tvm"].libraries
+    assert (libraries[0].addresses.tolist(), len(libraries)) == ([1, 2, 3], 32)
