@@ -65,10 +65,11 @@ class JudgingSession:
         return self.translation.proto if self.translation is not None else None
 
     def ask(self, target: ResolvedTarget) -> Observation:
-        """What an oracle answers, on the translation where it does not take the IR of the program."""
+        """What the target or an oracle answers; an oracle of another IR is asked about the translation."""
         if target not in self.answers:
             program, inputs = self.program, self.inputs
-            if program.ir not in target.irs and self.translation is not None:
+            is_oracle = target != self.target and program.ir not in target.irs
+            if is_oracle and self.translation is not None:
                 program = self.translation
                 inputs = {name: inputs[name] for name in self.translation.inputs()}
             self.answers[target] = self.lab.observe(target, program, inputs)

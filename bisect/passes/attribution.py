@@ -93,13 +93,18 @@ class Attribution:
 
 
 def find_guilty_passes(
-    levels: Sequence[str], probe: Probe, trace: Trace, switches: Sequence[str] = (), counted: bool = False
+    levels: Sequence[str],
+    probe: Probe,
+    trace: Trace,
+    switches: Sequence[str] = (),
+    counted: bool = False,
+    own: Sequence[str] = (),
 ) -> Attribution:
     """Call `probe(level, passes to skip)` until the guilty passes are known.
 
     `levels` go from none to most optimisation. `trace(level, passes to skip)` returns which passes ran and
     which acted. `switches` are parts of the compiler that can be off like a pass but are missing from every
-    trace. With `counted`, `PASS@2` skips the second application.
+    trace. With `counted`, `PASS@2` skips the second application. `own` are passes that the program asks for.
     """
     asker = _CachedProbe(probe)
     results = {level: asker(level, ()) for level in levels}
@@ -112,7 +117,7 @@ def find_guilty_passes(
         return Attribution("not-a-pass", (), (), named, asker.probe_count)
     case = _Level(asker, level)
     first = trace(level, ())
-    for candidates in _iter_suspects(case, trace, first, switches):
+    for candidates in _iter_suspects(case, trace, first, switches, own):
         guilty = case.find_cure(candidates)
         if not guilty:
             continue
@@ -133,11 +138,12 @@ def find_guilty_passes(
 
 
 def _iter_suspects(
-    case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]
+    case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str], own: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
     """Yield sets of passes to suspect, the most likely first.
 
-    The order is: passes that acted, passes that act in their place, passes that ran, hosts of other passes.
+    The order is: passes that acted, passes that act in their place, passes that ran, hosts of other passes,
+    and passes that the program asks for. Without passes that every lowering needs, a compiler may fail alike.
     """
     suspects: tuple[str, ...] = ()
     trace_now = first
@@ -155,6 +161,8 @@ def _iter_suspects(
         yield most
     if first.hosts:
         yield (*most, *first.hosts)
+    if own:
+        yield tuple(own)
 
 
 class _Level:

@@ -105,7 +105,9 @@ def blame_passes(
         return classify_outcome(seen, wanted)
 
     counted = target.facts.counts_applications
-    found = find_guilty_passes(variants.levels, probe, variants.trace_passes, variants.switches, counted)
+    # `NAME:ARGUMENT`; `=OPTION:VALUE` is no pass.
+    own = [item.partition(":")[0] for item in case.program.passes if not item.startswith("=")]
+    found = find_guilty_passes(variants.levels, probe, variants.trace_passes, variants.switches, counted, own)
     if found.answer == "does-not-fail":
         raise NoFailure(f"{target.display}: it failed once, and not again: {wanted.text}")
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)

@@ -145,3 +145,8 @@ def test_a_wrong_value_that_all_builds_of_tvm_share_is_a_failure(workers: Worker
 def test_without_a_second_oracle_the_same_is_undecided(workers: Workers) -> None:
     found = judge(log_add_exp(), LARGE, resolve("tvm"), SharedFault(workers), oracles=[]).verdict
     assert found.verdict == "undecided"
+
+
+def test_a_target_of_onnx_alone_does_not_take_a_module(workers: Workers) -> None:
+    found = judge(log_add_exp(), LARGE, resolve("onnxruntime"), workers, oracles=list(SECOND_ORACLES)).verdict
+    assert found.verdict == "unsupported"

@@ -48,6 +48,21 @@ def blame(levels: list[str], passes: list[str], probe: Probe, **options: Any) ->
     return find_guilty_passes(levels, probe, trace, counted="times" in options)
 
 
+def test_a_pass_that_the_program_asks_for_is_named_where_skipping_all_fails_alike() -> None:
+    def probe(asked: str, off: tuple[str, ...]) -> TestResult:
+        cured = asked == "none" or ("Mine" in off and not {"Needed", "AlsoNeeded"} & set(off))
+        return TestResult.GOOD if cured else TestResult.BAD
+
+    passes = ("Needed", "Mine", "AlsoNeeded")
+
+    def trace(level: str, off: tuple[str, ...]) -> PassTrace:
+        return PassTrace(passes, tuple(name for name in passes if name not in off), ())
+
+    assert find_guilty_passes(["none", "target"], probe, trace).answer == "unnamed"
+    found = find_guilty_passes(["none", "target"], probe, trace, own=["Mine"])
+    assert (found.answer, found.passes) == ("pass", ("Mine",))
+
+
 PASSES = [f"Pass{number}" for number in range(40)]
 LEVELS = ["disable_all", "basic", "extended", "all"]
 
