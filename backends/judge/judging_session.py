@@ -68,7 +68,7 @@ class JudgingSession:
         """What the target or an oracle answers; an oracle of another IR is asked about the translation."""
         if target not in self.answers:
             program, inputs = self.program, self.inputs
-            is_oracle = target != self.target and program.ir not in target.irs
+            is_oracle = independent(self.target, target) and program.ir not in target.irs
             if is_oracle and self.translation is not None:
                 program = self.translation
                 inputs = {name: inputs[name] for name in self.translation.inputs()}
