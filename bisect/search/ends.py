@@ -47,7 +47,8 @@ def settle_ends(
     """Yield lists of versions to test out of `count`, receive their results, and return the ends.
 
     `good` and `bad` are the ends that the user named. The older of them is the old end; the oldest or the
-    newest version stands in for a missing one. If both are named, the search stays between them. An
+    newest version stands in for a missing one. If both are named, the search stays between them; it tests
+    nothing beyond an end that is not what it was named for. An
     untestable end moves inward by half the distance each time, because untestable versions come in stretches.
     With `chance` below 1 an end is tested until it is bad, or until it is good with `confidence`; the good
     end is tested once if `ask_good_once` is set (the search itself then doubts it). Results in `known` are
@@ -80,7 +81,9 @@ class _Settling:
             if self.answers[old] is TestResult.SKIP:
                 return self.make_ends(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
-                return self.make_ends(old, new)
+                break
+            if any(result is not TestResult.SKIP for _, result in self.list_wrong_ends()):
+                break
         return self.make_ends(old, new)
 
     def list_pairs(self) -> list[tuple[int, int]]:
@@ -156,19 +159,24 @@ class _Settling:
                 furthest = middle
         return furthest, furthest
 
+    def list_wrong_ends(self) -> tuple[tuple[int, TestResult], ...]:
+        """List the named ends that are not what they were named for, with their results."""
+        named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
+        return tuple(
+            (end, self.answers[end])
+            for end, right in named
+            if end is not None and self.answers[end] is not right
+        )
+
     def make_ends(self, old: int, new: int, trouble: Trouble = "") -> Ends:
         """Build the answer from two ends and the results so far."""
         answers = self.answers
-        named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
-        wrong = tuple(
-            (end, answers[end]) for end, right in named if end is not None and answers[end] is not right
-        )
         if not trouble and answers[old] is answers[new]:
             trouble = "always" if answers[old] is TestResult.BAD else "never"
         if not trouble:
             old, new = self.find_nearest_pair(old, new)
         direction = Direction.REGRESSION if answers[old] is TestResult.GOOD else Direction.FIX
-        return Ends(old, new, direction, trouble, wrong, answers)
+        return Ends(old, new, direction, trouble, self.list_wrong_ends(), answers)
 
     def find_nearest_pair(self, old: int, new: int) -> tuple[int, int]:
         """Find the newest two neighbouring tested versions between the ends that differ."""

@@ -17,6 +17,7 @@ from opsieve.bisect.sessions.version_rows import describe_end
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.journal import get_default_root
+from opsieve.bisect.sources.outcome import read_recorded_failure
 from opsieve.bisect.sources.version_row import open_end
 from opsieve.bisect.sources.version_sequence import raise_on_sigterm
 from opsieve.gen.case.open_case import open_case
@@ -112,7 +113,8 @@ def _make_case_check(request: BisectRequest) -> CaseCheck:
     """Turn the case into a check of commits."""
     target = _resolve_target(request)
     opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
-    return CaseCheck(opened, target, request.policy)
+    own = read_recorded_failure(request.case, opened, target)
+    return CaseCheck(opened, target, request.policy, own)
 
 
 def _preview_search(source: Commits, repro_rate: object) -> CommitPreview:

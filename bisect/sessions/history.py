@@ -12,8 +12,14 @@ from opsieve.bisect.blame.ranking import rank_by_evidence
 from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
-from opsieve.bisect.sources.git_history import Commit, describe_commit, find_merge_base, open_repository
-from opsieve.gen.errors import BadInput, shown
+from opsieve.bisect.sources.git_history import (
+    Commit,
+    describe_commit,
+    explain_git_errors,
+    find_merge_base,
+    open_repository,
+)
+from opsieve.gen.errors import BadInput
 
 if TYPE_CHECKING:
     from git import Repo
@@ -28,13 +34,8 @@ def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues:
         BadInput: If the commit of a version is unknown, or, with git's own message, if git fails on the
         repository.
     """
-    import git
-
-    try:
+    with explain_git_errors(repository):
         return _rank_range(repository, change, clues)
-    except git.GitCommandError as error:
-        said = " ".join(str(error.stderr).split())[:200]
-        raise BadInput(f"git cannot read {shown(repository, 200)}: {said}") from None
 
 
 def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:

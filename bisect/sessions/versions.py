@@ -31,9 +31,9 @@ from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import make_version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, describe_end, insert_loose_builds
-from opsieve.bisect.sources.git_history import find_tag, open_repository
+from opsieve.bisect.sources.git_history import check_readable, find_tag
 from opsieve.bisect.sources.journal import ProbeJournal, get_default_root, hash_case
-from opsieve.bisect.sources.outcome import Evaluate, Transition
+from opsieve.bisect.sources.outcome import Evaluate, Transition, VersionOutcome, read_recorded_failure
 from opsieve.bisect.sources.release_source import Releases, find_backend, is_pure
 from opsieve.bisect.sources.version_row import VersionStore
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, find_place, load_opener
@@ -54,7 +54,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     continue, if the repository has tags of the two releases.
     """
     for repository in filter(None, (request.then_commits, request.history)):
-        open_repository(repository).close()
+        check_readable(repository)
     case, named = _open_case(request)
     target = _check_target(named, package)
     row = assemble_row(request, package, target, say)
@@ -77,11 +77,12 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
         )
         if request.dry_run:
             return _preview_search(source, row.names, (row.good, row.bad), request)
-        timeline = _probe_versions(source, row.names, (row.good, row.bad), request, say)
+        own = read_recorded_failure(request.case, case, target)
+        timeline = _probe_versions(source, own, row.names, (row.good, row.bad), request, say)
         answer = make_version_answer(timeline, package)
         change = answer.find_change(request.fixed)
         if row.loose and change is not None:
-            timeline = _search_builds_between(source, timeline, row, change, request, say)
+            timeline = _search_builds_between(source, own, timeline, row, change, request, say)
             answer = make_version_answer(timeline, package)
             change = answer.find_change(request.fixed)
         if request.offline and package:  # releases that are not installed may stand between any two
@@ -133,7 +134,13 @@ def _check_target(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
 
 
 def _search_builds_between(
-    source: Releases, found: Timeline, row: VersionRow, change: Transition, request: BisectRequest, say: Say
+    source: Releases,
+    own: VersionOutcome | None,
+    found: Timeline,
+    row: VersionRow,
+    change: Transition,
+    request: BisectRequest,
+    say: Say,
 ) -> Timeline:
     """Continue the search in the builds that a repository places between the two versions of the change."""
     if request.history is None:
@@ -150,7 +157,7 @@ def _search_builds_between(
         return found
     last = len(inner.versions) - 1
     good, bad = (last, 0) if change.kind == "fix" else (0, last)
-    return _probe_versions(source, inner.names, (good, bad), request, say).insert_into(found)
+    return _probe_versions(source, own, inner.names, (good, bad), request, say).insert_into(found)
 
 
 def _add_repository_facts(
@@ -226,7 +233,8 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
         sequence = VersionSequence(found.evaluate, ProbeJournal(get_default_root(), question), name, say)
         if request.dry_run:
             return _preview_search(sequence, versions, ends, request)
-        timeline = _probe_versions(sequence, versions, ends, request, say)
+        own = read_recorded_failure(request.case, case, target)
+        timeline = _probe_versions(sequence, own, versions, ends, request, say)
     answer = make_version_answer(timeline, source)
     answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
     if request.case is not None:
@@ -244,30 +252,33 @@ def _open_case(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
 
 
 def _probe_versions(
-    source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say
+    source: VersionSequence,
+    own: VersionOutcome | None,
+    versions: list[str],
+    ends: Ends,
+    request: BisectRequest,
+    say: Say,
 ) -> Timeline:
     """Search, or sweep if the request says so; two named ends bound both."""
     if request.sweep:
         named = [place for place in ends if place is not None]
         return source.sweep_versions(
-            versions[min(named) : max(named) + 1] if len(named) == 2 else versions, request.probes_at_once
+            versions[min(named) : max(named) + 1] if len(named) == 2 else versions,
+            request.probes_at_once,
+            own,
         )
-    found = source.search_versions(
+    return source.search_versions(
         versions,
         *ends,
         chance=request.repro_rate,
         confidence=request.confidence,
         jobs=request.probes_at_once,
+        own=own,
         progressed=lambda progress: say(
             f"{counted(progress.candidates, 'version')} left, about"
             f" {counted(round(progress.expected), 'probe')} to go"
         ),
     )
-    assert found.outcome is not None
-    if found.outcome.ends.trouble == "never" and None in ends:  # somewhere it does fail, or nobody would ask
-        say("neither end fails: testing every version")
-        return source.sweep_versions(versions, request.probes_at_once)
-    return found
 
 
 def _find_guilty_passes(

@@ -25,11 +25,18 @@ class CaseCheck:
     """Judges a case on `target` with the compiler of a built commit; a context manager, for its workers.
 
     Packages are imported from the first place that has them: the files that the build left in OPSIEVE_BUILD,
-    then `src` and `python` of the work tree, then its top, then the packages installed beside opsieve.
+    then `src` and `python` of the work tree, then its top, then the packages installed beside opsieve. `own`
+    is the failure that the case is known for.
     """
 
-    def __init__(self, case: Case, target: ResolvedTarget, policy: Policy = POLICY):
-        self._case, self._policy = case, policy
+    def __init__(
+        self,
+        case: Case,
+        target: ResolvedTarget,
+        policy: Policy = POLICY,
+        own: VersionOutcome | None = None,
+    ):
+        self._case, self._policy, self.own = case, policy, own
         self.target = target.with_release("")
         self._trees = _Trees()
         self._workers = Workers(store=self._trees)

@@ -116,6 +116,7 @@ class Commits:
             root, {"source": "commits", "build": hash_script(build), "sparse": sparse, **question}, fresh
         )
         self._limits = limits
+        self._own = check.own if isinstance(check, CaseCheck) else None
         self.wanted: VersionOutcome | None = None
         self._turns: Counter[str] = Counter()
         self._built: set[str] = set()  # trees that were built, or tried to be, in this call
@@ -163,19 +164,25 @@ class Commits:
                 seen = map_in_order(pool, lambda commit: self._test_commit(builds, commit), wanted)
                 try:
                     self._choose_failure(dict(zip(wanted, seen, strict=True)))
-                    wanted, progress = steps.send([classify_outcome(item, self.wanted) for item in seen])
+                    wanted, progress = steps.send(
+                        [classify_outcome(item, self.wanted or self._own) for item in seen]
+                    )
                 except StopIteration as stop:
                     found: CommitResult = stop.value
                     return found
 
     def _choose_failure(self, seen: dict[str, VersionOutcome]) -> None:
-        """Follow one failure: that of the bad end, else the first one seen. A script cannot tell failures
-        apart.
+        """Follow one failure: that of the bad end, else the first one seen; if the case is known for a failure,
+        only that one. A script cannot tell failures apart.
         """
         if self.wanted is None:
             bad = seen.get(self.plan.row[self.plan.bad])
-            failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "bad"]
-            self.wanted = failing[0] if failing else None
+            showing = (
+                item
+                for item in (bad, *seen.values())
+                if item and classify_outcome(item, self._own) is TestResult.BAD
+            )
+            self.wanted = next(showing, None)
 
     def _make_plan(self, good: str, bad: str) -> Plan:
         repository = self._repository

@@ -3,6 +3,8 @@ written.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +60,25 @@ def open_repository(path: Path) -> "Repo":
         return git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise BadInput(f"{shown(path, 200)} is no git repository") from None
+
+
+@contextmanager
+def explain_git_errors(path: Path) -> Iterator[None]:
+    """Raise BadInput with git's own words if git fails on the repository at `path`."""
+    import git
+
+    try:
+        yield
+    except git.GitCommandError as error:
+        said = " ".join(str(error.stderr).split())[:200]
+        raise BadInput(f"git cannot read {shown(path, 200)}: {said}") from None
+
+
+def check_readable(path: Path) -> None:
+    """Raise BadInput if `path` is no repository, has no commit, or cannot be read by git."""
+    with open_repository(path) as repository, explain_git_errors(path):
+        if not repository.git.log("-1", "--all", "--format=%H", "--name-only"):
+            raise BadInput(f"the repository {shown(path, 200)} has no commits")
 
 
 def resolve_commit(repository: "Repo", name: str) -> str:

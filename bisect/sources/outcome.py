@@ -2,8 +2,10 @@
 outcomes.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy, compare
@@ -16,8 +18,12 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput
+from opsieve.triage.fingerprint.component import ComponentName
+from opsieve.triage.fingerprint.fingerprint import VERSION, Fingerprint
 from opsieve.triage.fingerprint.sameness import failure_of, trait
 from opsieve.triage.fingerprint.stack import read
+from opsieve.triage.store.failure_record import get_verdict, parse_components, read_failure
 
 State = Literal["good", "bad", "skip"]
 _STATES: dict[str, State] = {"pass": "good", "fail": "bad", "flaky": "bad"}
@@ -53,6 +59,12 @@ class VersionOutcome:
     levels_differ: bool | None = None
 
 
+# What Python says where a package beside the compiler lacks what this release asks it for.
+_LACKS = re.compile(
+    r"module '(\w+)[\w.]*' has no attribute |`(np)\.\w+` was removed |No module named '(\w+)"
+    r"|cannot import name '\w+' from (?:partially initialized module )?'(\w+)"
+)
+
 Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
@@ -72,6 +84,8 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
             return replace(_make_failure(case, wrong, observation, _shorten(verdict.reason)), doubted=True)
     state = _STATES.get(verdict.verdict, "skip")
     text = _shorten(verdict.reason)
+    if state == "bad" and (missing := _find_incompatible_package(observation, target)):
+        state, text = "skip", f"{missing} lacks what this release needs: {text}"
     if state == "bad":
         found = _make_failure(case, verdict, observation, text)
         return replace(found, levels_differ=True) if LEVELS_DISAGREE in verdict.rules else found
@@ -79,6 +93,19 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
         differ = _compare_levels(case, target, observation, lab, policy)
         return VersionOutcome(state, "", "", verdict.verdict, "done", text, levels_differ=differ)
     return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
+
+
+def _find_incompatible_package(observation: Observation, target: ResolvedTarget) -> str:
+    """Return the package beside the compiler that lacks what the release uses, "" for none.
+
+    An old release beside a newer onnx (`module 'onnx' has no attribute 'mapping'`) fails on every case, which
+    says nothing about this one.
+    """
+    found = _LACKS.match(observation.message)
+    package = next(filter(None, found.groups())) if found else ""
+    innermost = next((frame.file for frame in reversed(observation.frames) if frame.language == "python"), "")
+    own = package in (target.name, target.facts.package.replace("-", "_")) or f"/{package}/" in innermost
+    return "" if own else package
 
 
 def _compare_levels(
@@ -108,20 +135,48 @@ def evaluate_run(
     return _make_failure(case, verdict, seen, text) if verdict.verdict == "fail" else None
 
 
+def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarget) -> VersionOutcome | None:
+    """Read the failure that a store keeps in the folder of a case; None if it is another compiler's, or one of
+    other rules.
+    """
+    if folder is None:
+        return None
+    try:
+        record = read_failure(folder)
+        verdict = get_verdict(record)
+    except BadInput:
+        return None
+    parts = parse_components(record.components)
+    found = Fingerprint(record.fingerprint_version, record.fingerprint, parts)
+    if found.version != VERSION or found.value(ComponentName.BACKEND) != target.name:
+        return None
+    stage = "done" if verdict.mismatch else record.stage
+    lasting = _lasting_trait(case, verdict, found)
+    return VersionOutcome(
+        "bad", found.key, lasting, _name_symptom(verdict, record.stage), stage, record.message
+    )
+
+
+def _lasting_trait(case: Case, verdict: Verdict, found: Fingerprint) -> str:
+    return "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
+
+
+def _name_symptom(verdict: Verdict, ended: str) -> str:
+    kind = verdict.kind or "error"
+    wrong = kind in WRONG_OUTPUTS and verdict.mismatch
+    return f"{wrong.what} mismatch" if wrong else f"{kind} at {verdict.stage or ended}"
+
+
 def _shorten(text: str) -> str:
     return " ".join(text.split())[:_TEXT]
 
 
 def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
     found = failure_of(verdict, observation, case.program).fingerprint
-    kind, ended = verdict.kind or "error", verdict.stage or observation.stage
-    wrong = kind in WRONG_OUTPUTS and verdict.mismatch
-    what = f"{wrong.what} mismatch" if wrong else f"{kind} at {ended}"
-    stage = "done" if observation.outcome == "ok" else ended
+    what = _name_symptom(verdict, observation.stage)
+    stage = "done" if observation.outcome == "ok" else verdict.stage or observation.stage
     message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
-    lasting = (
-        "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
-    )
+    lasting = _lasting_trait(case, verdict, found)
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 
 

@@ -108,13 +108,17 @@ class VersionSequence:
                 return found
             seen = self.test_version(version)
 
-    def sweep_versions(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
-        """Test every version, `jobs` at a time; known ones are not probed again."""
+    def sweep_versions(
+        self, versions: Sequence[str], jobs: int = 1, own: VersionOutcome | None = None
+    ) -> Timeline:
+        """Test every version, `jobs` at a time; known ones are not probed again. `own` is the failure that the
+        case is known for.
+        """
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
             seen = tuple(map_in_order(pool, self.test_version, versions))
-        wanted = next((item for item in reversed(seen) if item.state == "bad"), None)
-        return self._make_timeline(versions, seen, wanted, None)
+        wanted = next((item for item in reversed(seen) if classify_outcome(item, own) is TestResult.BAD), own)
+        return self._make_timeline(versions, seen, wanted, None, own)
 
     def search_versions(
         self,
@@ -125,16 +129,18 @@ class VersionSequence:
         chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
+        own: VersionOutcome | None = None,
         progressed: Callable[[SearchProgress], None] = lambda progress: None,
     ) -> Timeline:
-        """Follow one failure: that of the bad end, else of the newest version, else of the oldest.
+        """Follow one failure: `own`, for which the case is known, else that of the bad end, else of the newest
+        version, else of the oldest.
 
         A chance of `auto` is measured there by running it several times; a chance of None only if that
         version was flaky.
         """
         seen: dict[int, VersionOutcome] = {}
         first: dict[int, VersionOutcome] = {}
-        wanted: VersionOutcome | None = None
+        wanted = own
 
         def probe(place: int) -> VersionOutcome:
             return first.pop(place, None) or self.test_version(versions[place])
@@ -142,12 +148,12 @@ class VersionSequence:
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
             if place not in seen:
                 seen[place] = first[place] = self.test_version(versions[place])
-            if seen[place].state == "bad":
+            if fails := classify_outcome(seen[place], own) is TestResult.BAD:
                 wanted = seen[place]
                 break
         belief: float | ReproductionRate = chance if isinstance(chance, float) else 1.0
         known: dict[int, TestResult] = {}
-        if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
+        if wanted is not None and fails and (chance == "auto" or (chance is None and wanted.flaky)):
             belief, known = (
                 self._measure_rate(versions[place], first.pop(place), wanted),
                 {place: TestResult.BAD},
@@ -172,7 +178,7 @@ class VersionSequence:
                     outcome: SearchResult = stop.value
                     break
         row = [seen.get(place) for place in range(len(versions))]
-        return self._make_timeline(versions, row, wanted, outcome)
+        return self._make_timeline(versions, row, wanted, outcome, own)
 
     def _make_timeline(
         self,
@@ -180,10 +186,15 @@ class VersionSequence:
         seen: Sequence[VersionOutcome | None],
         wanted: VersionOutcome | None,
         outcome: SearchResult | None,
+        own: VersionOutcome | None,
     ) -> Timeline:
-        """Make the timeline; a version without the followed failure is good."""
+        """Make the timeline; a version without the followed failure is good, and one with another failure than
+        `own` is not bad.
+        """
         row = tuple(
-            replace(item, state="good") if item and wanted and lacks_failure(item, wanted) else item
+            replace(item, state=classify_outcome(item, wanted).value)
+            if item and wanted and (own or lacks_failure(item, wanted))
+            else item
             for item in seen
         )
         return Timeline(tuple(versions), row, wanted, outcome, self.probed, self.recalled)

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 from commands import opsieve
 from histories import History, row
-from test_bisect_case_commits import PARTS, RIGHT, WRONG, compiler_history, negations
+from stores import filled
+from test_bisect_case_commits import HEAD, PARTS, RAISES, RIGHT, WRONG, compiler_history, negations
 from wheels import wheel
 
+from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.builds import check_allowed
+from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.bisect.blame.release_commit import ReleaseEnd, sort_by_history
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.search.search import TestResult
@@ -34,6 +37,8 @@ from opsieve.bisect.sources.version_row import Version, make_release_row, open_b
 from opsieve.bisect.sources.version_sequence import Timeline
 from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.store.finished_test import FinishedTest, FoundFailure
 
 SLIM = resolve("onnxslim")
 
@@ -118,6 +123,68 @@ def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_p
         assert f"{5 + (last is lack)} of 6 could not be tested" in answer
         assert "3 (1.0 to 1.2): thing==... has no wheel" in answer
         assert f"{2 + (last is lack)} (1.3 to {'1.5' if last is lack else '1.4'}): no kernel" in answer
+
+
+MAPPING = HEAD + "    import onnx\n    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE\n"
+
+
+@pytest.mark.parametrize("order", [(MAPPING, RIGHT, WRONG), (WRONG, RIGHT, MAPPING), (MAPPING, WRONG, WRONG)])
+def test_a_build_whose_dependency_lacks_what_it_needs_cannot_be_tested(
+    tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    for number, source in enumerate(order):
+        build(tmp_path / "builds" / f"1.{number}", source)
+    answer = found(tmp_path, builds=tmp_path / "builds")
+    broken = f"1.{order.index(MAPPING)}"
+    assert [each.state for each in answer.versions if each.version == broken] == ["skip"]
+    assert (answer.first_bad, answer.first_good) == {
+        (MAPPING, RIGHT, WRONG): ("1.2", ""),
+        (WRONG, RIGHT, MAPPING): ("", "1.1"),
+        (MAPPING, WRONG, WRONG): ("", ""),
+    }[order]
+    named = found(tmp_path, builds=tmp_path / "builds", bad=broken)
+    assert (named.first_bad, named.first_good) in (("", ""), (answer.first_bad, answer.first_good))
+
+
+def test_the_failure_that_a_store_keeps_of_the_case_is_followed(tmp_path: Path) -> None:
+    """The oldest build fails, too, in another way: that is not the failure of the case, nor did it end."""
+    for number, source in enumerate((RAISES, RIGHT, WRONG)):
+        build(tmp_path / "builds" / f"1.{number}", source)
+    mismatch = Mismatch("y", "value")
+    verdict = Verdict("fail", "", "mismatch", "run", mismatch=mismatch)
+    seen = Observation("onnxslim", "1", "ok", outputs={"y": np.zeros(2, np.float32)})
+    key = fingerprint(verdict, seen, ["Neg"])
+    kept = FoundFailure("onnxslim", verdict, key, (seen,))
+    store = filled(
+        tmp_path / "kept", [FinishedTest(0, negations(), {"onnxslim": ("fail", 0.1)}, (kept,), ())]
+    )
+    case = next(store.glob("cases/*/1"))
+    request = BisectRequest(
+        case, target="onnxslim", attribute=False, builds=tmp_path / "builds", bad="1.0", good="1.1"
+    )
+    answer = bisect_releases(request, "", lambda told: None)
+    assert isinstance(answer, VersionAnswer)
+    assert (answer.first_bad, answer.first_good) == ("", "")
+    whole = bisect_releases(replace(request, bad=None, good=None), "", lambda told: None)
+    assert isinstance(whole, VersionAnswer)
+    assert (whole.first_bad, whole.first_good) == ("1.2", "")
+    swept = bisect_releases(replace(request, bad=None, good=None, sweep=True), "", lambda told: None)
+    assert isinstance(swept, VersionAnswer)
+    assert (swept.first_bad, swept.first_good) == ("1.2", "")
+
+
+def test_a_history_that_cannot_be_read_is_told_before_anything_is_tried(tmp_path: Path) -> None:
+    build(tmp_path / "builds" / "1.9", RIGHT)
+    empty = tmp_path / "empty"
+    subprocess.run(["git", "init", "-q", str(empty)], check=True)
+    made = row(tmp_path / "r", "gb")
+    for file in [*made.folder.glob(".git/objects/??/*"), *made.folder.glob(".git/objects/pack/*.pack")]:
+        file.chmod(0o644)
+        file.write_bytes(b"broken")
+    for history, why in ((empty, "has no commits"), (made.folder, "git cannot read")):
+        with pytest.raises(BadInput, match=why):
+            found(tmp_path, builds=tmp_path / "builds", history=history)
+    assert not list((tmp_path / "probes").glob("*/probes.jsonl"))
 
 
 def commit_builds(tmp_path: Path, history: History, sources: list[str], places: list[int]) -> None:

@@ -396,6 +396,28 @@ def test_nothing_outside_the_named_ends_is_tested() -> None:
         assert found.suspects is None
 
 
+@pytest.mark.parametrize(
+    ("text", "good", "bad", "allowed"),
+    [
+        ("ggggggggbb", None, 5, range(6)),  # the bad end is good: nothing newer is blamed
+        ("gggbbbbbbb", 5, None, range(5, 10)),  # the good end is bad: nothing older is
+    ],
+)
+def test_nothing_beyond_a_single_end_that_is_wrong_is_tested(
+    text: str, good: int | None, bad: int | None, allowed: range
+) -> None:
+    asked: list[int] = []
+    found = bisect(row(text), asked, good=good, bad=bad)
+    assert found.suspects is None
+    assert found.ends.wrong
+    assert set(asked) <= set(allowed)
+
+
+def test_beyond_a_single_end_that_is_right_the_change_may_lie_on_either_side() -> None:
+    assert bisect(row("bbbbbbbggg"), bad=5).first == (7,)
+    assert bisect(row("bbbggggggg"), good=5).first == (3,)
+
+
 def test_a_test_that_is_not_flaky_costs_a_few_runs_more() -> None:
     asked: list[int] = []
     steps = search_flaky(lambda given: Search(Chain(100), chance=given), ReproductionRate(SURE, SURE))

@@ -120,3 +120,16 @@ def test_two_named_ends_that_do_not_fail_are_a_sentence_and_not_a_sweep(
     )
     swept = json.loads(bisect(case, *named, "--sweep", capsys=capsys)[1])
     assert [run["version"] for run in swept["versions"]] == [f"2026-01-{day:02}" for day in range(3, 9)]
+
+
+@pytest.mark.usefixtures("_plugin")
+def test_where_neither_end_fails_nothing_more_is_installed(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.loads(bisect(case, "--source", "nightlies:2027", "--json", capsys=capsys)[1])
+    assert (answer["probes"], answer["first_bad"]) == (2, "")
+    assert (
+        answer["answer"]
+        == "it fails neither in 2026-01-01 nor in 2026-01-28; --bad names a release with it, --sweep tests the"
+        " 26 between"
+    )
