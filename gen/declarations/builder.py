@@ -203,7 +203,7 @@ class Builder(Protocol):
     def takes(self, name: str, variable: str) -> frozenset[str]:
         """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
 
-    def liked(self, allowed: frozenset[str]) -> str:
+    def choose_dtype(self, allowed: frozenset[str]) -> str:
         """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
 
 

@@ -1,9 +1,8 @@
-"""A program made anew from a model, changed on the way: node by node, and what no longer fits is mended.
+"""Rebuild a model node by node with changes, and repair what no longer fits.
 
-A node whose inputs became others is laid as it was when its declaration allows that. Otherwise an instance of
-the same operator is drawn for its new first input, at best one that gives what the node gave. Otherwise the
-node is left out, and who reads it reads another tensor of that type. So every mutation is a small change of
-the recipe, and what comes out is valid by construction.
+A node whose inputs changed stays as it was if its declaration allows that. Otherwise an instance of the same
+operator is drawn for its new first input, preferably one with the same output type. Otherwise the node is left
+out, and its readers read another tensor of that type. The result is valid by construction.
 """
 
 import math
@@ -147,20 +146,20 @@ class ModelReplay:
         program = self.builder.program
         dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
         if (dtype, shape) == (old.dtype, old.shape):
-            made = Tensor(program.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
+            made = Tensor(program.make_name("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
             if old.name not in self._computed:
                 self._unchanged.add(old.name)
             if old.name in self._held:
                 program.held[made.name] = self._held[old.name]
         else:
             low, high = (old.low, old.high) if dtype == old.dtype else USUAL[dtype]
-            made = Tensor(program.named("x"), dtype, shape, low, high, None, old.leaf)
+            made = Tensor(program.make_name("x"), dtype, shape, low, high, None, old.leaf)
         program.leaves.append(made)
         program.elements += math.prod(shape)
         if made.leaf == "input":
             program.has_input = True
         if made.values is None and 0 not in shape:
-            self.builder.scope.enter(made)
+            self.builder.scope.add_tensor(made)
         self.now[old.name] = made
         return made
 
@@ -273,8 +272,9 @@ class ModelReplay:
         program = self.builder.program
 
         def fresh(old: Tensor) -> Tensor:
-            made[old.name] = Tensor(program.named("b"), old.dtype, old.shape, old.low, old.high, old.values)
-            return made[old.name]
+            copy = Tensor(program.make_name("b"), old.dtype, old.shape, old.low, old.high, old.values)
+            made[old.name] = copy
+            return copy
 
         def found(old: Tensor) -> Tensor | None:
             if old.name in made:
@@ -305,7 +305,7 @@ class ModelReplay:
                 if tensor is not None:
                     tensor.reads += 1
             outs = [fresh(tensor) if tensor.name else tensor for tensor in node.outs]
-            nodes.append(Node(node.op, node.domain, ins, outs, attrs, program.named("n")))
+            nodes.append(Node(node.op, node.domain, ins, outs, attrs, program.make_name("n")))
             program.inner += 1
         outputs = [found(tensor) for tensor in body.outputs]
         kept = [tensor for tensor in outputs if tensor is not None]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, form, operators
 from opsieve.gen.declarations.tensor import ANY, Domain, Tensor, is_float
-from opsieve.gen.graph.adapters import stays
+from opsieve.gen.graph.adapters import is_within
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
@@ -147,7 +147,7 @@ class PatternBuilder:
         if self.onto is not None:
             found, self.onto = self.onto, None
             typed = found.dtype == dtype if dtype else is_float(found.dtype)
-            if typed and low <= found.rank <= high and stays(self.builder, found, domain):
+            if typed and low <= found.rank <= high and is_within(self.builder, found, domain):
                 return found
             raise Misfit
         wanted = dtype or self.real()

@@ -26,7 +26,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import NUMBER, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.symbolic import open_sizes
-from opsieve.gen.graph.adapters import steps_first
+from opsieve.gen.graph.adapters import count_steps_first
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, Supports, is_numeric_result
@@ -225,7 +225,7 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     adapters.
     """
     rng, style = builder.rng, builder.style
-    choice, last = rng.choice(from_all), builder.scope.deepest()
+    choice, last = rng.choice(from_all), builder.scope.find_deepest()
     if last is None or choice.op.family in SELDOM:
         return choice
     fit = merging(from_all, last.dtype)
@@ -233,10 +233,10 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
         found = rng.choice(fit)
         if found.op.pairs:  # of these there are few beside how often they would be drawn
             found = rng.choice(fit)
-        if not steps_first(last, found, style.ranged):
+        if not count_steps_first(last, found, style.ranged):
             return found
     for _ in range(_REDRAWN):
-        if rng.random() >= style.suited or not steps_first(last, choice, style.ranged):
+        if rng.random() >= style.suited or not count_steps_first(last, choice, style.ranged):
             return choice
         choice = rng.choice(from_all)
     return choice
@@ -338,7 +338,7 @@ class OtherPieces:
         nodes, pieces, recent = self._builder.nodes, self._builder.program.pieces, self._builder.scope.recent
         if pieces.count < 2 or not recent:
             return []
-        home, apart = pieces.root(recent[-1].name), pieces.apart
+        home, apart = pieces.find_root(recent[-1].name), pieces.is_apart
         new = [
             out
             for node in nodes[self._seen :]
@@ -349,7 +349,7 @@ class OtherPieces:
         self._every += new
         # Pieces only grow: what hung together with the newest before still does, where the newest is of the
         # same piece.
-        grown = self._home and pieces.root(self._home) == home
+        grown = self._home and pieces.find_root(self._home) == home
         self._apart = [
             out for out in ((*self._apart, *new) if grown else self._every) if apart(out.name, home)
         ]

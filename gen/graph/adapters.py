@@ -1,10 +1,9 @@
-"""Making an existing tensor fit where none does: at most a few nodes that change its dtype, rank, sizes or
-range.
+"""Adapt an existing tensor where none fits: add a few nodes that change its dtype, rank, sizes or range.
 
-What optimisers rewrite are chains, so a program should hang together (docs/benchmarks/generator.md,
-"Structure"): where a sampler asks for a tensor that is not there, one that is there is brought into the
-wanted shape by the operators that people use for it. All are added by their declarations, so they are valid
-and inside the budget; where one of them cannot be, those before it are taken back.
+Optimisers rewrite chains, so a program should be connected (docs/explanation/generator.md). Where a sampler
+requests a tensor that does not exist, an existing one is brought into the requested type by the operators
+that people use for it. Adapters are added by their declarations, so they are valid and within the budget. If
+one of them fails, the nodes before it are removed again.
 """
 
 import math
@@ -31,16 +30,16 @@ from opsieve.gen.graph.scope import ProgramState
 
 
 class GrowingGraph(Builder, Protocol):
-    """What adapters ask of the graph in which they stand, beside what samplers ask."""
+    """The part of a graph builder that adapters use beyond what samplers use."""
 
     program: ProgramState
     nodes: list[Node]
 
     def add(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes) -> list[Tensor] | None:
-        """A node by its declaration; None, and nothing done, where its result cannot stand."""
+        """Add a node by its declaration and return its outputs; None if its result is not allowed here."""
 
     def undo(self, start: int) -> None:
-        """Take back the nodes from a place on."""
+        """Remove the nodes from index `start` on."""
 
 
 ADAPTERS: Final = (
@@ -72,39 +71,37 @@ _EDGES: Final = ("constant", "constant", "edge", "reflect")
 
 
 def adapt_first(builder: GrowingGraph, tensor: Tensor, choice: OpChoice) -> Tensor | None:
-    """A tensor as the first input of an operator; None when it cannot be made one."""
+    """Adapt a tensor to be the first input of an operator; None if that is impossible."""
     if (
         tensor.dtype in choice.dtypes
         and choice.low <= len(tensor.shape) <= choice.high
-        and stays(builder, tensor, choice.safe)
+        and is_within(builder, tensor, choice.safe)
     ):
         return tensor
     mark = len(builder.nodes)
     made: Tensor | None = tensor
     if not choice.low <= len(tensor.shape) <= choice.high:
-        made = _ranked(builder, tensor, choice.low, choice.high)
+        made = _change_rank(builder, tensor, choice.low, choice.high)
     if made is not None and made.dtype not in choice.dtypes:
-        made = _cast(builder, made, _preferred(builder, choice))
-    return _all_or_nothing(builder, mark, made, choice.safe)
+        made = _cast_to(builder, made, _list_preferred(builder, choice))
+    return _finish_or_undo(builder, mark, made, choice.safe)
 
 
 def adapt_to(
     builder: GrowingGraph, tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY
 ) -> Tensor | None:
-    """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it
-    cannot be made so.
-    """
-    if tensor.dtype == dtype and _fits(tensor.shape, shape) and stays(builder, tensor, domain):
+    """Adapt a tensor to a dtype, shape (a size of FREE fits any) and domain; None if that is impossible."""
+    if tensor.dtype == dtype and _is_shape(tensor.shape, shape) and is_within(builder, tensor, domain):
         return tensor
     mark = len(builder.nodes)
-    made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
+    made: Tensor | None = tensor if tensor.dtype == dtype else _cast_to(builder, tensor, (dtype,))
     if made is not None:
-        made = _shaped(builder, made, shape, domain)
-    return _all_or_nothing(builder, mark, made, domain)
+        made = _change_shape(builder, made, shape, domain)
+    return _finish_or_undo(builder, mark, made, domain)
 
 
-def steps_first(tensor: Tensor, choice: OpChoice, ranged: bool) -> int:
-    """About how many nodes it takes to make a tensor the first input of an operator."""
+def count_steps_first(tensor: Tensor, choice: OpChoice, ranged: bool) -> int:
+    """Estimate how many nodes it takes to adapt a tensor to the first input of an operator."""
     return (
         (tensor.dtype not in choice.dtypes)
         + (not choice.low <= len(tensor.shape) <= choice.high)
@@ -112,11 +109,12 @@ def steps_first(tensor: Tensor, choice: OpChoice, ranged: bool) -> int:
     )
 
 
-def nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hub: int) -> Tensor:
-    """Of some tensors the first of those that most nodes lead to, less the nodes it takes to make it the
-    first input of an operator.
+def choose_nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hub: int) -> Tensor:
+    """Choose the tensor that the most nodes lead to, less the nodes needed to adapt it to an operator's first
+    input.
 
-    With `hub` that which most nodes read: so many nodes that adapt are as bad as one reader is good.
+    With `hub`, choose the one that the most nodes read; `hub` adapting nodes then weigh as much as one
+    reader.
     """
     dtypes, low, high, safe = choice.dtypes, choice.low, choice.high, choice.safe
     ranged = ranged and safe is not ANY
@@ -134,53 +132,51 @@ def nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hub: int)
     return near
 
 
-def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: bool) -> int:
-    """About how many nodes it takes to bring a tensor into a dtype and shape, and inside a domain."""
+def count_steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: bool) -> int:
+    """Estimate how many nodes it takes to bring a tensor into a dtype, shape and domain."""
     return (
         (tensor.dtype != dtype)
-        + (not _fits(tensor.shape, shape))
+        + (not _is_shape(tensor.shape, shape))
         + (len(tensor.shape) > len(shape))
         + (ranged and domain is not ANY and not tensor.within(domain))
     )
 
 
-def nearest_to(
+def choose_nearest_to(
     tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Domain, ranged: bool
 ) -> tuple[Tensor, int]:
-    """Of some tensors the first that takes fewest nodes to be brought into a dtype and shape, and inside a
-    domain; and how many.
+    """Choose the first tensor that needs the fewest nodes to reach a dtype, shape and domain; return that
+    number, too.
     """
-    near, fewest = tensors[0], steps_to(tensors[0], dtype, shape, domain, ranged)
+    near, fewest = tensors[0], count_steps_to(tensors[0], dtype, shape, domain, ranged)
     for tensor in tensors[1:]:
         if not fewest:
             break
-        steps = steps_to(tensor, dtype, shape, domain, ranged)
+        steps = count_steps_to(tensor, dtype, shape, domain, ranged)
         if steps < fewest:
             near, fewest = tensor, steps
     return near, fewest
 
 
-def extreme(builder: GrowingGraph, comparison: str, tensor: Tensor) -> Tensor | None:
-    """The element of a tensor by which a comparison with it answers both yes and no; None where there is
-    none.
+def add_extreme(builder: GrowingGraph, comparison: str, tensor: Tensor) -> Tensor | None:
+    """Add the largest or smallest element of a tensor, with which a comparison gives both answers; None for
+    one element.
     """
-    return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
+    return _add_named(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
-def _all_or_nothing(builder: GrowingGraph, mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
-    """What was made since a mark, inside a domain; None, and nothing left, where that failed."""
-    made = None if made is None else _ranged(builder, made, domain)
+def _finish_or_undo(builder: GrowingGraph, mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
+    """Clip an adapted tensor to a domain; remove the nodes since `mark` if it could not be adapted."""
+    made = None if made is None else _clip_to(builder, made, domain)
     if made is None:
         builder.undo(mark)
     return made
 
 
-def _added(
+def _add_named(
     builder: GrowingGraph, name: str, ins: Sequence[Tensor | None], attrs: Attributes
 ) -> Tensor | None:
-    """The result of one more node; None where the opset, the budget, the request or the compilers do not have
-    it.
-    """
+    """Add a node by its operator's name; None if the opset, budget, request or a compiler excludes it."""
     program, operator, x = builder.program, operators()[name], ins[0]
     assert x is not None
     if program.only is not None and name not in program.only:
@@ -194,14 +190,14 @@ def _added(
 # Dtypes
 
 
-def _preferred(builder: GrowingGraph, choice: OpChoice) -> Sequence[str]:
-    """The dtypes that an operator takes: those of the palette, else usual ones."""
+def _list_preferred(builder: GrowingGraph, choice: OpChoice) -> Sequence[str]:
+    """List the dtypes that an operator takes: those of the palette, or else the usual ones."""
     targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
     return targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
 
 
-def _cast(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
-    """The tensor in one of some dtypes that holds all its values."""
+def _cast_to(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
+    """Cast a tensor to one of some dtypes that holds all its values."""
     if not targets:
         return None
     dtype = builder.rng.choice(targets)
@@ -210,90 +206,93 @@ def _cast(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> Tens
     low, high = tensor.low, tensor.high
     # what is computed is seldom zero: cast, nearly all of it were true
     if dtype == "bool" and low < 0 < high:
-        return _added(builder, builder.rng.choice(_SIGNS), [tensor, builder.ints([0], tensor.dtype, ())], {})
+        return _add_named(
+            builder, builder.rng.choice(_SIGNS), [tensor, builder.ints([0], tensor.dtype, ())], {}
+        )
     if dtype != "bool" and (low < LEAST[dtype] or high > LARGEST[dtype]):
         low, high = USUAL.get(dtype, (0.0, 0.0))
-        clipped = _ranged(builder, tensor, Domain(low, high)) if builder.style.ranged else None
+        clipped = _clip_to(builder, tensor, Domain(low, high)) if builder.style.ranged else None
         if clipped is None:
             return None
         tensor = clipped
-    return _added(builder, "Cast", [tensor], {"to": NUMBER[dtype]})
+    return _add_named(builder, "Cast", [tensor], {"to": NUMBER[dtype]})
 
 
 # Ranks and sizes
 
 
-def _ranked(builder: GrowingGraph, tensor: Tensor, low: int, high: int) -> Tensor | None:
-    """The tensor with `low` dimensions where it has fewer, `high` where it has more."""
+def _change_rank(builder: GrowingGraph, tensor: Tensor, low: int, high: int) -> Tensor | None:
+    """Give a tensor at least `low` and at most `high` dimensions."""
     rank = len(tensor.shape)
     if rank < low:
-        return _added(builder, "Unsqueeze", [tensor, builder.ints(list(range(low - rank)))], {})
+        return _add_named(builder, "Unsqueeze", [tensor, builder.ints(list(range(low - rank)))], {})
     ones = [axis for axis, side in enumerate(tensor.shape) if side == 1]
     if len(ones) >= rank - high:
-        return _added(builder, "Squeeze", [tensor, builder.ints(ones[: rank - high])], {})
+        return _add_named(builder, "Squeeze", [tensor, builder.ints(ones[: rank - high])], {})
     if not high:
         return None
     sides = (*tensor.shape[: high - 1], math.prod(tensor.shape[high - 1 :]))
-    return _added(builder, "Reshape", [tensor, builder.ints(sides)], {})
+    return _add_named(builder, "Reshape", [tensor, builder.ints(sides)], {})
 
 
-def _shaped(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
-    """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut
-    and padded.
+def _change_shape(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+    """Give a tensor these sizes: by Reshape or Expand if possible, else by a change of rank, cuts and
+    padding.
     """
-    if _fits(tensor.shape, shape):
+    if _is_shape(tensor.shape, shape):
         return tensor
     if FREE not in shape:
         if math.prod(shape) == math.prod(tensor.shape):
-            return _added(builder, "Reshape", [tensor, builder.ints(shape)], {})
-        if _spreads(tensor.shape, shape):
-            return _spread(builder, tensor, shape, domain)
+            return _add_named(builder, "Reshape", [tensor, builder.ints(shape)], {})
+        if _is_broadcastable(tensor.shape, shape):
+            return _broadcast_to(builder, tensor, shape, domain)
     if len(tensor.shape) != len(shape):
-        ranked = _ranked(builder, tensor, len(shape), len(shape)) if shape else None
+        ranked = _change_rank(builder, tensor, len(shape), len(shape)) if shape else None
         if ranked is None:
             return None
         tensor = ranked
     if any(side > wanted != FREE for side, wanted in zip(tensor.shape, shape, strict=True)):
-        cut = _cut(builder, tensor, shape)
+        cut = _cut_sizes(builder, tensor, shape)
         if cut is None:
             return None
         tensor = cut
-    if _fits(tensor.shape, shape):
+    if _is_shape(tensor.shape, shape):
         return tensor
     sides = tuple(
         side if wanted == FREE else wanted for side, wanted in zip(tensor.shape, shape, strict=True)
     )
-    if _spreads(tensor.shape, sides):
-        return _spread(builder, tensor, sides, domain)
-    return _padded(builder, tensor, sides)
+    if _is_broadcastable(tensor.shape, sides):
+        return _broadcast_to(builder, tensor, sides, domain)
+    return _pad_sizes(builder, tensor, sides)
 
 
-def _spread(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
-    """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders
-    and axes behind it.
+def _broadcast_to(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+    """Broadcast a tensor to a shape without repeating one number everywhere, which would hide wrong orders
+    and axes.
     """
     if math.prod(tensor.shape) == 1 and tensor.dtype in builder.takes("Where", "T"):
         mask, others = builder.weight("bool", shape), builder.weight(tensor.dtype, shape, domain)
-        made = _added(builder, "Where", [mask, tensor, others], {})
+        made = _add_named(builder, "Where", [mask, tensor, others], {})
         if made is not None:
             return made
-    return _added(builder, "Expand", [tensor, builder.ints(shape)], {})
+    return _add_named(builder, "Expand", [tensor, builder.ints(shape)], {})
 
 
-def _fits(shape: Shape, wanted: Shape) -> bool:
+def _is_shape(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape equals another one, in which FREE stands for any size."""
     return shape == wanted or (
         len(shape) == len(wanted) and all(b in (FREE, a) for a, b in zip(shape, wanted, strict=True))
     )
 
 
-def _spreads(shape: Shape, wanted: Shape) -> bool:
-    """Whether a shape broadcasts to another."""
+def _is_broadcastable(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape broadcasts to another one."""
     tail = wanted[len(wanted) - len(shape) :]
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def _cut(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
-    """The tensor without what it has too much of, at the front or the back."""
+def _cut_sizes(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
+    """Cut the axes that are too long, at the front or the back."""
     rng = builder.rng
     axes = [
         axis
@@ -302,13 +301,13 @@ def _cut(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
     ]
     starts = [rng.between(0, tensor.shape[axis] - shape[axis]) for axis in axes]
     ends = [start + shape[axis] for start, axis in zip(starts, axes, strict=True)]
-    return _added(
+    return _add_named(
         builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {}
     )
 
 
-def _padded(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
-    """The tensor with more at its borders."""
+def _pad_sizes(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
+    """Pad the axes that are too short."""
     rng = builder.rng
     missing = [wanted - side for side, wanted in zip(tensor.shape, shape, strict=True)]
     before = [rng.between(0, more) for more in missing]
@@ -319,14 +318,14 @@ def _padded(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | Non
     ):
         mode = "edge"
     attrs: Attributes = {} if mode == "constant" else {"mode": mode}
-    return _added(builder, "Pad", [tensor, builder.ints([*before, *after])], attrs)
+    return _add_named(builder, "Pad", [tensor, builder.ints([*before, *after])], attrs)
 
 
 # Values
 
 
-def stays(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> bool:
-    """Whether a tensor need not be clipped."""
+def is_within(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> bool:
+    """Whether a tensor lies in a domain, so that it needs no Clip."""
     if not builder.style.ranged:
         return True
     if domain is ANY:
@@ -334,9 +333,9 @@ def stays(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> bool:
     return tensor.within(domain)
 
 
-def _ranged(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> Tensor | None:
-    """The tensor inside a domain: as it is, or what is outside brought to its ends."""
-    if stays(builder, tensor, domain):
+def _clip_to(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> Tensor | None:
+    """Bring a tensor into a domain."""
+    if is_within(builder, tensor, domain):
         return tensor
     if tensor.dtype == "bool":
         return None
@@ -349,12 +348,13 @@ def _ranged(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> Tensor | N
         and -domain.high <= tensor.low < 0
         and tensor.high <= domain.high
     ):
-        positive = _added(builder, "Abs", [tensor], {})  # a Clip were zero wherever the tensor is negative
+        # A Clip would give zero wherever the tensor is negative.
+        positive = _add_named(builder, "Abs", [tensor], {})
         if positive is not None:
             return positive
     if not is_float(tensor.dtype):
         low, high = float(math.ceil(low)), float(math.floor(high))
-    made = _added(
+    made = _add_named(
         builder,
         "Clip",
         [tensor, builder.ints([low], tensor.dtype, ()), builder.ints([high], tensor.dtype, ())],

@@ -1,11 +1,9 @@
-"""ONNX messages as bytes, as protobuf writes them: filling messages through its Python objects takes three
-times as long.
+"""Encode ONNX messages as protobuf does; filling protobuf's Python objects takes three times as long.
 
-Every message is its fields in the order of their numbers, each behind a tag (number and wire type) and,
-unless it is a number, its length. Most fields come again and again, program after program (names, operators,
-small lists of numbers), so they are kept.
-Sources: https://protobuf.dev/programming-guides/encoding/ and onnx.proto, whose repeated numbers are not
-packed. tests/gen/test_encoding.py compares with protobuf.
+A message is its fields in the order of their numbers, each after a tag (number and wire type) and, unless it
+is a number, its length. Names, operators and small lists of numbers recur from program to program, so their
+bytes are cached. Sources: https://protobuf.dev/programming-guides/encoding/ and onnx.proto, whose repeated
+numbers are not packed. tests/gen/test_encoding.py compares with protobuf.
 """
 
 import functools
@@ -47,8 +45,8 @@ _BYTES: Final = tuple(bytes((number,)) for number in range(128))
 RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
 
 
-def _number(value: int) -> bytes:
-    """A number in groups of seven bits, the least first."""
+def _encode_number(value: int) -> bytes:
+    """Encode a number in groups of seven bits, the least significant first."""
     if 0 <= value < 128:
         return _BYTES[value]
     value &= _UNSIGNED
@@ -61,16 +59,17 @@ def _number(value: int) -> bytes:
 
 
 _SHORT: Final = 1 << 11
-_LENGTHS: Final = tuple(map(_number, range(_SHORT)))  # of most messages
+_LENGTHS: Final = tuple(map(_encode_number, range(_SHORT)))  # of most messages
 
 
-def _field(tag: bytes, content: bytes) -> bytes:
+def _encode_field(tag: bytes, content: bytes) -> bytes:
+    """Encode a field of bytes: tag, length, content."""
     size = len(content)
-    return tag + (_LENGTHS[size] if size < _SHORT else _number(size)) + content
+    return tag + (_LENGTHS[size] if size < _SHORT else _encode_number(size)) + content
 
 
 class _Texts(dict[str, bytes]):
-    """Texts behind a tag, encoded when they are first asked for."""
+    """Encoded texts after a tag, made at the first lookup."""
 
     __slots__ = ("_tag",)
 
@@ -81,7 +80,7 @@ class _Texts(dict[str, bytes]):
     def __missing__(self, text: str) -> bytes:
         if len(self) >= _KEPT:
             self.clear()
-        made = self[text] = _field(self._tag, text.encode())
+        made = self[text] = _encode_field(self._tag, text.encode())
         return made
 
 
@@ -91,8 +90,9 @@ _INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"),
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _text(tag: bytes, text: str) -> bytes:
-    return _field(tag, text.encode())
+def _encode_text(tag: bytes, text: str) -> bytes:
+    """Encode a field of text; the results are cached."""
+    return _encode_field(tag, text.encode())
 
 
 @dataclass(slots=True)
@@ -105,8 +105,8 @@ class EncodedGraph:
     outputs: list[bytes] = field(default_factory=list)
     infos: list[bytes] = field(default_factory=list)
 
-    def encoded(self, name: str) -> bytes:
-        """The GraphProto."""
+    def encode(self, name: str) -> bytes:
+        """Encode the GraphProto."""
         parts: list[bytes] = []
         for tag, messages in (
             (_GRAPH_NODE, self.nodes),
@@ -117,29 +117,31 @@ class EncodedGraph:
         ):
             for message in messages:
                 size = len(message)
-                parts += (tag, _LENGTHS[size] if size < _SHORT else _number(size), message)
+                parts += (tag, _LENGTHS[size] if size < _SHORT else _encode_number(size), message)
             if tag is _GRAPH_NODE:
-                parts.append(_text(_GRAPH_NAME, name))
+                parts.append(_encode_text(_GRAPH_NAME, name))
         return b"".join(parts)
 
 
-def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable[tuple[str, int]]) -> bytes:
-    """A ModelProto around an encoded GraphProto, with its domains ("" is ONNX's own) and their versions."""
-    head = _MODEL_IR + _number(ir_version) + _text(_MODEL_PRODUCER, producer)
+def encode_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable[tuple[str, int]]) -> bytes:
+    """Encode a ModelProto around an encoded GraphProto, with its domains ("" is ONNX's own) and their
+    versions.
+    """
+    head = _MODEL_IR + _encode_number(ir_version) + _encode_text(_MODEL_PRODUCER, producer)
     versions = [
-        _field(
+        _encode_field(
             _MODEL_OPSET,
-            (_text(_OPSET_DOMAIN, domain) if domain else b"") + _OPSET_VERSION + _number(version),
+            (_encode_text(_OPSET_DOMAIN, domain) if domain else b"")
+            + _OPSET_VERSION
+            + _encode_number(version),
         )
         for domain, version in opsets
     ]
-    return b"".join((head, _field(_MODEL_GRAPH, graph), *versions))
+    return b"".join((head, _encode_field(_MODEL_GRAPH, graph), *versions))
 
 
-def encoded_node(node: Node, domains: set[str]) -> bytes:
-    """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to
-    `domains`.
-    """
+def encode_node(node: Node, domains: set[str]) -> bytes:
+    """Encode a node, and add its domain and those of nodes in its bodies to `domains`."""
     # Loops rather than comprehensions, each of which is a call.
     parts = []
     for read in node.ins:
@@ -149,138 +151,162 @@ def encoded_node(node: Node, domains: set[str]) -> bytes:
     parts += (_NODE_NAMES[node.name], _OPS[node.op])
     if node.attrs:
         for name, value in node.attrs.items():
-            parts.append(_attribute(name, value, domains))
+            parts.append(_encode_attribute(name, value, domains))
     if node.domain:
-        parts.append(_text(_NODE_DOMAIN, node.domain))
+        parts.append(_encode_text(_NODE_DOMAIN, node.domain))
         domains.add(node.domain)
     return b"".join(parts)
 
 
-def encoded_constant(name: str, tensor: bytes) -> bytes:
-    """A Constant node without a name that gives a TensorProto."""
+def encode_constant(name: str, tensor: bytes) -> bytes:
+    """Encode an unnamed Constant node that returns a TensorProto."""
     return b"".join(
         (
             _OUTPUTS[name],
             _OPS["Constant"],
-            _typed("value", _field(_TENSOR, tensor), AttributeProto.TENSOR),
+            _encode_typed("value", _encode_field(_TENSOR, tensor), AttributeProto.TENSOR),
         )
     )
 
 
-def encoded_info(tensor: Tensor, opened: Named | None = None) -> bytes:
-    """The ValueInfoProto of a tensor; `opened` is its shape with names of sizes, where it has one."""
-    return _INFO_NAMES[tensor.name] + _type(tensor.dtype, opened or tensor.shape)
+def encode_info(tensor: Tensor, opened: Named | None = None) -> bytes:
+    """Encode the ValueInfoProto of a tensor; `opened` is its shape with named sizes, if it has one."""
+    return _INFO_NAMES[tensor.name] + _encode_type(tensor.dtype, opened or tensor.shape)
 
 
-def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
-    """The TensorProto of an array."""
+def encode_tensor(array: Array, dtype: str, name: str = "") -> bytes:
+    """Encode the TensorProto of an array."""
     if dtype == "string":
-        texts = [_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
-        return b"".join((_tensor_head(array.shape, dtype), *texts, _tensor_name(name)))
+        texts = [_encode_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
+        return b"".join((_encode_tensor_head(array.shape, dtype), *texts, _encode_tensor_name(name)))
     if dtype not in RAW:  # types that ONNX packs
         proto = numpy_helper.from_array(array, name or None)
         return bytes(proto.SerializeToString(deterministic=True))
-    return encoded_elements(array.tobytes(), array.shape, dtype, name)
+    return encode_elements(array.tobytes(), array.shape, dtype, name)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _known_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...]) -> tuple[bytes, bytes]:
-    """What stands before and behind the name in the TensorProto of integers: those of axes, sizes and repeats
-    come again and again.
+def _encode_around_name(
+    shape: tuple[int, ...], dtype: str, values: tuple[Number, ...]
+) -> tuple[bytes, bytes]:
+    """Encode the parts before and after the name of a TensorProto of integers: axes, sizes and repeats recur
+    often.
     """
     data = np.array(values, dtype).tobytes()
-    return _tensor_head(shape, dtype), _field(_TENSOR_RAW, data)
+    return _encode_tensor_head(shape, dtype), _encode_field(_TENSOR_RAW, data)
 
 
-def encoded_elements(data: bytes, shape: tuple[int, ...], dtype: str, name: str = "") -> bytes:
-    """The TensorProto of elements as numpy has them, of a dtype of `RAW`."""
-    return _tensor_head(shape, dtype) + _tensor_name(name) + _field(_TENSOR_RAW, data)
+def encode_elements(data: bytes, shape: tuple[int, ...], dtype: str, name: str = "") -> bytes:
+    """Encode the TensorProto of elements as numpy stores them, for a dtype of `RAW`."""
+    return _encode_tensor_head(shape, dtype) + _encode_tensor_name(name) + _encode_field(_TENSOR_RAW, data)
 
 
-def encoded_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...], name: str = "") -> bytes:
-    """The TensorProto of integers of a dtype that numpy has."""
-    before, behind = _known_integers(shape, dtype, values)
-    return before + _tensor_name(name) + behind
+def encode_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...], name: str = "") -> bytes:
+    """Encode the TensorProto of integers of a dtype that numpy has."""
+    before, behind = _encode_around_name(shape, dtype, values)
+    return before + _encode_tensor_name(name) + behind
 
 
-def _tensor_name(name: str) -> bytes:
+def _encode_tensor_name(name: str) -> bytes:
+    """Encode the name of a tensor; an empty name is left out."""
     return _TENSOR_NAMES[name] if name else b""
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _tensor_head(shape: tuple[int, ...], dtype: str) -> bytes:
-    return b"".join([_TENSOR_DIM + _number(side) for side in shape]) + _TENSOR_DTYPE + _number(NUMBER[dtype])
+def _encode_tensor_head(shape: tuple[int, ...], dtype: str) -> bytes:
+    """Encode the sizes and the dtype of a tensor."""
+    return (
+        b"".join([_TENSOR_DIM + _encode_number(side) for side in shape])
+        + _TENSOR_DTYPE
+        + _encode_number(NUMBER[dtype])
+    )
 
 
-def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
-    """The AttributeProto of a NodeProto, with its tag."""
+def _encode_attribute(name: str, value: Any, domains: set[str]) -> bytes:
+    """Encode the AttributeProto of a node, with its tag."""
     kind = type(value)
     if kind is int or kind is bool:
-        return _integer(name, value)
+        return _encode_integer(name, value)
     if kind is float:
-        return _typed(name, _FLOAT + struct.pack("<f", value), AttributeProto.FLOAT)
+        return _encode_typed(name, _FLOAT + struct.pack("<f", value), AttributeProto.FLOAT)
     if kind is str:
-        return _string(name, value)
+        return _encode_string(name, value)
     if isinstance(value, BodyGraph):
-        return _typed(name, _field(_GRAPH, _body(name, value, domains)), AttributeProto.GRAPH)
+        return _encode_typed(
+            name, _encode_field(_GRAPH, _encode_body(name, value, domains)), AttributeProto.GRAPH
+        )
     if isinstance(value, LearnedBody):
-        return _typed(name, _field(_GRAPH, value.graph(name).SerializeToString()), AttributeProto.GRAPH)
+        return _encode_typed(
+            name, _encode_field(_GRAPH, value.graph(name).SerializeToString()), AttributeProto.GRAPH
+        )
     if isinstance(value, np.ndarray):
         dtype = "string" if value.dtype == object else value.dtype.name
-        return _typed(name, _field(_TENSOR, encoded_tensor(value, dtype)), AttributeProto.TENSOR)
+        return _encode_typed(name, _encode_field(_TENSOR, encode_tensor(value, dtype)), AttributeProto.TENSOR)
     if value and type(value[0]) is float:
-        return _typed(
+        return _encode_typed(
             name, b"".join([_FLOATS + struct.pack("<f", item) for item in value]), AttributeProto.FLOATS
         )
     if value and type(value[0]) is str:
-        return _typed(name, b"".join([_text(_STRINGS, item) for item in value]), AttributeProto.STRINGS)
-    return _integers(name, tuple(value))
+        return _encode_typed(
+            name, b"".join([_encode_text(_STRINGS, item) for item in value]), AttributeProto.STRINGS
+        )
+    return _encode_integer_list(name, tuple(value))
 
 
-def _typed(name: str, content: bytes, kind: int) -> bytes:
-    return _field(_NODE_ATTRIBUTE, _ATTRIBUTE_NAMES[name] + content + _ATTRIBUTE_TYPE + _BYTES[kind])
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _integer(name: str, value: int) -> bytes:
-    return _typed(name, _INT + _number(value), AttributeProto.INT)
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _integers(name: str, values: tuple[int, ...]) -> bytes:
-    return _typed(name, b"".join([_INTS + _number(int(value)) for value in values]), AttributeProto.INTS)
+def _encode_typed(name: str, content: bytes, kind: int) -> bytes:
+    """Encode an AttributeProto from its content and its type."""
+    return _encode_field(_NODE_ATTRIBUTE, _ATTRIBUTE_NAMES[name] + content + _ATTRIBUTE_TYPE + _BYTES[kind])
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _string(name: str, value: str) -> bytes:
-    return _typed(name, _field(_STRING, value.encode()), AttributeProto.STRING)
-
-
-def _body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
-    return EncodedGraph(
-        nodes=[encoded_node(node, domains) for node in body.nodes],
-        inputs=[encoded_info(tensor) for tensor in body.inputs],
-        outputs=[encoded_info(tensor) for tensor in body.outputs],
-    ).encoded(name)
+def _encode_integer(name: str, value: int) -> bytes:
+    """Encode an integer attribute."""
+    return _encode_typed(name, _INT + _encode_number(value), AttributeProto.INT)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _size(size: int | str) -> bytes:
-    """The Dimension of a TensorShapeProto, with its tag."""
-    return _field(
-        _SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size)
+def _encode_integer_list(name: str, values: tuple[int, ...]) -> bytes:
+    """Encode an attribute that is a list of integers."""
+    return _encode_typed(
+        name, b"".join([_INTS + _encode_number(int(value)) for value in values]), AttributeProto.INTS
     )
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _type(dtype: str, shape: Named) -> bytes:
-    """The TypeProto of a ValueInfoProto, with its tag."""
+def _encode_string(name: str, value: str) -> bytes:
+    """Encode a text attribute."""
+    return _encode_typed(name, _encode_field(_STRING, value.encode()), AttributeProto.STRING)
+
+
+def _encode_body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
+    """Encode an attribute that is a graph."""
+    return EncodedGraph(
+        nodes=[encode_node(node, domains) for node in body.nodes],
+        inputs=[encode_info(tensor) for tensor in body.inputs],
+        outputs=[encode_info(tensor) for tensor in body.outputs],
+    ).encode(name)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _encode_dimension(size: int | str) -> bytes:
+    """Encode the Dimension of a TensorShapeProto, with its tag."""
+    return _encode_field(
+        _SHAPE_DIM,
+        _encode_text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _encode_number(size),
+    )
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _encode_type(dtype: str, shape: Named) -> bytes:
+    """Encode the TypeProto of a ValueInfoProto, with its tag."""
     kinds = []
     while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
         kind, _, dtype = dtype[:-1].partition("(")
         kinds.append(_TYPE_SEQUENCE if kind == "sequence" else _TYPE_OPTIONAL)
-    sizes = b"".join(map(_size, shape))
-    found = _field(_TYPE_TENSOR, _TENSOR_ELEMENT + _number(NUMBER[dtype]) + _field(_TENSOR_SHAPE, sizes))
+    sizes = b"".join(map(_encode_dimension, shape))
+    found = _encode_field(
+        _TYPE_TENSOR, _TENSOR_ELEMENT + _encode_number(NUMBER[dtype]) + _encode_field(_TENSOR_SHAPE, sizes)
+    )
     for tag in reversed(kinds):
-        found = _field(tag, _field(_ELEMENT_TYPE, found))
-    return _field(_INFO_TYPE, found)
+        found = _encode_field(tag, _encode_field(_ELEMENT_TYPE, found))
+    return _encode_field(_INFO_TYPE, found)

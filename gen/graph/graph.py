@@ -1,4 +1,4 @@
-"""What a program consists of while it is made: nodes, and graphs as attributes of nodes."""
+"""The parts of a program under construction: nodes, and graphs as attributes of nodes."""
 
 import functools
 import math
@@ -12,10 +12,8 @@ Named = tuple[int | str, ...]  # a shape with names of sizes in it
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def volume(shape: Named) -> int:
-    """How many elements a shape has, as far as its sizes are numbers. Kept, as the same shapes come again and
-    again.
-    """
+def count_elements(shape: Named) -> int:
+    """Count the elements of a shape over the sizes that are numbers. Cached, because shapes recur."""
     return math.prod([side for side in shape if type(side) is int])
 
 
@@ -26,7 +24,7 @@ def is_closed(shape: Named) -> bool:
 
 
 class Node:
-    """One node: an operator's name and domain, inputs (None where left out), outputs, attributes."""
+    """A node: operator and domain, inputs (None if left out), outputs and attributes."""
 
     __slots__ = ("attrs", "domain", "ins", "name", "op", "outs")
 
@@ -49,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class BodyGraph:
-    """A graph as an attribute: the inputs it is called with, its nodes, what it gives."""
+    """A graph as an attribute: its inputs, nodes and outputs."""
 
     inputs: Sequence[Tensor]
     nodes: Sequence[Node]

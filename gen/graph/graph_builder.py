@@ -1,9 +1,8 @@
-"""A program while it is made: what samplers ask is answered, and their instances become nodes.
+"""A program under construction: it answers samplers and turns their instances into nodes.
 
-Everything a sampler asks for is answered at once and always: an existing tensor of the wanted type when there
-is one, else a new leaf (a graph input, an initializer, a Constant node). No choice is ever taken back, and no
-answer takes longer in a large graph (Isra, section III: constraints are met by construction,
-"backtrack-free").
+Every request of a sampler succeeds at once: an existing tensor of the type if there is one, else a new leaf
+(a graph input, an initializer, a Constant node). Choices are never taken back, and an answer takes the same
+time in a large graph (Isra, section III: constraints hold by construction, "backtrack-free").
 """
 
 import functools
@@ -34,13 +33,13 @@ from opsieve.gen.graph.adapters import (
     COMPARED,
     adapt_first,
     adapt_to,
-    extreme,
-    nearest,
-    nearest_to,
-    steps_first,
-    steps_to,
+    add_extreme,
+    choose_nearest,
+    choose_nearest_to,
+    count_steps_first,
+    count_steps_to,
 )
-from opsieve.gen.graph.graph import BodyGraph, Node, Shape, is_closed, volume
+from opsieve.gen.graph.graph import BodyGraph, Node, Shape, count_elements, is_closed
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
@@ -55,10 +54,8 @@ _LONGEST_FREE: Final = 9  # a side that nothing hangs on
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
-    """Whether two shapes broadcast to something of at most so many elements; to the first of them if
-    `oneway`.
-    """
+def _is_compatible(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
+    """Whether two shapes broadcast to at most `limit` elements; to the first shape itself if `oneway`."""
     for p, q in zip(reversed(shape), reversed(other), strict=False):
         if p != q and q != 1 and (oneway or p != 1):
             return False
@@ -68,10 +65,10 @@ def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
 
 
 class GraphBuilder:
-    """The graph of a program, or a body of it, under construction: a `Builder` whose sizes are numbers.
+    """The graph or a body of a program under construction: a `Builder` whose sizes are numbers.
 
-    `program` is what all graphs of a program share, `scope` what nodes of this one may read, `nodes` are in
-    order of evaluation.
+    `program` is shared by all graphs of a program, `scope` holds the tensors that nodes of this graph may
+    read, `nodes` are in order of evaluation.
     """
 
     def __init__(self, program: ProgramState, outer: TensorScope | None = None) -> None:
@@ -86,16 +83,16 @@ class GraphBuilder:
         self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
         self._comparison = ""  # the instance that is drawn is one of this operator
 
-    def child(self) -> "GraphBuilder":
-        """A builder for a body: it may use what is known here, and its nodes are its own."""
+    def start_body(self) -> "GraphBuilder":
+        """Return a builder for a body: it reads the tensors known here and has its own nodes."""
         made = GraphBuilder(self.program, self.scope)
         made.style = self.style
         return made
 
     @property
     def size(self) -> int:
-        """How many nodes the program has or needs: those in bodies too, and what it takes to join its
-        pieces.
+        """The number of nodes of the program: those in bodies, and those still needed to join its pieces,
+        count.
         """
         program = self.program
         return len(self.nodes) + program.inner + _JOINING * max(0, program.pieces.count - 1)
@@ -109,7 +106,7 @@ class GraphBuilder:
         domain: Domain = ANY,
         kinds: tuple[str, ...] = ("input", "initializer", "constant"),
     ) -> Tensor:
-        """A new graph input, initializer or Constant node, whose elements lie in the domain."""
+        """Add a graph input, initializer or Constant node whose elements lie in the domain."""
         if dtype not in LARGEST:
             return self.container(dtype, shape)
         low, high = USUAL[dtype] if domain is ANY else leaf_range(dtype, domain)
@@ -121,25 +118,27 @@ class GraphBuilder:
             tensor.leaf = "input"  # a program without inputs would be folded away whole
             program.has_input = True
         program.elements += math.prod(shape)
-        self.scope.enter(tensor)
+        self.scope.add_tensor(tensor)
         return tensor
 
     def container(self, dtype: str, shape: Shape, held: Tensor | None = None) -> Tensor:
-        """A new `sequence(...)` or `optional(...)` of a tensor, or of any with this shape, made by a node."""
+        """Add a node that makes a `sequence(...)` or `optional(...)` of a tensor, or of any tensor with this
+        shape.
+        """
         kind, _, element = dtype[:-1].partition("(")
         held = held or self.match(element, shape)
         op = "SequenceConstruct" if kind == "sequence" else "Optional"
         return self.emit(op, "", [held], {}, [(dtype, shape)], (held.low, held.high))[0]
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
-        """A new leaf where models have parameters: an initializer more often than not."""
+        """Add a leaf where models have parameters: mostly an initializer."""
         return self.leaf(
             dtype, shape, domain, ("initializer", "initializer", "initializer", "constant", "input")
         )
 
     def ints(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
-        """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given.
-        Often a shared one.
+        """Return a leaf with exactly these elements, known to rules as `values`; a vector unless a shape is
+        given, often a shared one.
         """
         program, elements = self.program, tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
@@ -149,7 +148,7 @@ class GraphBuilder:
             return known
         kind = "constant" if self.rng.random() < self.style.folded else "initializer"
         low, high = (min(elements), max(elements)) if elements and dtype != "string" else (0.0, 0.0)
-        tensor = Tensor(program.named("c"), dtype, key[1], low, high, elements, kind)
+        tensor = Tensor(program.make_name("c"), dtype, key[1], low, high, elements, kind)
         program.numbers[key] = tensor
         program.leaves.append(tensor)
         return tensor
@@ -157,21 +156,20 @@ class GraphBuilder:
     # Finding tensors
 
     def first(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> Tensor:
-        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be,
+        """Return a first input for an operator: at the picking rate an existing tensor, adapted if necessary,
         else a leaf.
 
-        One of the `guests` is to be read by the same node. `near` is what is adapted rather than the recent
-        result that is nearest.
+        The node will also read one of the `guests`. `near` is adapted instead of the nearest recent result.
         """
-        found = self._existing(choice, near) if self.rng.random() < self.style.pick else None
+        found = self._find_existing(choice, near) if self.rng.random() < self.style.pick else None
         self._first, self._guests = found, [*guests]
         if found is not None:
             if not guests and self.rng.random() < self.style.meet:
-                self._guests = self.strangers(found)
+                self._guests = self.find_strangers(found)
             if self._guests and choice.op.pairs:
-                self._first = found = self._met(found, choice)
+                self._first = found = self._match_guest(found, choice)
             return found
-        around = self._around(choice)
+        around = self._find_container(choice)
         if around is not None:
             return around
         return self.leaf(
@@ -181,29 +179,29 @@ class GraphBuilder:
             ("input", "input", "input", "initializer"),
         )
 
-    def _around(self, choice: OpChoice) -> Tensor | None:
-        """The result that most nodes lead to in a sequence or an optional, for an operator of such; None for
-        another.
+    def _find_container(self, choice: OpChoice) -> Tensor | None:
+        """Return the sequence or optional that the most nodes lead to, for an operator that takes one; else
+        None.
         """
         if choice.leaves[0] in LARGEST or self.rng.random() >= self.style.chain:
             return None
-        last = self.scope.deepest()
+        last = self.scope.find_deepest()
         held = [dtype for dtype in _HOLDING if last is not None and dtype.format(last.dtype) in choice.dtypes]
         if last is None or not held:
             return None
         return self.container(self.rng.choice(held).format(last.dtype), last.shape, last)
 
-    def _met(self, x: Tensor, choice: OpChoice) -> Tensor:
-        """The first input in the type of a guest, so that they go together and the longer chain grows; as it
-        is where that fails.
+    def _match_guest(self, x: Tensor, choice: OpChoice) -> Tensor:
+        """Adapt the first input to the type of a guest, so that they broadcast and the longer chain grows;
+        unchanged if that fails.
         """
         ranged = self.style.ranged
-        fit = [guest for guest in self._guests if steps_first(guest, choice, False) == 0]
+        fit = [guest for guest in self._guests if count_steps_first(guest, choice, False) == 0]
         if not fit:
             return x
-        guest = min(fit, key=lambda other: steps_to(x, other.dtype, other.shape, choice.safe, ranged))
+        guest = min(fit, key=lambda other: count_steps_to(x, other.dtype, other.shape, choice.safe, ranged))
         if (
-            steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1
+            count_steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1
             and self.rng.random() < self.style.frugal
         ):
             return x
@@ -213,16 +211,16 @@ class GraphBuilder:
         self._guests = [guest]
         return found
 
-    def _existing(self, choice: OpChoice, near: Tensor | None) -> Tensor | None:
-        """The result that most nodes lead to, rather than others, or another tensor; None where none is, or
-        can be made, what the operator takes.
+    def _find_existing(self, choice: OpChoice, near: Tensor | None) -> Tensor | None:
+        """Return the result that the most nodes lead to, or another tensor; None if the operator takes none
+        and none can be adapted.
         """
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
             if random() < self.style.hub:
-                near = nearest(scope.recent, choice, ranged, _HUB)
+                near = choose_nearest(scope.recent, choice, ranged, _HUB)
             elif near is None:
-                near = nearest(scope.recent, choice, ranged, 0)
+                near = choose_nearest(scope.recent, choice, ranged, 0)
             found = adapt_first(self, near, choice)
             if found is not None:
                 return found
@@ -232,19 +230,19 @@ class GraphBuilder:
             found = adapt_first(self, other, choice) if is_numeric_result(other) else None
         return found
 
-    def strangers(self, first: Tensor) -> list[Tensor]:
-        """Some results that nobody reads yet and that hang together with nothing that a tensor rests on."""
+    def find_strangers(self, first: Tensor) -> list[Tensor]:
+        """Return some unread results of pieces that `first` does not depend on."""
         pieces, loose = self.program.pieces, self.scope.loose
         if pieces.count < 2 or first.leaf or not loose:
             return []
-        home = pieces.root(first.name)
-        random, count, apart = self.rng.random, len(loose), pieces.apart
+        home = pieces.find_root(first.name)
+        random, count, apart = self.rng.random, len(loose), pieces.is_apart
         drawn = [loose[int(random() * count)] for _ in range(2 * _TRIES)]
         return [each for each in drawn if not each.leaf and each.dtype in NUMERIC and apart(each.name, home)]
 
-    def _adapted(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
-        """A result made to fit as a further input: one of another piece rather than any; None where that
-        fails, or is not drawn.
+    def _adapt_result(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
+        """Adapt a result to a further input, preferably one of another piece; None if that fails or is not
+        drawn.
         """
         if dtype not in LARGEST or dtype == "string":
             return None
@@ -257,20 +255,20 @@ class GraphBuilder:
             guests = [other for other in drawn if is_numeric_result(other) and other is not self._first]
         if not guests:
             return None
-        near, steps = nearest_to(guests, dtype, shape, domain, self.style.ranged)
+        near, steps = choose_nearest_to(guests, dtype, shape, domain, self.style.ranged)
         if steps > 1 and self.rng.random() < self.style.frugal:
             return None
         return adapt_to(self, near, dtype, shape, domain)
 
     def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
-        """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when
-        none is met.
+        """Return an existing tensor of one of the dtypes, with `low` to `high` dimensions, inside a domain;
+        None if the search finds none.
         """
         return self.scope.pick(dtypes, low, high, safe)
 
     def leaf_dtype(self, choice: OpChoice) -> str:
-        """A dtype of the palette that the operator takes; any that it takes when there is none, or now and
-        then.
+        """Return a dtype of the palette that the operator takes; at times, or without one, any dtype it
+        takes.
         """
         if self.rng.random() < self.style.loyal:
             dtype = self.rng.choice(self.style.palette)
@@ -281,35 +279,35 @@ class GraphBuilder:
                     return dtype
         return self.rng.choice(choice.leaves)
 
-    def liked(self, allowed: frozenset[str]) -> str:
-        """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
+    def choose_dtype(self, allowed: frozenset[str]) -> str:
+        """Return an allowed dtype of the palette; at times, or without one, any allowed dtype."""
         liked = [dtype for dtype in self.style.palette if dtype in allowed]
         loyal = liked and self.rng.random() < self.style.loyal
         return self.rng.choice(liked if loyal else sorted(allowed.intersection(LARGEST)))
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
-        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or
-        new.
-        """
+        """Return a tensor of this dtype and shape (FREE fits any size) inside the domain, existing or new."""
         if self.rng.random() < self.style.pick:
-            found = self._adapted(dtype, shape, domain) if self._guests else None
-            found = found or self.scope.match(dtype, shape, domain) or self._adapted(dtype, shape, domain)
+            found = self._adapt_result(dtype, shape, domain) if self._guests else None
+            found = (
+                found or self.scope.match(dtype, shape, domain) or self._adapt_result(dtype, shape, domain)
+            )
             if found is not None:
                 return found
         sides = tuple(self.side() if side == FREE else side for side in shape)
         return self.weight(dtype, sides, domain)
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
-        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one
-        given. Existing or new.
+        """Return a tensor that broadcasts with `x` (to the shape of `x` if `oneway`), of its dtype or the
+        given one, existing or new.
         """
         random, style, shape = self.rng.random, self.style, x.shape
         dtype = dtype or x.dtype
         if random() < style.pick:
-            if self._guests and (met := self._adapted(dtype, shape, domain)) is not None:
+            if self._guests and (met := self._adapt_result(dtype, shape, domain)) is not None:
                 return met
             if self._comparison and random() < style.divided:
-                end = extreme(self, self._comparison, x)
+                end = add_extreme(self, self._comparison, x)
                 if end is not None:
                     return end
             if random() < style.diamond:
@@ -330,7 +328,7 @@ class GraphBuilder:
                 if same is not None and (same is not x or random() < style.itself):
                     return same
             for _ in range(_TRIES):
-                pool = self.scope.of_rank(dtype, int(random() * (len(shape) + 1 if oneway else 5)))
+                pool = self.scope.list_of_rank(dtype, int(random() * (len(shape) + 1 if oneway else 5)))
                 if not pool:
                     continue
                 other = pool[int(random() * len(pool))]
@@ -338,7 +336,7 @@ class GraphBuilder:
                     return other
             # The whole shape, or its last axes.
             first = int(random() * (len(shape) + 1)) if random() < style.suffix / 2 else 0
-            met = self._adapted(dtype, shape[first:], domain)
+            met = self._adapt_result(dtype, shape[first:], domain)
             if met is not None:
                 return met
         kept = shape[int(random() * (len(shape) + 1)) :] if random() < style.suffix else shape
@@ -347,31 +345,27 @@ class GraphBuilder:
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
-        """Whether two shapes broadcast to something that is not too large; to the first of them if
-        `oneway`.
-        """
-        return _goes_with(shape, other, oneway, self.budget.tensor)
+        """Whether two shapes broadcast to a shape within the budget; to the first shape itself if `oneway`."""
+        return _is_compatible(shape, other, oneway, self.budget.tensor)
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
-        """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
+        """Return the dtypes of a type variable of an ONNX operator at this program's opset."""
         had = form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
     def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
-        """Whether the compilers under test have an operator of ONNX's own that is added without its
-        declaration.
-        """
+        """Whether the compilers under test support an ONNX operator that is added without its declaration."""
         supports = self.program.supports
-        return supports is None or supports(_named(op), ins, attrs, self.opset)
+        return supports is None or supports(_get_declared(op), ins, attrs, self.opset)
 
     # Sizes
 
     def side(self) -> int:
-        """A size of a dimension."""
+        """Draw a size of a dimension."""
         return self.rng.binned(1, _LONGEST_FREE)
 
     def shape(self, low: int = 0, high: int = 5) -> Shape:
-        """A shape of `low` to `high` dimensions that fits the budget; often one that exists already."""
+        """Draw a shape of `low` to `high` dimensions within the budget; often one that exists already."""
         rng, pools = self.rng, self.scope.pools
         if pools and rng.random() < self.style.known_shape:
             pool = rng.choice(list(pools.values()))
@@ -401,41 +395,39 @@ class GraphBuilder:
         types: Sequence[Typed | None],
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
-        """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of
-        each.
+        """Add a node with outputs of these types and return them. `bounds` are those of the first output or
+        of each.
         """
-        program, enter = self.program, self.scope.enter
+        program, enter = self.program, self.scope.add_tensor
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
-        joined, depth = _read(ins)
+        joined, depth = _count_reads(ins)
         for place, typed in enumerate(types):
             if typed is None:
                 outs.append(Tensor("", "", ()))
                 continue
             dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
-            made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
+            made = Tensor(program.make_name("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
             # Of an unknown size nothing can be built, and what is empty has no element.
             if 0 not in shape and is_closed(shape) and op != "SequenceEmpty":
                 enter(made)
-                program.elements += volume(shape)
-        self._lay(Node(op, domain, ins, outs, attrs, program.named("n")), joined)
+                program.elements += count_elements(shape)
+        self._append_node(Node(op, domain, ins, outs, attrs, program.make_name("n")), joined)
         if self.scope.outer is not None:
             program.inner += 1
         return outs
 
     def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
-        """Add a node whose output is a tensor that only the caller goes on with."""
-        joined, made.depth = _read(ins)
-        self._lay(Node(op, "", ins, [made], attrs, self.program.named("n")), [*joined, made.name])
+        """Add a node whose output is a tensor that only the caller uses."""
+        joined, made.depth = _count_reads(ins)
+        self._append_node(Node(op, "", ins, [made], attrs, self.program.make_name("n")), [*joined, made.name])
 
-    def _lay(self, node: Node, joined: list[str]) -> None:
-        """Add a node, and note that the results it reads and gives and what is in its bodies hang
-        together.
-        """
+    def _append_node(self, node: Node, joined: list[str]) -> None:
+        """Append a node, and connect the results that it and its bodies read and make."""
         self.nodes.append(node)
         for value in node.attrs.values():
             if type(value) is BodyGraph:
@@ -443,21 +435,23 @@ class GraphBuilder:
         self.program.pieces.connect(joined, self.scope.outer is None)
 
     def undo(self, start: int) -> None:
-        """Take back the nodes from a place on."""
+        """Remove the nodes from index `start` on."""
         for node in reversed(self.nodes[start:]):
             for tensor in node.ins:
                 if tensor is not None:
                     tensor.reads -= 1
-            self.program.elements -= sum([volume(out.shape) for out in node.outs if is_closed(out.shape)])
+            self.program.elements -= sum(
+                [count_elements(out.shape) for out in node.outs if is_closed(out.shape)]
+            )
             if self.scope.outer is not None:
                 self.program.inner -= 1
             for tensor in node.outs:
                 if tensor.name:
-                    self.scope.forget(tensor)
+                    self.scope.remove_tensor(tensor)
         del self.nodes[start:]
 
     def prune(self, start: int, kept: Sequence[Tensor | None] = ()) -> None:
-        """Take back the nodes from a place on that were put in for an instance that does not read them."""
+        """Remove the nodes from index `start` on that were added for an instance that does not read them."""
         if len(self.nodes) == start:
             return
         wanted = {id(tensor) for tensor in kept if tensor is not None}
@@ -473,10 +467,10 @@ class GraphBuilder:
         attrs: Attributes,
         outputs: int | None = None,
     ) -> list[Tensor] | None:
-        """Add a node by its declaration; None, and nothing done, when its result would be empty, too large,
-        or out of its type's range.
+        """Add a node by its declaration and return its outputs; None, without a change, if a result would be
+        empty, too large or out of range.
 
-        `outputs` is how many are wanted (None: all).
+        `outputs` is the number of outputs (None: all).
         """
         program, budget = self.program, self.budget
         if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
@@ -485,7 +479,7 @@ class GraphBuilder:
         work = 0
         for typed in types:
             if typed is not None:
-                size = volume(typed[1])
+                size = count_elements(typed[1])
                 # compilers differ over what is empty, and few models have it
                 if not 0 < size <= budget.tensor:
                     return None
@@ -500,13 +494,13 @@ class GraphBuilder:
                 bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
             except (OverflowError, ValueError):  # tensors of a model of anybody may be infinite
                 return None
-            if not _held_by_types(bounds, types):
+            if not _is_in_range(bounds, types):
                 return None
         program.work += work
         return self.emit(op.name, op.domain, ins, attrs, types, bounds)
 
     def instance(self, op: Operator, x: Tensor) -> Instance | None:
-        """An instance of an operator that reads a tensor first; None when this draw did not fit."""
+        """Draw an instance of an operator whose first input is given; None if the draw does not fit."""
         self._comparison = op.name if op.name in COMPARED else ""
         made = op.instance(self, x)
         self._comparison = ""
@@ -515,10 +509,10 @@ class GraphBuilder:
     def grow(
         self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None
     ) -> list[Tensor] | None:
-        """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
+        """Draw an instance of an operator and add it; None if the draw does not fit, which is rare and cheap.
 
-        It reads one of the `guests` beside its first input, if that can be, and first a result that is
-        `near`, mostly.
+        The instance reads one of the `guests` beside its first input if it can, and mostly a result that is
+        `near`.
         """
         inner, start = self.program.inner, len(self.nodes)
         made = self.instance(choice.op, self.first(choice, guests, near))
@@ -531,10 +525,8 @@ class GraphBuilder:
         return added
 
 
-def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
-    """Count that tensors are read; the results among them, and how many nodes lead to what is made of
-    them.
-    """
+def _count_reads(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
+    """Count reads of tensors; return the names of those that are results, and the depth of what reads them."""
     names: list[str] = []
     depth = 0
     for tensor in ins:
@@ -547,8 +539,8 @@ def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
     return names, depth + 1
 
 
-def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
-    """Whether each output's type holds all numbers of its interval."""
+def _is_in_range(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
+    """Whether each output's dtype holds all numbers of its interval."""
     for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
         if typed is None or typed[0] not in LARGEST:
             continue
@@ -558,6 +550,8 @@ def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None])
 
 
 @functools.cache
-def _named(op: str) -> Operator:
-    """An operator that is added without its declaration: what is asked whether the compilers have it."""
+def _get_declared(op: str) -> Operator:
+    """Return the declaration of an operator that is added without it, to look up whether compilers support
+    it.
+    """
     return Operator(op)

@@ -1,6 +1,4 @@
-"""What a program under construction knows: the tensors that nodes may read, which results hang together,
-totals.
-"""
+"""What a program under construction knows: tensors that nodes may read, connected pieces, and totals."""
 
 from __future__ import annotations
 
@@ -18,15 +16,15 @@ from opsieve.gen.graph.graph import Shape
 
 
 class Pieces:
-    """Sets of results that nodes connect. `count` is how many of them hold a node of the main graph."""
+    """Sets of results that nodes connect. `count` is the number of sets that hold a node of the main graph."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
         self._main: set[str] = set()
         self.count = 0
 
-    def root(self, name: str) -> str:
-        """The result that stands for the piece of another."""
+    def find_root(self, name: str) -> str:
+        """Return the result that stands for the piece of another."""
         parent = self._parent
         top = parent.setdefault(name, name)
         while top != parent[top]:
@@ -35,21 +33,19 @@ class Pieces:
         parent[name] = top
         return top
 
-    def apart(self, name: str, root: str) -> bool:
-        """Whether a result is of another piece than the one that `root` stands for."""
-        return self._parent.get(name) != root and self.root(name) != root
+    def is_apart(self, name: str, root: str) -> bool:
+        """Whether a result belongs to another piece than the one of `root`."""
+        return self._parent.get(name) != root and self.find_root(name) != root
 
     def connect(self, names: Iterable[str], main: bool) -> None:
-        """These results hang together; with `main` a node of the main graph is among those that make or read
-        them.
-        """
+        """Connect these results; with `main` a node of the main graph makes or reads them."""
         parent, mains, top, held = self._parent, self._main, "", 0
         for name in names:
             if name not in parent:  # as what the node gives
                 top = top or name
                 parent[name] = top
                 continue
-            root = self.root(name)
+            root = self.find_root(name)
             if root == top:
                 continue
             if root in mains:
@@ -71,10 +67,10 @@ NUMERIC: Final = LARGEST.keys() - {"string"}  # dtypes of numbers
 
 
 class TensorScope:
-    """Existing tensors. With `ranged` one outside of the domain that is asked for is passed over.
+    """Existing tensors.
 
-    `loose` are those that no node reads yet; some have been read since they were entered. `recent` are the
-    last results of numbers.
+    With `ranged`, tensors outside the requested domain are skipped. `loose` are tensors without a reader at
+    their entry; some have been read since. `recent` are the last numeric results.
     """
 
     def __init__(self, rng: Rng, ranged: bool, outer: TensorScope | None = None) -> None:
@@ -88,16 +84,16 @@ class TensorScope:
 
     @property
     def depth(self) -> int:
-        """How many graphs are around it."""
+        """The number of graphs around this one."""
         return 0 if self.outer is None else 1 + self.outer.depth
 
-    def deepest(self) -> Tensor | None:
-        """Of the last results the one that most nodes lead to: where the longest path goes on."""
+    def find_deepest(self) -> Tensor | None:
+        """Return the recent result that the most nodes lead to: the end of the longest path."""
         recent = self.recent[-_RECENT:]
         return max(recent, key=BY_DEPTH) if recent else None
 
-    def enter(self, tensor: Tensor) -> None:
-        """Make a tensor known, so that later nodes can read it."""
+    def add_tensor(self, tensor: Tensor) -> None:
+        """Add a tensor, so that later nodes can read it."""
         dtype, shape = tensor.dtype, tensor.shape
         self.pools[dtype, len(shape)].append(tensor)
         self.shapes[dtype, shape].append(tensor)
@@ -107,8 +103,8 @@ class TensorScope:
             if len(self.recent) > 2 * _RECENT:
                 del self.recent[:_RECENT]
 
-    def forget(self, tensor: Tensor) -> None:
-        """Take back a result, whose node is taken back."""
+    def remove_tensor(self, tensor: Tensor) -> None:
+        """Remove a result whose node is removed."""
         pools = self.pools[tensor.dtype, tensor.rank], self.shapes[tensor.dtype, tensor.shape]
         for known in (*pools, self.loose, self.recent):
             if known and known[-1] is tensor:  # mostly: what is taken back came last
@@ -119,10 +115,10 @@ class TensorScope:
     def pick(
         self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY, unread: bool = True
     ) -> Tensor | None:
-        """A tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is
-        met.
+        """Return a tensor of one of the dtypes, with `low` to `high` dimensions, inside a domain; None if the
+        search finds none.
 
-        With `unread` one that nobody reads yet is preferred: graphs hang together so.
+        With `unread`, tensors without a reader are preferred, so that graphs are connected.
         """
         ranged = self.ranged and safe is not ANY
         found = self._pick_loose(dtypes, low, high, safe if ranged else None) if unread else None
@@ -163,8 +159,8 @@ class TensorScope:
         return None
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
-        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain, a result rather than
-        a leaf; None when none is met.
+        """Return a tensor of this dtype and shape (FREE fits any size) inside the domain, preferably a
+        result; None if the search finds none.
         """
         ranged = self.ranged and domain is not ANY
         free = FREE in shape
@@ -182,15 +178,13 @@ class TensorScope:
                 leaf = tensor
         return leaf
 
-    def of_rank(self, dtype: str, rank: int) -> list[Tensor]:
-        """The tensors of a dtype and rank in this graph."""
+    def list_of_rank(self, dtype: str, rank: int) -> list[Tensor]:
+        """List the tensors of a dtype and rank in this graph."""
         return self.pools.get((dtype, rank), [])
 
 
 def is_numeric_result(tensor: Tensor) -> bool:
-    """Whether it is a result of numbers, which can be made fit for most operators; of what is empty hardly
-    anything can be made.
-    """
+    """Whether a tensor is a numeric result with elements, which adapters can bring into most types."""
     return not tensor.leaf and tensor.dtype in NUMERIC and 0 not in tensor.shape
 
 
@@ -199,14 +193,14 @@ Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 
 
 class ProgramState:
-    """The settings of a program, its leaves, and what it has cost so far.
+    """The settings of a program, its leaves, and its size so far.
 
-    `supports` tells whether the compilers under test have an instance, `only` are the operators that were
-    asked for (None: all), `choices` what bodies are grown from, `plant` what else is put into some of them
-    (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs
-    although they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers
-    and constants; `numbers` those of them that hold known numbers. `held` are the elements, by name, of
-    leaves that a model gave values: they are written as they are.
+    `supports` tells whether the compilers under test support an instance. `only` are the requested operators
+    (None: all), `choices` those that bodies are grown from, `plant` adds a structure to some bodies (None:
+    none). `inner` counts the nodes inside bodies. `exposed` are tensors that become outputs although nodes
+    read them. `opened` says that sizes will be left open. `leaves` are inputs, initializers and constants;
+    `numbers` those with known numbers. `held` maps names of leaves to the elements that a model gave them:
+    they are written unchanged.
     """
 
     def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
@@ -230,7 +224,7 @@ class ProgramState:
         self.work = 0
         self.pieces = Pieces()
 
-    def named(self, kind: str) -> str:
-        """A new name."""
+    def make_name(self, kind: str) -> str:
+        """Return a new name."""
         self.count += 1
         return f"{kind}{self.count}"

@@ -1,4 +1,4 @@
-"""A finished builder as ONNX's bytes and values for its inputs."""
+"""Write a finished builder as ONNX bytes, with values for its inputs."""
 
 import functools
 import math
@@ -16,13 +16,13 @@ from opsieve.gen.graph.encoding import (
     RAW,
     Array,
     EncodedGraph,
-    encoded_constant,
-    encoded_elements,
-    encoded_info,
-    encoded_integers,
-    encoded_model,
-    encoded_node,
-    encoded_tensor,
+    encode_constant,
+    encode_elements,
+    encode_info,
+    encode_integers,
+    encode_model,
+    encode_node,
+    encode_tensor,
 )
 from opsieve.gen.graph.graph import Named
 from opsieve.gen.graph.graph_builder import GraphBuilder
@@ -48,45 +48,45 @@ def serialize(
     types: bool = False,
     opened: Mapping[str, Named] = MappingProxyType({}),
 ) -> tuple[bytes, dict[str, Any]]:
-    """The serialised ModelProto with these outputs, and an array for every graph input by name.
+    """Serialise the ModelProto with these outputs, and return an array for every graph input by name.
 
-    Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`.
-    `opened` are shapes with names in them, by tensor (gen/generation/symbolic.py).
+    Leaves that no node reads are left out. With `types`, `value_info` has the type of every inner tensor.
+    `opened` are shapes with named sizes, by tensor (gen/generation/symbolic.py).
     """
     graph = EncodedGraph()
     values: dict[str, Any] = {}
     domains: set[str] = set()
-    _part_texts(builder.program.leaves, outputs)
-    _give_an_input(builder.program.leaves)
-    how = _how(builder)
+    _store_text_inputs(builder.program.leaves, outputs)
+    _ensure_input(builder.program.leaves)
+    how = _draw_character(builder)
     for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
         if leaf.leaf == "input":
-            graph.inputs.append(encoded_info(leaf, opened.get(leaf.name)))
-            values[leaf.name] = _elements(builder, leaf, how)
+            graph.inputs.append(encode_info(leaf, opened.get(leaf.name)))
+            values[leaf.name] = _draw_elements(builder, leaf, how)
         elif leaf.leaf == "initializer":
-            graph.initializers.append(_tensor(builder, leaf, leaf.name, how))
+            graph.initializers.append(_encode_leaf(builder, leaf, leaf.name, how))
         else:
-            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "", how)))
-    graph.nodes.extend([encoded_node(node, domains) for node in builder.nodes])
-    graph.outputs.extend([encoded_info(output, opened.get(output.name)) for output in outputs])
+            graph.nodes.append(encode_constant(leaf.name, _encode_leaf(builder, leaf, "", how)))
+    graph.nodes.extend([encode_node(node, domains) for node in builder.nodes])
+    graph.outputs.extend([encode_info(output, opened.get(output.name)) for output in outputs])
     if types:
         given = {output.name for output in outputs}
         graph.infos.extend(
-            encoded_info(tensor, opened.get(tensor.name))
+            encode_info(tensor, opened.get(tensor.name))
             for made in builder.nodes
             for tensor in made.outs
             if tensor.name and tensor.name not in given
         )
     version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
     opsets = [("", builder.opset), *((domain, domain_version(domain)) for domain in sorted(domains))]
-    return encoded_model(version, "opsieve", graph.encoded(name), opsets), values
+    return encode_model(version, "opsieve", graph.encode(name), opsets), values
 
 
-def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Text inputs become initializers where other inputs or outputs are of types that numpy lacks: no runtime
-    is fed both.
+def _store_text_inputs(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Store text inputs as initializers if other inputs or outputs have types that numpy lacks: no runtime
+    takes both.
     """
     texts = [leaf for leaf in leaves if leaf.dtype == "string" and leaf.leaf == "input"]
     if texts:
@@ -96,10 +96,8 @@ def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
                 leaf.leaf = "initializer"
 
 
-def _give_an_input(leaves: Sequence[Tensor]) -> None:
-    """A program without inputs would be folded away whole: where all of them turned out unused, a parameter
-    becomes one.
-    """
+def _ensure_input(leaves: Sequence[Tensor]) -> None:
+    """Make a parameter an input if the program has none: it would be folded as a whole."""
     read = [leaf for leaf in leaves if leaf.reads]
     if any(leaf.leaf == "input" for leaf in read):
         return
@@ -109,23 +107,24 @@ def _give_an_input(leaves: Sequence[Tensor]) -> None:
             return
 
 
-def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, how: str) -> bytes:
-    """The TensorProto of a leaf that is no input."""
+def _encode_leaf(builder: GraphBuilder, leaf: Tensor, name: str, how: str) -> bytes:
+    """Encode the TensorProto of a leaf that is not an input."""
     if leaf.dtype not in RAW:
-        return encoded_tensor(_elements(builder, leaf, how), leaf.dtype, name)
+        return encode_tensor(_draw_elements(builder, leaf, how), leaf.dtype, name)
     if leaf.values is not None and leaf.dtype in INTEGERS:
-        return encoded_integers(leaf.shape, leaf.dtype, leaf.values, name)
-    return encoded_elements(_numbers(builder, leaf, how).tobytes(), leaf.shape, leaf.dtype, name)
+        return encode_integers(leaf.shape, leaf.dtype, leaf.values, name)
+    return encode_elements(_draw_numbers(builder, leaf, how).tobytes(), leaf.shape, leaf.dtype, name)
 
 
-def _elements(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
-    """An array of a leaf's own."""
-    return _numbers(builder, leaf, how).copy().reshape(leaf.shape)
+def _draw_elements(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
+    """Draw the elements of a leaf as an array."""
+    return _draw_numbers(builder, leaf, how).copy().reshape(leaf.shape)
 
 
-def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
-    """The elements of a leaf in a row; others may share them. A leaf keeps to what the program's leaves are
-    at the rate `round`.
+def _draw_numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
+    """Draw the elements of a leaf in a row, which other leaves may share.
+
+    A leaf follows the character of the program's leaves at the rate `round`.
     """
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype])
@@ -140,21 +139,21 @@ def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
         how = ""
     if count > _BLOCK // 2:
         filled = fill_array(leaf.dtype, (count,), low, high, place)
-        return _shaped(filled, low, high, how)
+        return _round_numbers(filled, low, high, how)
     start, taken = int(place * (_BLOCK - count)), 1 if how == _EQUAL else count
-    uses = _uses(leaf.dtype, low, high, how)
+    uses = _count_uses(leaf.dtype, low, high, how)
     if uses[0] < _BEFORE_BLOCK:
         uses[0] += 1
-        some = _shaped(
-            _between(_FRACTIONS[start : start + taken], leaf.dtype, low, high), low, high, how, start
+        some = _round_numbers(
+            _scale_numbers(_FRACTIONS[start : start + taken], leaf.dtype, low, high), low, high, how, start
         )
     else:
-        some = _block(leaf.dtype, low, high, how)[start : start + taken]
+        some = _make_block(leaf.dtype, low, high, how)[start : start + taken]
     return np.repeat(some, count) if how == _EQUAL else some
 
 
-def _how(builder: GraphBuilder) -> str:
-    """What the leaves of a program are like: drawn anywhere in their intervals, or one of `_ROUND`, `_ENDS`,
+def _draw_character(builder: GraphBuilder) -> str:
+    """Draw the character of a program's leaves: anywhere in their intervals, or one of `_ROUND`, `_ENDS`,
     `_EQUAL`.
     """
     drawn, style = builder.rng.random(), builder.style
@@ -169,22 +168,24 @@ def _how(builder: GraphBuilder) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _uses(dtype: str, low: float, high: float, how: str) -> list[int]:
-    """How often leaves had these bounds lately: a block costs as much as the elements of a dozen leaves."""
+def _count_uses(dtype: str, low: float, high: float, how: str) -> list[int]:
+    """Count how often leaves had these bounds lately: a block costs as much as the elements of a dozen
+    leaves.
+    """
     return [0]
 
 
 @functools.lru_cache(maxsize=256)
-def _block(dtype: str, low: float, high: float, how: str) -> Array:
-    """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
-    return _shaped(_between(_FRACTIONS[:_BLOCK], dtype, low, high), low, high, how)
+def _make_block(dtype: str, low: float, high: float, how: str) -> Array:
+    """Make elements between two bounds, of which leaves take slices: most leaves have the bounds of others."""
+    return _round_numbers(_scale_numbers(_FRACTIONS[:_BLOCK], dtype, low, high), low, high, how)
 
 
-def _shaped(array: Array, low: float, high: float, how: str, start: int = 0) -> Array:
-    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as
-    ends and zeros only.
+def _round_numbers(array: Array, low: float, high: float, how: str, start: int = 0) -> Array:
+    """Round a row of numbers to multiples of a half with an end of the interval at every sixth place, or to
+    ends and zeros.
 
-    `start` is the place of its first element in the row that it is part of.
+    `start` is the place of the first element in the row that it belongs to.
     """
     if not how or array.dtype == bool or (array.dtype.kind in "iu" and how != _ENDS):
         return array
@@ -202,18 +203,18 @@ def _shaped(array: Array, low: float, high: float, how: str, start: int = 0) -> 
 
 
 def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:
-    """An array of a dtype with elements between two bounds, both included; `place` in [0, 1) tells which
-    numbers.
+    """Return an array of a dtype with elements between two bounds, both included; `place` in [0, 1) chooses
+    the numbers.
     """
     shape = tuple(shape)
     count = math.prod(shape)
     start = int(place * (len(_FRACTIONS) - count)) if count < len(_FRACTIONS) else 0
     numbers = _FRACTIONS[start : start + count] if count <= len(_FRACTIONS) else np.resize(_FRACTIONS, count)
-    return _between(numbers, dtype, low, high).reshape(shape)
+    return _scale_numbers(numbers, dtype, low, high).reshape(shape)
 
 
-def _between(numbers: Array, dtype: str, low: float, high: float) -> Array:
-    """Elements of a dtype between two bounds, of numbers in [0, 1)."""
+def _scale_numbers(numbers: Array, dtype: str, low: float, high: float) -> Array:
+    """Scale numbers in [0, 1) to elements of a dtype between two bounds."""
     if dtype == "string":
         words = np.empty(len(numbers), object)
         words[:] = [_WORDS[int(number * len(_WORDS))] for number in numbers]

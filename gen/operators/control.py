@@ -114,7 +114,7 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
     rng = builder.rng
-    first, second = builder.child(), builder.child()
+    first, second = builder.start_body(), builder.start_body()
     _grow(first)
     if rng.random() < builder.style.rates.branch_grown:  # else a branch that only hands something on
         _grow(second)
@@ -140,8 +140,8 @@ def _handed(
     builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
 ) -> Tensor:
     """A new input of a body, known to it."""
-    tensor = Tensor(builder.program.named("b"), dtype, shape, low, high)
-    body.scope.enter(tensor)
+    tensor = Tensor(builder.program.make_name("b"), dtype, shape, low, high)
+    body.scope.add_tensor(tensor)
     return tensor
 
 
@@ -152,7 +152,9 @@ def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list
     starts, inputs = [], []
     allowed = builder.takes(name, "V") & frozenset(_DTYPES)
     for _ in range(builder.rng.choice((0, 1, 1, 2))):
-        start = builder.pick(allowed, 0, 4) or builder.leaf(builder.liked(allowed), builder.shape(0, 3))
+        start = builder.pick(allowed, 0, 4) or builder.leaf(
+            builder.choose_dtype(allowed), builder.shape(0, 3)
+        )
         if math.prod(start.shape) == 0:
             continue
         low, high = (
@@ -188,7 +190,7 @@ def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Ten
 def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
-    rng, body = builder.rng, builder.child()
+    rng, body = builder.rng, builder.start_body()
     trips = rng.between(1, 4)
     number = _handed(builder, body, "int64", (), 0.0, trips - 1.0)
     going = _handed(builder, body, "bool", (), 0.0, 1.0)
@@ -229,7 +231,7 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """States first, then tensors that are taken apart along an axis, forwards or backwards."""
     if builder.scope.depth >= _DEPTH:
         return None
-    rng, body = builder.rng, builder.child()
+    rng, body = builder.rng, builder.start_body()
     starts, states = _carried(builder, body, "Scan")
     axis = rng.below(x.rank) if rng.random() < builder.style.rates.other_scan_axis else 0
     length = x.shape[axis]

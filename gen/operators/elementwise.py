@@ -328,7 +328,7 @@ def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def _branches(draft: Draft) -> None:
     builder, condition = draft.builder, draft.x
-    a = builder.partner(condition, dtype=builder.liked(builder.takes("Where", "T")))
+    a = builder.partner(condition, dtype=builder.choose_dtype(builder.takes("Where", "T")))
     b = builder.partner(a)
     if not builder.fits(condition.shape, _all([a, b]), False) or not builder.fits(a.shape, b.shape, False):
         b = a = builder.match(a.dtype, condition.shape)

@@ -161,7 +161,7 @@ OPERATORS = (
                 lambda draft: (
                     draft.x.dtype
                     if draft.opset < 15 or draft.draws(0.9)
-                    else draft.builder.liked(draft.builder.takes("BatchNormalization", "T1"))
+                    else draft.builder.choose_dtype(draft.builder.takes("BatchNormalization", "T1"))
                 ),
             ),
             *(Input(channels, domain, named("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),

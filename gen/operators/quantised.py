@@ -100,7 +100,7 @@ def _scale_type(draft: Draft) -> str:
     had = form("DequantizeLinear", draft.opset)
     assert had is not None
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
-    return draft.builder.liked(floats) if draft.draws(0.3) else "float32"
+    return draft.builder.choose_dtype(floats) if draft.draws(0.3) else "float32"
 
 
 def full(dtype: str) -> Bounds:

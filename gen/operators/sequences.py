@@ -58,7 +58,7 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
             if dtype == "float32" and rng.random() < builder.style.rates.default
             else {"dtype": NUMBER[dtype]}
         )
-        made = Tensor(builder.program.named("v"), x.dtype, x.shape, new.low, new.high)
+        made = Tensor(builder.program.make_name("v"), x.dtype, x.shape, new.low, new.high)
         builder.emit_as("SequenceEmpty", [], attrs, made)
         return Instance([made, new])
     return Instance(
@@ -69,7 +69,9 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
 def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     """Out of a sequence that something was put into just before."""
     new = builder.match(element(x.dtype), x.shape)
-    longer = Tensor(builder.program.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
+    longer = Tensor(
+        builder.program.make_name("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high)
+    )
     builder.emit_as("SequenceInsert", [x, new], {}, longer)
     return Instance(
         [longer] if builder.rng.random() < builder.style.rates.no_position else [longer, _place(builder, -1)]
@@ -99,8 +101,8 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """A body of one unary operator over every element, now and then with a second tensor handed in."""
     if builder.scope.depth >= 2:
         return None
-    body, dtype = builder.child(), element(x.dtype)
-    taken = Tensor(builder.program.named("b"), dtype, x.shape, x.low, x.high)
+    body, dtype = builder.start_body(), element(x.dtype)
+    taken = Tensor(builder.program.make_name("b"), dtype, x.shape, x.low, x.high)
     ins, inputs = [x], [taken]
     name = builder.rng.choice(("Identity", "Relu", "Neg", "Add"))
     had = form(name, builder.opset)
@@ -113,7 +115,7 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     operands = [taken]
     if name == "Add":
         other = builder.match(dtype, x.shape)
-        inputs.append(Tensor(builder.program.named("b"), dtype, x.shape, other.low, other.high))
+        inputs.append(Tensor(builder.program.make_name("b"), dtype, x.shape, other.low, other.high))
         ins.append(other)
         operands.append(inputs[-1])
         low, high = x.low + other.low, x.high + other.high

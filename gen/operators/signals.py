@@ -101,7 +101,7 @@ def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _like_type(draft: Draft) -> str:
     allowed = draft.builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
-    return draft.builder.liked(
+    return draft.builder.choose_dtype(
         frozenset(dtype for dtype in allowed if dtype == draft.x.dtype or holds_all(dtype, draft.x))
     )
 

@@ -21,7 +21,7 @@ from opsieve.gen.declarations.builder import Style
 from opsieve.gen.declarations.catalogue import OpChoice, choices
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
-from opsieve.gen.graph.adapters import adapt_first, steps_first
+from opsieve.gen.graph.adapters import adapt_first, count_steps_first
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
@@ -215,7 +215,7 @@ def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tupl
     """
     for end in reversed(ends):
         for place, choice in enumerate(waiting):
-            if not steps_first(end, choice, ranged):
+            if not count_steps_first(end, choice, ranged):
                 return waiting.pop(place), end
     return waiting.pop(0), ends[-1] if ends else None
 

@@ -9,7 +9,7 @@ from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import choices
 from opsieve.gen.declarations.tensor import ANY, Domain
 from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, OtherPieces, draw, fill, finish, start
-from opsieve.gen.graph.adapters import adapt_to, steps_to
+from opsieve.gen.graph.adapters import adapt_to, count_steps_to
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import Pieces, is_numeric_result
@@ -56,14 +56,16 @@ def test_results_of_other_pieces_are_followed_while_pieces_come_and_are_joined(s
     table, others, pieces, met = choices(20, None, None), OtherPieces(builder), builder.program.pieces, 0
     for turn in range(60):
         found = others.results()
-        home = pieces.root(builder.scope.recent[-1].name) if builder.scope.recent else ""
+        home = pieces.find_root(builder.scope.recent[-1].name) if builder.scope.recent else ""
         made = [
             out
             for node in builder.nodes
             for out in node.outs
             if is_numeric_result(out) and is_closed(out.shape)
         ]
-        assert found == ([out for out in made if pieces.root(out.name) != home] if pieces.count > 1 else [])
+        assert found == (
+            [out for out in made if pieces.find_root(out.name) != home] if pieces.count > 1 else []
+        )
         builder.grow(draw(builder, table), found if turn % 3 else ())
         met += len(found)
     assert met > 60
@@ -109,7 +111,7 @@ def test_what_is_made_fit_fits_or_leaves_no_trace(
         assert tensor.reads == 0
         assert builder.scope.recent == [tensor]
         return
-    assert steps_to(made, wanted, sides, domain, True) == 0
+    assert count_steps_to(made, wanted, sides, domain, True) == 0
     model = finish(builder, GenRequest(nodes=1), "isra", seed).program.model
     onnx.checker.check_model(model, full_check=True)
     typed = {info.name: info.type.tensor_type for info in onnx.load_model_from_string(model).graph.output}
@@ -130,7 +132,11 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
         builder.program.elements - 6,
     ) == before
     assert (x.reads, builder.program.elements) == (0, elements)
-    assert made not in (*builder.scope.loose, *builder.scope.recent, *builder.scope.of_rank("float32", 2))
+    assert made not in (
+        *builder.scope.loose,
+        *builder.scope.recent,
+        *builder.scope.list_of_rank("float32", 2),
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=20))
@@ -144,7 +150,7 @@ def test_pieces_are_the_connected_components(edges: list[tuple[int, int, bool]])
         sets = [each for each in sets if not each & joined] + [joined]
     assert pieces.count == sum(bool(each & main) for each in sets)
     for each in sets:
-        assert len({pieces.root(str(item)) for item in each}) == 1
+        assert len({pieces.find_root(str(item)) for item in each}) == 1
 
 
 def test_texts_are_measured_by_what_takes_them() -> None:

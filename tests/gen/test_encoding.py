@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.graph.encoding import encoded_constant, encoded_info, encoded_node, encoded_tensor
+from opsieve.gen.graph.encoding import encode_constant, encode_info, encode_node, encode_tensor
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.strategies.registry import generate
 
@@ -42,7 +42,7 @@ def test_programs_are_as_protobuf_writes_them(strategy: str) -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_an_attribute_holds_its_value(name: str) -> None:
     read = onnx.NodeProto.FromString(
-        encoded_node(Node("Op", "", [X, None], [X], {name: VALUES[name]}, "n"), set())
+        encode_node(Node("Op", "", [X, None], [X], {name: VALUES[name]}, "n"), set())
     )
     expected = helper.make_node("Op", ["x", ""], ["x"], name="n")
     if VALUES[name] == []:
@@ -58,7 +58,7 @@ def test_bodies_and_domains() -> None:
     domains = set[str]()
     body = BodyGraph([X], [inner], inner.outs)
     read = onnx.NodeProto.FromString(
-        encoded_node(Node("Outer", "other", [X], [X], {"body": body}, ""), domains)
+        encode_node(Node("Outer", "other", [X], [X], {"body": body}, ""), domains)
     )
     graph = read.attribute[0].g
     assert domains == {"one", "other"}
@@ -78,8 +78,8 @@ def test_a_tensor_is_as_onnx_makes_it(dtype: str) -> None:
             helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(_name(dtype)))
         )
     expected = numpy_helper.from_array(array, "w")
-    assert encoded_tensor(array, dtype, "w") == expected.SerializeToString(deterministic=True)
-    constant = onnx.NodeProto.FromString(encoded_constant("c", encoded_tensor(array, dtype)))
+    assert encode_tensor(array, dtype, "w") == expected.SerializeToString(deterministic=True)
+    constant = onnx.NodeProto.FromString(encode_constant("c", encode_tensor(array, dtype)))
     assert constant == helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(array))
 
 
@@ -88,5 +88,5 @@ def _name(dtype: str) -> str:
 
 
 def test_an_open_size_has_its_name() -> None:
-    read = onnx.ValueInfoProto.FromString(encoded_info(X, ("n", 3)))
+    read = onnx.ValueInfoProto.FromString(encode_info(X, ("n", 3)))
     assert read == helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])

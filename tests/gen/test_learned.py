@@ -17,7 +17,7 @@ from opsieve.gen.declarations.learned_file import parsed, read_learned, written
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, start
-from opsieve.gen.graph.encoding import encoded_node
+from opsieve.gen.graph.encoding import encode_node
 from opsieve.gen.graph.graph import BodyGraph, Node
 
 TEXT = """
@@ -198,7 +198,7 @@ def test_a_graph_of_an_attribute_is_written_laid_and_gives_the_sizes_that_it_is_
     assert all(operator.requires(x, {"decoder": BodyGraph(called, [], given)}))  # as a model is read
     for other in (BodyGraph(called, [], given[:1]), BodyGraph(given, [], called), "decoder"):
         assert not all(operator.requires(x, {"decoder": other}))
-    node = encoded_node(
+    node = encode_node(
         Node("Search", "acme.nn", x, [Tensor("y", "int32", (4, 2))], {"decoder": body}, "n"), set()
     )
     assert helper.get_attribute_value(onnx.NodeProto.FromString(node).attribute[0]) == graph

@@ -146,7 +146,7 @@ def test_structures_meet_in_programs() -> None:
             read = [tensor for node in builder.nodes[before : before + 1] for tensor in node.ins]
             seen["fed"] += any(tensor is end for tensor in read for end in ends)
             seen["shared"] += any(tensor is x for tensor in read for x in inner)
-        body = builder.child()
+        body = builder.start_body()
         planter.plant(body)
         outside = {id(out) for node in builder.nodes for out in node.outs}
         seen["body"] += any(id(tensor) in outside for node in body.nodes for tensor in node.ins)

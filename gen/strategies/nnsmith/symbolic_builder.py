@@ -182,9 +182,9 @@ class SymbolicBuilder:
         had = form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
-    def liked(self, allowed: frozenset[str]) -> str:
+    def choose_dtype(self, allowed: frozenset[str]) -> str:
         """A dtype of the palette among those allowed, or any of them."""
-        return self.builder.liked(allowed)
+        return self.builder.choose_dtype(allowed)
 
     def first(self, choice: OpChoice) -> Tensor | None:
         """An existing tensor as first input of an operator, which no node reads yet if there is one; None
