@@ -16,6 +16,7 @@ from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
 from opsieve.backends.reference.relax.portable_trace import PortableTrace
 from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
+from opsieve.gen.irs.relax.spellings.spelling import SpelledCall
 from opsieve.gen.irs.relax.tree import (
     Bind,
     Binding,
@@ -231,7 +232,7 @@ class ModuleEvaluator:
         kind = call.type.fields[0] if isinstance(call.type, TupleType) and call.type.fields else call.type
         dtype = kind.dtype if isinstance(kind, RelaxTensorType) else ""
         self.onnx.label = name
-        return spelling(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, dtype)
+        return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, dtype))
 
     def foreign(self, name: str, args: list[Any], kind: Type) -> Any:
         """A kernel of gen/irs/relax/kernels.py, or a copy."""

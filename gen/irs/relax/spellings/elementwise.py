@@ -1,14 +1,14 @@
 """Spellings of operators that compute each element alone."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from opsieve.gen.irs.relax.spellings.spelling import (
-    Attrs,
     Onnx,
+    SpelledCall,
     Spelling,
     cast_to,
     is_float,
@@ -103,67 +103,50 @@ def _right_shift(onnx: Onnx, x: Any, by: Any) -> Any:
     return cast_to(onnx, _floor_divide(onnx, wide, power), x.dtype.name)
 
 
-def _clip(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, low, high = args
-    return onnx("Min", onnx("Max", x, to_constant(x, low)), to_constant(x, high))
+def _clip(call: SpelledCall) -> Any:
+    x, low, high = call.args
+    return call("Min", call("Max", x, to_constant(x, low)), to_constant(x, high))
 
 
 def _sloped(onnx: Onnx, x: Any, slope: Any) -> Any:
     return onnx("Where", onnx("Greater", x, to_constant(x, 0)), x, onnx("Mul", x, slope))
 
 
-def _prelu(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return _sloped(onnx, args[0], _per_channel(onnx, args[1], args[0], attrs))
-
-
-def _per_channel(onnx: Onnx, vector: Any, of: Any, attrs: Attrs) -> Any:
+def _per_channel(call: SpelledCall, vector: Any) -> Any:
     """A vector along the axis that the attributes name."""
-    axis = attrs["axis"]
-    shape = [1] * of.ndim
-    shape[axis] = vector.size
-    return reshape_to(onnx, vector, shape)
+    shape = [1] * call.args[0].ndim
+    shape[call["axis"]] = vector.size
+    return reshape_to(call, vector, shape)
 
 
-def _leaky(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return _sloped(onnx, args[0], to_constant(args[0], attrs["alpha"]))
-
-
-def _softplus(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, beta = args[0], to_constant(args[0], attrs["beta"])
-    grown = onnx("Mul", x, beta)
-    straight = onnx("Greater", grown, to_constant(x, attrs["threshold"]))
+def _softplus(call: SpelledCall) -> Any:
+    x, beta = call.args[0], to_constant(call.args[0], call["beta"])
+    grown = call("Mul", x, beta)
+    straight = call("Greater", grown, to_constant(x, call["threshold"]))
     # Softplus is not computed where it would overflow.
-    soft = onnx("Softplus", onnx("Min", grown, to_constant(x, attrs["threshold"])))
-    return onnx("Where", straight, x, onnx("Div", soft, beta))
+    soft = call("Softplus", call("Min", grown, to_constant(x, call["threshold"])))
+    return call("Where", straight, x, call("Div", soft, beta))
 
 
-def _astype(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return cast_to(onnx, args[0], dtype)
+def _quantize(call: SpelledCall) -> Any:
+    x, scale, zero = (call.args[0], *(_per_channel(call, arg) for arg in call.args[1:]))
+    limits = np.iinfo(call.dtype)
+    scaled = call("Add", call("Round", call("Div", x, scale)), cast_to(call, zero, x.dtype.name))
+    clipped = call("Min", call("Max", scaled, to_constant(x, limits.min)), to_constant(x, limits.max))
+    return cast_to(call, clipped, call.dtype)
 
 
-def _quantize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, scale, zero = (args[0], *(_per_channel(onnx, arg, args[0], attrs) for arg in args[1:]))
-    limits = np.iinfo(dtype)
-    scaled = onnx("Add", onnx("Round", onnx("Div", x, scale)), cast_to(onnx, zero, x.dtype.name))
-    clipped = onnx("Min", onnx("Max", scaled, to_constant(x, limits.min)), to_constant(x, limits.max))
-    return cast_to(onnx, clipped, dtype)
+def _dequantize(call: SpelledCall) -> Any:
+    x, scale, zero = (call.args[0], *(_per_channel(call, arg) for arg in call.args[1:]))
+    away = call("Sub", cast_to(call, x, "int64"), cast_to(call, zero, "int64"))
+    return call("Mul", cast_to(call, away, call.dtype), scale)
 
 
-def _dequantize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, scale, zero = (args[0], *(_per_channel(onnx, arg, args[0], attrs) for arg in args[1:]))
-    away = onnx("Sub", cast_to(onnx, x, "int64"), cast_to(onnx, zero, "int64"))
-    return onnx("Mul", cast_to(onnx, away, dtype), scale)
-
-
-def _bucketize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+def _bucketize(call: SpelledCall) -> Any:
     """The number of bounds below a value, those that are equal to it included where `right` says so."""
-    compared = "GreaterOrEqual" if attrs["right"] else "Greater"
-    below = onnx(compared, onnx("Unsqueeze", args[0], to_integers(-1)), args[1])
-    return onnx("ReduceSum", cast_to(onnx, below, dtype), to_integers(-1), keepdims=0)
-
-
-def _fma(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("Add", onnx("Mul", args[0], args[1]), args[2])
+    compared = "GreaterOrEqual" if call["right"] else "Greater"
+    below = call(compared, call("Unsqueeze", call.args[0], to_integers(-1)), call.args[1])
+    return call("ReduceSum", cast_to(call, below, call.dtype), to_integers(-1), keepdims=0)
 
 
 SPELLINGS: Mapping[str, Spelling] = {
@@ -188,12 +171,12 @@ SPELLINGS: Mapping[str, Spelling] = {
     "left_shift": spell_pair(_left_shift),
     "right_shift": spell_pair(_right_shift),
     "not_equal": spell_pair(lambda onnx, x, y: onnx("Not", onnx("Equal", x, y))),
-    "ewise_fma": _fma,
+    "ewise_fma": lambda call: call("Add", call("Mul", call.args[0], call.args[1]), call.args[2]),
     "clip": _clip,
-    "astype": _astype,
-    "nn.leakyrelu": _leaky,
+    "astype": lambda call: cast_to(call, call.args[0], call.dtype),
+    "nn.leakyrelu": lambda call: _sloped(call, call.args[0], to_constant(call.args[0], call["alpha"])),
     "nn.softplus": _softplus,
-    "nn.prelu": _prelu,
+    "nn.prelu": lambda call: _sloped(call, call.args[0], _per_channel(call, call.args[1])),
     "quantize": _quantize,
     "dequantize": _dequantize,
     "bucketize": _bucketize,

@@ -1,7 +1,7 @@
 """What an operator of Relax means, written in operators of ONNX.
 
-A spelling is a function of the values of a call. It calls operators of ONNX through `Onnx`, which computes
-them and records them as nodes, so one text serves as the reference and as a model that other compilers run.
+A spelling is a function of a call. It calls operators of ONNX through `Onnx`, which computes them and records
+them as nodes, so one text serves as the reference and as a model that other compilers run.
 Shapes are known by then: sizes, axes and attributes are plain numbers.
 
 Attributes of ONNX hold floats in 32 bits. So a spelling writes a number (an epsilon, a slope) as a constant
@@ -9,6 +9,7 @@ of the tensor's own type.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
@@ -27,32 +28,59 @@ class Onnx(Protocol):
         """The first `count` outputs of an operator."""
 
 
-# Of the machine, the values of the arguments, the attributes, and the element type of the (first) result.
-Attrs = Mapping[str, Any]
-Spelling = Callable[[Onnx, Sequence[Any], Attrs, str], Any]
+@dataclass(frozen=True, slots=True)
+class SpelledCall:
+    """A call of an operator of Relax, and what computes operators of ONNX.
+
+    Attributes:
+        onnx: The machine.
+        args: The values of the arguments: arrays, numbers, and tuples of them.
+        attrs: The attributes by name; `call["axis"]` reads one.
+        dtype: The element type of the (first) result.
+    """
+
+    onnx: Onnx
+    args: Sequence[Any]
+    attrs: Mapping[str, Any]
+    dtype: str
+
+    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
+        """Compute the only output of an operator."""
+        return self.onnx(operator, *inputs, **attributes)
+
+    def outputs(self, operator: str, count: int, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        """Compute the first outputs of an operator."""
+        return self.onnx.outputs(operator, count, *inputs, **attributes)
+
+    def __getitem__(self, name: str) -> Any:
+        """Read an attribute."""
+        return self.attrs[name]
+
+
+Spelling = Callable[[SpelledCall], Any]
 
 
 def spell_as(operator: str) -> Spelling:
-    """The operator of ONNX that takes the same arguments and has no attributes to set."""
+    """Spell as the operator of ONNX that takes the same arguments and has no attributes to set."""
 
-    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-        like = next((arg for arg in args if isinstance(arg, np.ndarray)), np.zeros((), dtype))
-        return onnx(operator, *(to_constant(like, arg) for arg in args))
+    def spell_call(call: SpelledCall) -> Any:
+        like = next((arg for arg in call.args if isinstance(arg, np.ndarray)), np.zeros((), call.dtype))
+        return call(operator, *(to_constant(like, arg) for arg in call.args))
 
     return spell_call
 
 
 def spell_unary(function: Callable[[Onnx, Any], Any]) -> Spelling:
-    """A spelling of one tensor."""
-    return lambda onnx, args, attrs, dtype: function(onnx, args[0])
+    """Spell one tensor."""
+    return lambda call: function(call, call.args[0])
 
 
 def spell_pair(function: Callable[[Onnx, Any, Any], Any]) -> Spelling:
-    """A spelling of two tensors."""
+    """Spell two tensors, or a tensor and a number."""
 
-    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-        like = next(arg for arg in args if isinstance(arg, np.ndarray))
-        return function(onnx, to_constant(like, args[0]), to_constant(like, args[1]))
+    def spell_call(call: SpelledCall) -> Any:
+        like = next(arg for arg in call.args if isinstance(arg, np.ndarray))
+        return function(call, to_constant(like, call.args[0]), to_constant(like, call.args[1]))
 
     return spell_call
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.irs.relax.spellings.spelling import (
-    Attrs,
     Onnx,
+    SpelledCall,
     Spelling,
     cast_to,
     is_float,
@@ -17,14 +17,6 @@ from opsieve.gen.irs.relax.spellings.spelling import (
     to_constant,
     to_integers,
 )
-
-
-def _matmul(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("MatMul", *(cast_to(onnx, arg, dtype) for arg in args))
-
-
-def _einsum(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("Einsum", *(cast_to(onnx, arg, dtype) for arg in args[0]), equation=attrs["subscripts"])
 
 
 def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
@@ -43,16 +35,16 @@ def _letters(dims: int) -> str:
 
 
 def _convolution(operator: str, kernel: str, more: str) -> Spelling:
-    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-        space = _letters(args[0].ndim - 2)
-        data = _ordered(onnx, args[0], str(attrs["data_layout"]), f"NC{space}")
-        weight = _ordered(onnx, args[1], str(attrs["kernel_layout"]), f"{kernel}{space}")
-        extra = {more: attrs[more]} if more else {}
-        result = onnx(
-            operator, cast_to(onnx, data, dtype), cast_to(onnx, weight, dtype), strides=attrs["strides"],
-            pads=attrs["padding"], dilations=attrs["dilation"], group=attrs["groups"], **extra,
+    def spell_call(call: SpelledCall) -> Any:
+        space = _letters(call.args[0].ndim - 2)
+        data = _ordered(call, call.args[0], str(call["data_layout"]), f"NC{space}")
+        weight = _ordered(call, call.args[1], str(call["kernel_layout"]), f"{kernel}{space}")
+        extra = {more: call[more]} if more else {}
+        result = call(
+            operator, cast_to(call, data, call.dtype), cast_to(call, weight, call.dtype), strides=call["strides"],
+            pads=call["padding"], dilations=call["dilation"], group=call["groups"], **extra,
         )  # fmt: skip
-        return _ordered(onnx, result, f"NC{space}", str(attrs["out_layout"] or attrs["data_layout"]))
+        return _ordered(call, result, f"NC{space}", str(call["out_layout"] or call["data_layout"]))
 
     return spell_call
 
@@ -60,35 +52,35 @@ def _convolution(operator: str, kernel: str, more: str) -> Spelling:
 def _pool(mean: bool) -> Spelling:
     """A pool over data that is padded before: `ceil_mode` of TVM adds windows that ONNX leaves out."""
 
-    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-        space = _letters(args[0].ndim - 2)
-        data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
+    def spell_call(call: SpelledCall) -> Any:
+        space = _letters(call.args[0].ndim - 2)
+        data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
         # ONNX pools floats, and few of the integers.
-        data = data if is_float(data) else cast_to(onnx, data, "float64")
-        window = attrs["pool_size"]
+        data = data if is_float(data) else cast_to(call, data, "float64")
+        window = call["pool_size"]
         steps: dict[str, Any] = {
-            "kernel_shape": window, "strides": attrs["strides"], "dilations": attrs["dilation"],
+            "kernel_shape": window, "strides": call["strides"], "dilations": call["dilation"],
         }  # fmt: skip
-        asked, widths = _widths(data, attrs)
+        asked, widths = _widths(data, call)
         if not mean:
-            result = onnx("MaxPool", _padded(onnx, data, widths, -math.inf), **steps)
+            result = call("MaxPool", _padded(call, data, widths, -math.inf), **steps)
         else:
             # The padding that was asked for counts where the module says so, what `ceil_mode` adds does not.
             counted = np.ones_like(data)
-            counted = np.pad(counted, asked, constant_values=float(bool(attrs["count_include_pad"])))
+            counted = np.pad(counted, asked, constant_values=float(bool(call["count_include_pad"])))
             more = [(0, after - said) for (_, after), (_, said) in zip(widths, asked, strict=True)]
-            shares = onnx("AveragePool", np.pad(counted, more), **steps)
-            total = onnx("AveragePool", _padded(onnx, data, widths, 0), **steps)
-            result = onnx("Div", total, onnx("Max", shares, to_constant(data, 1 / math.prod(window))))
-        return _ordered(onnx, cast_to(onnx, result, dtype), f"NC{space}", str(attrs["out_layout"]))
+            shares = call("AveragePool", np.pad(counted, more), **steps)
+            total = call("AveragePool", _padded(call, data, widths, 0), **steps)
+            result = call("Div", total, call("Max", shares, to_constant(data, 1 / math.prod(window))))
+        return _ordered(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["out_layout"]))
 
     return spell_call
 
 
-def _widths(data: Any, attrs: Attrs) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def _widths(data: Any, call: SpelledCall) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """How much each axis is padded as the module says, and with what `ceil_mode` adds."""
     window, strides, dilation, padding = (
-        attrs[name] for name in ("pool_size", "strides", "dilation", "padding")
+        call[name] for name in ("pool_size", "strides", "dilation", "padding")
     )
     dims = data.ndim - 2
     asked = [(0, 0), (0, 0), *zip(padding[:dims], padding[dims:], strict=True)]
@@ -103,7 +95,7 @@ def _widths(data: Any, attrs: Attrs) -> tuple[list[tuple[int, int]], list[tuple[
     ):
         reach = gap * (taps - 1) + 1
         span = size + before + after - reach
-        count = -(-span // step) if attrs["ceil_mode"] else span // step
+        count = -(-span // step) if call["ceil_mode"] else span // step
         widths.append((before, after + max(0, count * step - span)))
     return asked, widths
 
@@ -115,17 +107,17 @@ def _padded(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: flo
     return onnx("Pad", data, to_integers([*befores, *afters]), to_constant(data, value))
 
 
-def _adaptive(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+def _adaptive(call: SpelledCall) -> Any:
     """The mean over windows along each axis is a product with a matrix of shares."""
-    space = _letters(args[0].ndim - 2)
-    data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
+    space = _letters(call.args[0].ndim - 2)
+    data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
     sizes: tuple[int, ...] = data.shape[2:]
-    out = attrs["output_size"] or sizes
+    out = call["output_size"] or sizes
     matrices = [_shares(*ends).astype(data.dtype) for ends in zip(sizes, out, strict=True)]
     terms = ["px", "qy", "rz"][: len(sizes)]
     befores, afters = ("".join(term[place] for term in terms) for place in (1, 0))
-    pooled = onnx("Einsum", data, *matrices, equation=f"nc{befores},{','.join(terms)}->nc{afters}")
-    return _ordered(onnx, pooled, f"NC{space}", str(attrs["out_layout"]))
+    pooled = call("Einsum", data, *matrices, equation=f"nc{befores},{','.join(terms)}->nc{afters}")
+    return _ordered(call, pooled, f"NC{space}", str(call["out_layout"]))
 
 
 def _shares(size: int, count: int) -> Any:
@@ -137,80 +129,82 @@ def _shares(size: int, count: int) -> Any:
     return shares
 
 
-def _attention(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    query, key, value = args[:3]
-    scale = attrs["scale"]
+def _attention(call: SpelledCall) -> Any:
+    query, key, value = call.args[:3]
+    scale = call["scale"]
     factor = to_constant(query, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    scores = onnx("Mul", onnx("Einsum", query, key, equation="bqhd,bkhd->bhqk"), factor)
-    if len(args) > 3:
-        scores = onnx("Add", scores, args[3])
-    if attrs["causal_mask"]:
+    scores = call("Mul", call("Einsum", query, key, equation="bqhd,bkhd->bhqk"), factor)
+    if len(call.args) > 3:
+        scores = call("Add", scores, call.args[3])
+    if call["causal_mask"]:
         rows, columns = scores.shape[-2:]
-        shift = columns - rows if attrs["causal_mask"] == "BottomRight" else 0
+        shift = columns - rows if call["causal_mask"] == "BottomRight" else 0
         seen = np.tril(np.ones((rows, columns), bool), shift)
-        scores = onnx("Where", seen, scores, to_constant(scores, -math.inf))
-    return onnx("Einsum", onnx("Softmax", scores, axis=-1), value, equation="bhqk,bkhd->bqhd")
+        scores = call("Where", seen, scores, to_constant(scores, -math.inf))
+    return call("Einsum", call("Softmax", scores, axis=-1), value, equation="bhqk,bkhd->bqhd")
 
 
 _METHODS = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
 _ROUNDING = {"round": "round_prefer_ceil", "floor": "floor", "ceil": "ceil", "": "round_prefer_ceil"}
 
 
-def _resize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    space = _letters(args[0].ndim - 2)
-    data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
-    method = str(attrs["method"])
-    rounding = str(attrs["rounding_method"])
-    result = onnx(
-        "Resize", data, None, None, to_integers([*data.shape[:2], *args[1]]), mode=_METHODS.get(method, method),
-        coordinate_transformation_mode=attrs["coordinate_transformation_mode"],
-        cubic_coeff_a=attrs["cubic_alpha"], exclude_outside=attrs["cubic_exclude"],
+def _resize(call: SpelledCall) -> Any:
+    space = _letters(call.args[0].ndim - 2)
+    data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
+    method = str(call["method"])
+    rounding = str(call["rounding_method"])
+    result = call(
+        "Resize", data, None, None, to_integers([*data.shape[:2], *call.args[1]]), mode=_METHODS.get(method, method),
+        coordinate_transformation_mode=call["coordinate_transformation_mode"],
+        cubic_coeff_a=call["cubic_alpha"], exclude_outside=call["cubic_exclude"],
         nearest_mode=_ROUNDING.get(rounding, rounding),
     )  # fmt: skip
-    return _ordered(onnx, cast_to(onnx, result, dtype), f"NC{space}", str(attrs["layout"]))
+    return _ordered(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["layout"]))
 
 
-def _grid_sample(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    method = str(attrs["method"])
-    grid = onnx("Transpose", args[1], perm=[0, *range(2, args[1].ndim), 1])
-    return onnx(
-        "GridSample", args[0], grid, mode=_METHODS.get(method, method), padding_mode=attrs["padding_mode"],
-        align_corners=int(bool(attrs["align_corners"])),
+def _grid_sample(call: SpelledCall) -> Any:
+    method = str(call["method"])
+    grid = call("Transpose", call.args[1], perm=[0, *range(2, call.args[1].ndim), 1])
+    return call(
+        "GridSample", call.args[0], grid, mode=_METHODS.get(method, method), padding_mode=call["padding_mode"],
+        align_corners=int(bool(call["align_corners"])),
     )  # fmt: skip
 
 
-def _affine_grid(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+def _affine_grid(call: SpelledCall) -> Any:
     """The places of a grid over [-1, 1], moved by a matrix for each image."""
-    theta, (height, width) = args[0], args[1]
+    theta, (height, width) = call.args[0], call.args[1]
     y, x = (
-        np.linspace(-1, 1, size) if attrs["align_corners"] else (2 * np.arange(size) + 1) / size - 1
+        np.linspace(-1, 1, size) if call["align_corners"] else (2 * np.arange(size) + 1) / size - 1
         for size in (height, width)
     )
     rows, columns = np.meshgrid(y, x, indexing="ij")
     places = np.stack([columns.ravel(), rows.ravel(), np.ones(rows.size)]).astype(theta.dtype)
-    return reshape_to(onnx, onnx("MatMul", theta, places), (theta.shape[0], 2, height, width))
+    return reshape_to(call, call("MatMul", theta, places), (theta.shape[0], 2, height, width))
 
 
-def _roi_align(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    mode = str(attrs["mode"])
+def _roi_align(call: SpelledCall) -> Any:
+    mode = str(call["mode"])
     if mode != "avg":
         raise NotImplementedError("the RoiAlign of ONNX takes another maximum")
-    data = _ordered(onnx, args[0], str(attrs["layout"]), "NCHW")
-    images, corners = onnx.outputs("Split", 2, args[1], to_integers([1, 4]), axis=1)
-    images = cast_to(onnx, onnx("Squeeze", images, to_integers(1)), "int64")
-    height, width = attrs["pooled_size"]
-    taps = attrs["sample_ratio"]
-    shift = "half_pixel" if attrs["aligned"] else "output_half_pixel"
-    return onnx(
+    data = _ordered(call, call.args[0], str(call["layout"]), "NCHW")
+    images, corners = call.outputs("Split", 2, call.args[1], to_integers([1, 4]), axis=1)
+    images = cast_to(call, call("Squeeze", images, to_integers(1)), "int64")
+    height, width = call["pooled_size"]
+    taps = call["sample_ratio"]
+    shift = "half_pixel" if call["aligned"] else "output_half_pixel"
+    return call(
         "RoiAlign", data, corners, images, mode=mode, output_height=height, output_width=width,
-        sampling_ratio=max(0, taps), spatial_scale=attrs["spatial_scale"],
+        sampling_ratio=max(0, taps), spatial_scale=call["spatial_scale"],
         coordinate_transformation_mode=shift,
     )  # fmt: skip
 
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "matmul": _matmul,
-    "einsum": _einsum,
+    "matmul": lambda call: call("MatMul", *(cast_to(call, arg, call.dtype) for arg in call.args)),
+    "einsum": lambda call: call(
+        "Einsum", *(cast_to(call, arg, call.dtype) for arg in call.args[0]), equation=call["subscripts"]
+    ),
     "outer": spell_pair(_outer),
     **{f"nn.conv{n}d": _convolution("Conv", "OI", "") for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": _convolution("ConvTranspose", "IO", "output_padding") for n in (1, 2, 3)},
