@@ -6,59 +6,14 @@ causes the failure, and with one off the other acts), so trying one at a time is
 by delta debugging (Zeller and Hildebrandt 2002), and confirmed by running each of its passes with all others
 off. A compiler needs some of its passes: skipping those gives an error or a crash, which is no cure. If that
 happens, the passes are tried one by one to learn which those are.
-
-Backends that can be attributed have an option `trace`. With `trace=on` they print a line `opsieve pass ran
-NAME` as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host
-NAME` for a pass that only runs others. Lines that onnxruntime itself prints are understood too: after a crash
-they are the only trace.
 """
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from opsieve.backends.stacks.pass_trace import PassTrace
 from opsieve.bisect.search.search import TestResult
-
-_LINE = re.compile(r"^opsieve pass (ran|acted|host) ([^\s+@]{1,200})$", re.MULTILINE)
-_BEGINS = re.compile(r"Applying graph transformer ([A-Za-z0-9_]{1,80}) on step")
-_MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: ([01])")
-_MOST = 2000  # names that are believed
-
-
-@dataclass(frozen=True, slots=True)
-class PassTrace:
-    """Names of passes, each once, in the order of their first mention.
-
-    Hosts are excluded from `ran` and `acted`. `times` counts how often each pass ran.
-    """
-
-    ran: tuple[str, ...] = ()
-    acted: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    times: dict[str, int] = field(default_factory=dict)
-
-
-def read_trace(log: str, died: bool) -> PassTrace:
-    """Parse the trace in a log.
-
-    If the compiler `died`, the pass that ran last counts as one that acted, and comes first.
-    """
-    named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
-    for what, name in _LINE.findall(log):
-        named[what].append(name)
-    named["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
-    if died:
-        begun = _BEGINS.findall(log)[-1:] or named["ran"][-1:]
-        named["acted"] = begun + named["acted"]
-    hosts = tuple(dict.fromkeys(named["host"]))
-    ran, acted = (
-        tuple(name for name in dict.fromkeys(names) if name not in hosts)[:_MOST]
-        for names in (named["ran"] + named["acted"], named["acted"])
-    )
-    return PassTrace(ran, acted, hosts, dict(Counter(named["ran"])))
-
 
 Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
 Probe = Callable[[str, tuple[str, ...]], TestResult]

@@ -1,7 +1,7 @@
 """Switch off passes of a backend to attribute a failure to them.
 
 A backend takes part through its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names
-of passes joined with `+`, and `trace=on` prints which ran (`attribution.py`). If its fact
+of passes joined with `+`, and `trace=on` prints which ran (`backends/stacks/pass_trace.py`). If its fact
 `counts_applications` is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
 default, are tried like passes.
 """
@@ -15,9 +15,10 @@ from opsieve.backends.compilers.torch.knobs import PARTS
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
+from opsieve.backends.stacks.pass_trace import PassTrace, choose_skip_option, read_trace
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
-from opsieve.bisect.passes.attribution import Attribution, PassTrace, find_guilty_passes, read_trace
+from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, evaluate, evaluate_run
 from opsieve.gen.case.case import Case
@@ -25,7 +26,6 @@ from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
 
 _LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
-_SKIPPING = ("disabled_optimizers", "disabled", "skip")
 # Backends with levels between none and all: the option and its values, each of which does what the one before
 # does, and more.
 _LADDERS = {
@@ -48,8 +48,7 @@ class Blamed:
 def find_skip_option(backend: str) -> str:
     """Return the backend's option that takes the passes to skip, or ""."""
     options = plugin(backend).facts.options
-    found = [name for name in _SKIPPING if options.get(name) == ()]
-    return found[0] if found and ("trace" in options or backend in _NAMES) else ""
+    return choose_skip_option(options) if "trace" in options or backend in _NAMES else ""
 
 
 def list_switches(backend: str) -> tuple[str, ...]:

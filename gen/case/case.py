@@ -95,11 +95,12 @@ def is_case(folder: Path) -> bool:
     return os.path.lexists(folder / "case.json")
 
 
-def save(case: Case, folder: Path) -> None:
+def save(case: Case, folder: Path, claimed: bool = False) -> None:
     """Write a case, all or nothing: it is made beside `folder` and moved there. Equal cases give equal bytes.
 
     A case that is there already is replaced, what others keep in its folder stays. BadInput when the values
-    do not fit the program, when the folder is there and is no case, or when it cannot be written.
+    do not fit the program, when the folder is there, is no case and is not `claimed` by the caller, or when it
+    cannot be written.
     """
     inputs, outputs = case.program.inputs(), case.program.outputs()
     check_values(case.inputs, inputs, "input", "the case")
@@ -109,6 +110,7 @@ def save(case: Case, folder: Path) -> None:
     try:
         if (
             os.path.lexists(folder)
+            and not (claimed and folder.is_dir())
             and not is_case(folder)
             and not (folder.is_dir() and not any(folder.iterdir()))
         ):

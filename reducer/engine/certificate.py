@@ -47,17 +47,18 @@ def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
 @dataclass(frozen=True)
 class Certificate:
     """The proof: what became of the edits that are left, by dimension and by part; whether one of them keeps
-    the failure.
+    the failure. It is not `complete` where a budget was spent before all of them were tried.
     """
 
-    lines: tuple[CertificateLine, ...]
-    parts: tuple[PartLine, ...]
-    beaten: bool
+    lines: tuple[CertificateLine, ...] = ()
+    parts: tuple[PartLine, ...] = ()
+    beaten: bool = False
+    complete: bool = True
 
     @property
     def minimal(self) -> bool:
         """Whether every part was tried, and no single edit that is left keeps the failure."""
-        return not self.beaten and not any(part.is_open for part in self.parts)
+        return self.complete and not self.beaten and not any(part.is_open for part in self.parts)
 
 
 def certify(engine: Engine[S], passes: Iterable[Pass[S]], census: Census[S] = lambda _: ()) -> Certificate:

@@ -8,6 +8,7 @@ workers and any interruption give the same subject. It knows nothing of what a s
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,18 +28,20 @@ _FILTERED_BYTES = 64 << 20  # candidates that may be made only to see which were
 
 
 class Engine(Generic[S]):
-    """One reduction under way. `checks` counts the tests that were run, `invalid` the candidates that never
-    were.
+    """One reduction under way. `checks` counts the tests that were run, `refused` the candidates that are no
+    better by the kind of the result; those that are invalid were never run. `left` is how many tests the
+    present step takes if none of them says `same`.
     """
 
     def __init__(self, start: S, rules: Rules[S], journal: Journal, mark: str = ""):
         """`mark` tells the results of one kind of test in a journal from those of others."""
-        self.best = start
+        self.best = self._smallest = start
         self.rules = rules
         self.form = rules.form
         self.journal = journal
         self.checks = 0
-        self.invalid = 0
+        self.refused: Counter[str] = Counter()
+        self.left = 0
         self.slippage: dict[str, S] = {}
         # what the test said last of a subject that is now the best, or of the start
         self.result = CheckResult("gone")
@@ -80,6 +83,9 @@ class Engine(Generic[S]):
             if twin and self._known[digest].kind == "gone":
                 self._lost[twin] = self._known[digest]
         result = self._known[digest]
+        if result.kind == "same" and self.form.simpler(candidate, self._smallest):
+            self._smallest = candidate
+            self.rules.shown(candidate)
         if result.kind == "slippage" and result.key:
             held = self.slippage.get(result.key)
             if held is None or self.form.simpler(candidate, held):
@@ -127,6 +133,10 @@ class Engine(Generic[S]):
         self.rules.accepted(candidate)
         self._report()
         return True
+
+    def settle_for_smallest(self) -> None:
+        """Make the simplest subject that showed the failure the best one, where a search was cut off."""
+        self.improve(self._smallest, "the simplest so far")
 
     def begin(self, known: CheckResult | None = None) -> CheckResult:
         """Test the premise: whether the subject that it starts from shows the failure; `known` is a result
@@ -185,6 +195,7 @@ class Engine(Generic[S]):
     def _round(self, groups: list[list[Edit[S]]]) -> bool:
         gained = False
         while groups:
+            self.left = sum(map(len, groups))
             self.prefetch(self._upcoming(groups))
             merged, used, left = _merged(self.best, groups.pop(0))
             if left:
@@ -247,7 +258,6 @@ class Engine(Generic[S]):
         complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
         for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
             if complaint:
-                self.invalid += 1
                 self._remember(digest, subject, label, CheckResult("invalid", complaint))
             else:
                 self._valid.add(digest)
@@ -257,6 +267,7 @@ class Engine(Generic[S]):
         valid = [(digest, *item) for digest, item in wave.items() if digest not in self._cached]
         if not valid:
             return
+        self.rules.budget.spend(self.checks)
         subjects = [subject for _, subject, _ in valid]
         tests = self.rules.tests
         if look is not None:
@@ -274,6 +285,7 @@ class Engine(Generic[S]):
 
     def _remember(self, digest: str, subject: S, label: str, result: CheckResult) -> None:
         self._cached[digest] = result
+        self.refused[result.kind] += result.kind != "same"
         size = self.form.size(subject)
         nodes = size.nodes + size.inner_nodes
         self.journal.add(
@@ -292,9 +304,8 @@ class Engine(Generic[S]):
     def _report(self) -> None:
         size = self.form.size(self.best)
         seconds = time.monotonic() - self._since
-        self.rules.progress(
-            Progress(self.dimension, size.nodes, size.inner_nodes, size.bytes, self.checks, seconds)
-        )
+        sizes = (size.nodes, size.inner_nodes, size.bytes)
+        self.rules.progress(Progress(self.dimension, *sizes, self.checks, seconds, self.left, +self.refused))
 
 
 def _tested(test: InterestingnessTest[S], subject: S) -> CheckResult:

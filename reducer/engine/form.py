@@ -4,8 +4,10 @@
 the one of ONNX models.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from opsieve.reducer.engine.interestingness import InterestingnessTest
@@ -49,9 +51,11 @@ class Validator(Protocol[S_contra]):
         """One sentence for each subject, "" for a valid one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a reduction stands."""
+    """Where a reduction stands: what is tried, how many more tests that takes if all of them fail (by the
+    bound of the search, for nodes), and how many candidates were refused for what reason.
+    """
 
     dimension: str
     nodes: int
@@ -59,6 +63,25 @@ class Progress:
     size: int  # bytes
     checks: int
     seconds: float
+    left: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+class BudgetSpent(Exception):
+    """No test is left of a budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tests a reduction may run, and the moment (of `time.monotonic`) after which it begins none."""
+
+    checks: float = math.inf
+    until: float = math.inf
+
+    def spend(self, checks: int) -> None:
+        """Raise BudgetSpent where so many tests are all that there may be, or the time is over."""
+        if checks >= self.checks or time.monotonic() >= self.until:
+            raise BudgetSpent
 
 
 @dataclass(frozen=True)
@@ -68,8 +91,10 @@ class Rules(Generic[S]):
 
     `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
     is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best
-    subject before passes see it. `accepted` hears of every new best subject. `control`
-    makes of the best subject what a candidate is without its edit, None where the edit is all that it is.
+    subject before passes see it. `accepted` hears of every new best subject, `shown` also of a candidate that is
+    simpler and that a search has yet to make the best one. `control` makes of the best subject what a
+    candidate is without its edit, None where the edit is all that it is. `budget` ends the reduction by
+    BudgetSpent before a test.
     """
 
     form: SubjectKind[S]
@@ -78,5 +103,7 @@ class Rules(Generic[S]):
     refresh: Callable[[S], S] = lambda subject: subject
     progress: Callable[[Progress], None] = lambda progress: None
     accepted: Callable[[S], None] = lambda subject: None
+    shown: Callable[[S], None] = lambda subject: None
     twin: Callable[[S], str] = lambda subject: ""
     control: Callable[[S, S], S | None] = lambda best, candidate: None
+    budget: Budget = field(default_factory=Budget)

@@ -59,6 +59,7 @@ class Journal:
         head = _Head(question)
         known = _read(path, head) if path.exists() else None
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             self._file = os.fdopen(open_own(path), "r+b")
             self.resumed = known is not None
             self.attempts, whole = known or ([], 0)

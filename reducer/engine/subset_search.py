@@ -58,6 +58,7 @@ class SubsetSearch(Generic[S]):
 
     def within(self, region: Places) -> Places:
         """A small part of a region that shows the failure; the whole of it is known to."""
+        self.engine.left = len(region).bit_length() + 1
         while len(region) > MANY and (shorter := smaller_window(region, self.test, self.prefetch)):
             region = shorter
         weights = [self.likely[place] for place in region] if self.likely else None
@@ -70,6 +71,7 @@ class SubsetSearch(Generic[S]):
             return order[:found]
         size = minimal_prefix(order, self.test, self.prefetch, known=found, failing=failing)
         ends = [order[0], order[size - 1]]
+        self.engine.left = size.bit_length() + 1
         return ends if self.test(ends) else quickxplain(ends, order[1 : size - 1], self.test, self.prefetch)
 
     def minimal(self, places: Places) -> Places:

@@ -13,6 +13,7 @@ from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.shown_failure import compare_runs, is_refusal, judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.stacks.pass_trace import choose_skip_option, read_trace
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
@@ -21,6 +22,8 @@ from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.triage.fingerprint.sameness import Failure, Level, failure_of
+
+_MOST_ACTING = 24  # passes that are left out one by one
 
 
 class Runnable(Protocol):
@@ -40,8 +43,8 @@ class TargetTest:
     """One run of the target for each subject, and of the arbiter where the target's answer needs it.
 
     `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be
-    asked. At the level `cure`, `sick` and `well` are the other builds that failed on the whole model and
-    those that did not. With `finite`, a mismatch counts only where the right outputs are finite: those of the
+    asked. `sick` and `well` are other builds that have to fail on a subject, and to be well: at the level
+    `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite: those of the
     whole model were. With `any_type` the element type of a wrong result may change, where `sick` and `well`
     say that the cure is the same. `apart` gives each run of the target a process of its own.
     """
@@ -140,27 +143,40 @@ class TargetTest:
         return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
     def _cured(self, test: Test) -> CheckResult:
-        if self.level == "cure" or self.any_type:
-            for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
-                if self.is_sick(build, test) != sick:
-                    return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
+        for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
+            if self.is_sick(build, test) != sick:
+                return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
         return CheckResult("same")
 
-    def is_sick(self, build: ResolvedTarget, test: Test) -> bool:
+    def is_sick(self, build: ResolvedTarget, subject: Runnable) -> bool:
         """Whether another build of the compiler fails as well, in whatever way."""
-        got = self.workers.observe(build, test.program, test.inputs)
+        program, inputs = subject.program, subject.inputs
+        got = self.workers.observe(build, program, inputs)
         asked = self.arbiter if got.outputs is not None and build != self.arbiter else None
-        right = None if asked is None else self.workers.observe(asked, test.program, test.inputs)
-        return judge_run(test.program, test.inputs, build, got, self.workers, right=right).verdict == "fail"
+        right = None if asked is None else self.workers.observe(asked, program, inputs)
+        return judge_run(program, inputs, build, got, self.workers, right=right).verdict == "fail"
 
 
 def cure_set(
     check: TargetTest, subject: Runnable
 ) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
     """The other builds of the compiler that fail on a subject, and those that do not."""
-    test = Test(subject.program, subject.inputs)
-    answers = {build: check.is_sick(build, test) for build in other_builds(check.target)}
+    answers = {build: check.is_sick(build, subject) for build in other_builds(check.target)}
     return tuple(b for b, bad in answers.items() if bad), tuple(b for b, bad in answers.items() if not bad)
+
+
+def find_cures(check: TargetTest, subject: Runnable) -> dict[str, ResolvedTarget]:
+    """The passes of the compiler that acted and without any one of which a subject is well, each with the
+    build that leaves it out; {} where the backend cannot tell.
+    """
+    target, option = check.target, choose_skip_option(check.target.facts.options)
+    if not option or "trace" not in target.facts.options:
+        return {}
+    seen = check.workers.observe(target.with_options(trace="on"), subject.program, subject.inputs)
+    acted = read_trace(seen.log, seen.outcome in ("crash", "hang")).acted[:_MOST_ACTING]
+    off = {name: "+".join(filter(None, [target.options[option], name])) for name in acted}
+    builds = {name: target.with_options(**{option: names}) for name, names in off.items()}
+    return {name: build for name, build in builds.items() if not check.is_sick(build, subject)}
 
 
 def finite(values: Iterable[Value]) -> bool:

@@ -50,12 +50,14 @@ _NOTHING: dict[str, Any] = {
     "not_tried": [],
     "census_checks": 0,
     "replays": None,
+    "noise": None,
     "slippage": 0,
     "slipped": 0,  # the name of `slippage` before 0.2
     "rest_fails": "",
     "finished": True,
     "message": "",
 }
+STOPPED = "the budget is spent: the same command continues from the best so far"
 UNFINISHED = "interrupted: the best so far, which the judge has not seen"
 
 
@@ -68,7 +70,7 @@ def save_subject(
     there, and ask the further `oracle` that says so (`further_oracle`).
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
-    save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder)
+    save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder, claimed=True)
     write_output(folder / model_name(subject.program), subject.program.chunks())
 
 
@@ -133,11 +135,14 @@ def facts_of(
         **census_facts(reduction.certificate.parts),
         "census_checks": reduction.census_checks,
         "replays": _replays(reduction.replays),
+        "noise": None
+        if (noise := reduction.noise) is None
+        else {"start": _replays(noise.start), "rest": _replays(noise.rest)},
         "slippage": len(reduction.slippage),
         "slipped": len(reduction.slippage),  # its name before 0.2
         "rest_fails": reduction.rest_fails,
-        "finished": True,
-        "message": "",
+        "finished": reduction.certificate.complete,
+        "message": "" if reduction.certificate.complete else STOPPED,
     }
 
 

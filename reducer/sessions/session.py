@@ -3,6 +3,7 @@ people see is the caller's.
 """
 
 import hashlib
+import math
 import signal
 import threading
 import time
@@ -28,7 +29,7 @@ from opsieve.gen.model.files import read_file
 from opsieve.gen.model.printable import drawing, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.form import Progress, Rules
+from opsieve.reducer.engine.form import Budget, Progress, Rules
 from opsieve.reducer.engine.interestingness import replayed
 from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
@@ -83,6 +84,8 @@ class ReductionRequest:
     jobs: int = 1
     seed: int = 0
     seconds: float = 30.0  # of one run
+    minutes: float | None = None  # in which the reduction has to end
+    checks: int | None = None  # tests that it may run
 
 
 class SessionListener(Protocol):
@@ -167,6 +170,8 @@ class Session:
             if self._best is not None:
                 self._best.save()
                 if kind is KeyboardInterrupt:
+                    if not is_case(self._best.folder):
+                        self._best.forget()
                     self.listener.say(
                         f"the best so far is in {self._best.folder}; the same command resumes from it"
                     )
@@ -180,7 +185,10 @@ class Session:
         try:
             premise = self._premise(case)
             folder = self._claimed()
-            result, journal, origin = self._reduced(form, case, start, premise, folder)
+            request = self.request
+            minutes = math.inf if request.minutes is None else request.minutes
+            budget = Budget(request.checks or math.inf, since + 60 * minutes)
+            result, journal, origin = self._reduced(form, case, start, premise, folder, budget)
         except NoFailure as error:
             return Reduced(facts_of_none(form.size(start), error.reason), None, error=error)
         result = replace(result, best=form.finished(result.best, self.pool[0]))
@@ -198,7 +206,13 @@ class Session:
         return Reduced(facts, result, printed(result.best, self.pool[0]), attempts=journal.attempts)
 
     def _reduced(
-        self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path
+        self,
+        form: ReducibleForm[Any],
+        case: Case,
+        start: Any,
+        premise: Premise | None,
+        folder: Path,
+        budget: Budget,
     ) -> tuple[Reduction[Any], Journal, Origin]:
         origin = Origin(GENERATOR, self.request.seed, self._versions(premise), case.origin.inputs)
         tests = (
@@ -213,7 +227,7 @@ class Session:
                     start_at = best.kept
                 else:
                     best.forget()
-            listeners: Listeners[Any] = Listeners(best.progress, best.accepted, self.listener.say)
+            listeners: Listeners[Any] = Listeners(best.progress, best.shown, self.listener.say)
             if premise is None:
                 source = next(iter(installed()), None)
                 source = None if source is None else source.baseline
@@ -226,11 +240,12 @@ class Session:
                     journal,
                     listeners,
                     start_at=start_at,
+                    budget=budget,
                 )
             else:
                 pool = self._pool_for(premise)
                 result = reduce_failure(
-                    form, start, premise, pool, self._level, journal, listeners, start_at=start_at
+                    form, start, premise, pool, self._level, journal, listeners, None, start_at, budget
                 )
         self._best = None
         return result, journal, origin
@@ -366,39 +381,42 @@ class _Best:
         self.folder, self._session, self._form, self._start = folder, session, form, start
         self._premise, self._origin = premise, origin
         self.kept = _kept(folder, form, start)
-        self._subject, self._saved, self._checks = start, 0.0, 0
-        if self.kept is None:
-            self.save()
+        self._subject, self._next, self._checks = start, 0.0, 0
 
     def forget(self) -> None:
-        """What an earlier call left does not count: begin with the start."""
+        """What an earlier call left does not count: the start takes its place."""
         self.kept = None
-        self.save()
+        self._write(self._start)
 
     def progress(self, at: Progress) -> None:
         """Where the engine stands, passed on."""
         self._checks = at.checks
         self._session.listener.progress(at)
 
-    def accepted(self, subject: Any) -> None:
-        """A new best subject of the engine; written at most once a second."""
+    def shown(self, subject: Any) -> None:
+        """A simpler subject that shows the failure: the first one is written at once, later ones at most once
+        a second, and of large ones so rarely that it takes a tenth of the time.
+        """
         self._subject = subject
-        if time.monotonic() - self._saved > _SAVE_EVERY:
+        since = time.monotonic()
+        if since >= self._next:
             self.save()
-            self._saved = time.monotonic()
+            self._next = time.monotonic() + max(_SAVE_EVERY, 9 * (time.monotonic() - since))
 
     def save(self) -> None:
         """Write it, and the facts of an unfinished reduction beside it."""
-        if self.kept is not None and not self._form.simpler(self._subject, self.kept):
+        if self._subject is self._start or (
+            self.kept is not None and not self._form.simpler(self._subject, self.kept)
+        ):
             return
-        request = self._session.request
+        self._write(self._subject)
+        level, checks = self._session.request.level, self._checks
+        found = facts_unfinished(self._form, self._start, self._subject, self._premise, level, checks)
+        save_story(self.folder, found)
+
+    def _write(self, subject: Any) -> None:
         target = "" if self._premise is None else self._premise.target.display
-        save_subject(self._subject, self.folder, request.path.name, self._origin, target)
-        if self._subject is not self._start:
-            found = facts_unfinished(
-                self._form, self._start, self._subject, self._premise, request.level, self._checks
-            )
-            save_story(self.folder, found)
+        save_subject(subject, self.folder, self._session.request.path.name, self._origin, target)
 
 
 def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
@@ -415,7 +433,7 @@ def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
 
 
 def _begun(folder: Path) -> bool:
-    """Whether a folder holds what a reduction saves first: killed then, it leaves no journal."""
+    """Whether a folder holds a result that a reduction is to begin with."""
     try:
         return is_case(folder) and load(folder).origin.generator == GENERATOR
     except BadInput:

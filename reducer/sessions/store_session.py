@@ -11,10 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opsieve.gen.case.case import load, save
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.structure import all_nodes
@@ -81,17 +82,25 @@ def reduce_cases(
 
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done,
     again with what became of it in a longer turn. Each result lies in the folder `reduced` of its case; an
-    unfinished one is gone on with the next time.
+    unfinished one is gone on with the next time. Of the cases of one test, on several levels of a compiler
+    say, one is reduced at a time, and each begins with the result of another where it shows its failure too.
     """
     end = time.monotonic() + request.budget
     waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
     running: dict[Future[ReducedCase], tuple[Candidate, float]] = {}
+    twins = {candidate.test: candidate.reduced_twin for candidate in wanted}
     given_up = threading.Event()
     with ThreadPoolExecutor(request.jobs) as pool:
         try:
             while True:
-                while waiting and len(running) < request.jobs and (left := end - time.monotonic()) > 0:
-                    candidate, turn, before = waiting.popleft()
+                while len(running) < request.jobs and (left := end - time.monotonic()) > 0:
+                    busy = {candidate.test for candidate, _ in running.values()} - {""}
+                    free = next((item for item in waiting if item[0].test not in busy), None)
+                    if free is None:
+                        break
+                    waiting.remove(free)
+                    candidate, turn, before = free
+                    candidate = replace(candidate, reduced_twin=twins[candidate.test])
                     doing = pool.submit(
                         _reduce, request, candidate, min(turn, left), before, reducer, given_up
                     )
@@ -101,6 +110,8 @@ def reduce_cases(
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     candidate, turn = running.pop(done)
                     found = done.result()
+                    if found.answer == "reduced" and candidate.test:
+                        twins[candidate.test] = candidate.place
                     if found.answer == "unfinished":
                         waiting.append((candidate, _MORE * turn, found.seconds))
                     yield found
@@ -132,6 +143,9 @@ def _reduce(
     if output.is_symlink():
         return reduced("failed", None, f"{shown(output, 200)} is a link")
     kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
+    if candidate.reduced_twin and not output.exists():
+        with suppress(BadInput):  # it is only a beginning
+            save(load(get_case_folder(request.store, candidate.reduced_twin) / RESULT), output)
     child = reducer(case, output, ChildTask(candidate.target, seconds, _RUN, request.offline), given_up)
     if not child.in_time:
         return reduced("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")

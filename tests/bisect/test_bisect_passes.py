@@ -12,9 +12,10 @@ from onnx import parser
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.stacks.pass_trace import PassTrace, read_trace
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
-from opsieve.bisect.passes.attribution import Attribution, PassTrace, find_guilty_passes, read_trace
+from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes
 from opsieve.bisect.passes.pass_source import blame_passes, find_skip_option, list_attributable
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case

@@ -404,3 +404,23 @@ def test_commands_load_no_compiler_and_no_terminal_app(store: Path) -> None:
     )
     done_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done_.stderr.strip() == "[]"
+
+
+def test_a_program_is_reduced_once_for_all_the_builds_that_fail_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The later reductions begin with the result of the first one."""
+    targets = [f"fake:wrong@Tanh,seed={seed}" for seed in (1, 2, 3)]
+    campaign = Campaign("beef", "small-1", 1, tuple(targets))
+    many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
+    failing = [finding("", kind="mismatch", target=target, operators=many) for target in targets]
+    with Store(tmp_path / "s") as store:
+        store.begin_campaign(campaign)
+        store.record_tests(campaign, [done(0, *failing, operators=many)])
+    told = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline", "-j", "2")
+    assert [(one["answer"], one["nodes_after"]) for one in told["reductions"]] == [("reduced", 1)] * 3
+    journals = sorted((tmp_path / "s").rglob("attempts.jsonl"), key=lambda path: path.stat().st_mtime)
+    first, *later = [[json.loads(line) for line in path.read_text().splitlines()[1:]] for path in journals]
+    assert max(attempt["nodes"] for attempt in first) == len(many)
+    assert {attempt["nodes"] for attempts in later for attempt in attempts} == {1}
+    assert all(len(attempts) < len(first) for attempts in later)

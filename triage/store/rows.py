@@ -334,8 +334,8 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kept case to reduce: its folder in the store, the failing target, its fingerprint, cluster and
-    nodes.
+    """A kept case to reduce: its folder in the store, the failing target, its fingerprint, cluster and nodes,
+    its test, and a reduced case of the same test ("" for none).
     """
 
     place: str
@@ -343,3 +343,5 @@ class Candidate:
     fingerprint: str
     cluster: str
     nodes: int
+    test: str = ""
+    reduced_twin: str = ""

@@ -269,16 +269,18 @@ class IndexReader(OpenIndex):
             " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
         ):
             cases = self._select(
-                "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept"
+                "SELECT folder, target, nodes, reduced, campaign || ' ' || test, coalesce((SELECT folder FROM"
+                " failures t WHERE t.campaign = f.campaign AND t.test = f.test AND t.reduced IS NOT NULL AND"
+                " folder != ''), '') FROM failures f INDEXED BY failures_kept"
                 " WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
                 key,
             )
             components = read_components(stored)
-            done = sum(reduced is not None for _, _, _, reduced in cases)
+            done = sum(reduced is not None for _, _, _, reduced, *_ in cases)
             wanted = len(cases) if needs_reduction(components) else max(0, members - done)
             waiting = [
-                Candidate(place, target, key, format_cluster(cluster), nodes)
-                for place, target, nodes, reduced in cases
+                Candidate(place, target, key, format_cluster(cluster), nodes, test, twin)
+                for place, target, nodes, reduced, test, twin in cases
                 if reduced is None
             ]
             elsewhere = not counts_graph(components)

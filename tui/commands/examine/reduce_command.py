@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from opsieve.triage.distributed.remote_workers import Further
 
 _MOST_PRINTED = 60  # lines of the reduced graph
+_REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid": "invalid"}
 
 
 @click.command(context_settings=SETTINGS)
@@ -97,6 +98,16 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 @RESOURCES
 @SEED
 @make_seconds(30.0)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Time for the whole reduction; then the smallest model so far is the result.  [default: no limit]",
+)
+@click.option(
+    "--checks",
+    type=click.IntRange(1),
+    help="Tests to run at most; then the smallest model so far is the result.  [default: no limit]",
+)
 @make_memory()
 @OFFLINE
 @CONSENT
@@ -216,7 +227,8 @@ class _Live(_Log):
         inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
         self._status.update(
             f"{at.dimension}: {counted(at.nodes, 'node')}{inner}, {counted(at.size, 'byte')},"
-            f" {counted(at.checks, 'check')}, {at.seconds:.1f} s"
+            f" {counted(at.checks, 'check')}, {at.seconds:.1f} s; about {at.left} more for this step"
+            + "".join(f", {count} {_REFUSED[kind]}" for kind, count in at.refused.items())
         )
 
 
@@ -264,7 +276,15 @@ def _summarise(reduced: "Reduced") -> str:
         lines.append(
             f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs"
         )
-    lines.append(_describe_certificate(result.certificate))
+    if result.noise is not None:
+        start, rest = result.noise.start, result.noise.rest
+        lines.append(
+            f"the check is noisy: it exits with 0 in {start[0]} of {start[1]} runs of the whole model"
+            + (f", and in {rest[0]} of {rest[1]} without the nodes that are left" if rest else "")
+        )
+    lines.append(
+        _describe_certificate(result.certificate) if result.certificate.complete else facts["message"]
+    )
     if result.rest_fails:
         how = "in the same way" if result.rest_fails == "same" else "in another way"
         lines.append(
