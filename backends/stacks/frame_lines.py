@@ -28,6 +28,23 @@ _SYMBOL_OFFSET = re.compile(r"([^+]*+)\+0x([0-9a-f]{1,16}+)")
 _MODULE_OFFSET = re.compile(r"\(([^()\s]{1,400}?)\+0x([0-9a-f]{1,16}+)\)")
 _NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S|rs)", re.IGNORECASE)
 _NUMBERED_BEGINS = tuple("#f0123456789")
+# `at pack.Class.method(File.java:3)`, `at f (/dir/file.js:3:7)`, `at Name.Class.Method(Int32 n) in file.cs:line 3`
+_VIRTUAL = re.compile(
+    r"\s{1,20}+at (?:async |new )?(?:[\w.@-]{1,100}+/)?([\w.$<>`]{1,400}+)(?: \[as \w{1,100}+\])? ?"
+    r"\(([^()]{0,400}+)\)(?: in (.{1,400}):line (\d{1,9}+))?"
+)
+_PLACE = re.compile(r"(.{1,400}?):(\d{1,9}+)(?::\d{1,9}+)?")
+_GENERATED = re.compile(r"\$\$?(?:\d+|Lambda)[^.]*+")
+# `    @     0x55d0c1a2b3c5       96  f()` of glog and absl, `# C  [lib.so+0x1]  f()+0x2` of the Java machine
+_GLOG = re.compile(
+    r"(?:PC: )?\s{0,9}+@\s{1,30}+0x[0-9a-f]{1,16}+\s++(?:\d{1,9}+\s++)?(?:\(unknown\)\s++)?(\S.*+)"
+)
+_JVM = re.compile(
+    r"(?:# )?[CVJjv]  ?\[([^\]+]{1,400}+)\+0x([0-9a-f]{1,16}+)\](?:\s++([^+\s].*?))?(?:\+0x[0-9a-f]{1,16}+)?"
+)
+_BASE_PLACE = re.compile(r"[\w+-]++\.\w{1,5}+:\d{1,9}+(?::\d{1,9}+)?")
+# `3  libLLVM.dylib  0x000000010f3c f(int) + 56` of LLVM on macOS, and everywhere in older releases
+_WITH_MODULE = re.compile(r"(\d{1,4}+) {1,3}+(\S{1,200}+) ++0x[0-9a-f]{8,16}+ (\S.*?) \+ (\d{1,9}+)")
 _AT = re.compile(r"\s++at ([^:\s]{1,400}+):(\d{1,9}+)(?::\d{1,9}+)?")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
 
@@ -49,10 +66,10 @@ def python_frame(line: str, mixed: bool) -> Frame | None:
     match = _PYTHON.match(line)
     if match is None:
         return None
-    function = (match[3] or "").strip()
+    function, file = (match[3] or "").strip(), match[1].replace("\\", "/")
     if mixed:
-        return frame_of(function, match[1], int(match[2]))
-    return Frame("python", function, match[1], int(match[2]))
+        return frame_of(function, file, int(match[2]))
+    return Frame("python", function, file, int(match[2]))
 
 
 def binary_frame(line: str, build_id: BuildId | None) -> Frame | None:
@@ -86,6 +103,8 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
     if match := _HASHED.match(line):
         frame = _hashed_frame(match[2].strip(), build_id)
         return None if frame is None else (int(match[1]), frame)
+    if match := _WITH_MODULE.fullmatch(line):
+        return int(match[1]), _module_frame(match[2], match[3], int(match[4]), build_id)
     if match := _COUNTED.fullmatch(line):
         name = _RUST_HASH.sub("", match[2].strip())
         return int(match[1]), Frame("native", "" if name == "<unknown>" else demangle(name))
@@ -102,6 +121,26 @@ def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | No
     inner = _SYMBOL_OFFSET.fullmatch(match[3])
     symbol, offset = (inner[1], int(inner[2], 16)) if inner else (match[3], 0)
     return int(match[1] or "-1"), _module_frame(match[2], symbol, offset, build_id)
+
+
+def listed_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
+    """A frame of a list without numbers, glog's or the Java machine's, or one of `symbols_frame`."""
+    if match := _GLOG.fullmatch(line):
+        return -1, Frame("native", "" if match[1] == "(unknown)" else demangle(match[1]))
+    if match := _JVM.fullmatch(line.rstrip()):
+        return -1, _module_frame(match[1], match[3] or "", int(match[2], 16), build_id)
+    return symbols_frame(line, build_id)
+
+
+def virtual_machine_frame(line: str) -> Frame | None:
+    """A frame as Java, C# and JavaScript print it; `line` is indented."""
+    match = _VIRTUAL.match(line) if line[:1].isspace() else None
+    if match is None:
+        return None
+    name = _GENERATED.sub("", match[1]).replace("<init>", "new").replace("<clinit>", "static")
+    place = _PLACE.fullmatch(match[2])
+    file, number = (match[3], match[4]) if match[3] else (place[1], place[2]) if place else ("", "0")
+    return Frame("native", name, file.replace("\\", "/"), int(number))
 
 
 def place_behind(frame: Frame, line: str) -> Frame | None:
@@ -147,7 +186,7 @@ def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
                 return Frame("native", name, module=after.rpartition("/")[2])
             return Frame("native", name, *_file_and_line(after))
     name, _, place = rest.rpartition(" ")
-    if ":" in place and "/" in place and name:
+    if name and ((":" in place and "/" in place) or _BASE_PLACE.fullmatch(place)):
         return Frame("native", name, *_file_and_line(place))
     if rest == "<signal handler called>":
         return Frame("native", rest)

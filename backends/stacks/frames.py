@@ -14,6 +14,7 @@ from opsieve.backends.stacks.frame_lines import (
     MAX_LINE,
     BuildId,
     binary_frame,
+    listed_frame,
     numbered_frame,
     place_behind,
     python_frame,
@@ -29,7 +30,15 @@ _HEAD = "Traceback (most recent call last)"
 _GROUP = "Exception Group " + _HEAD
 _RAISED = re.compile(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)")
 _RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
-_HANDLERS = ("<signal handler called>", "rust_begin_unwind", "__rustc::rust_begin_unwind")
+_HANDLERS = (
+    "<signal handler called>",
+    "rust_begin_unwind",
+    "__rustc::rust_begin_unwind",
+    "llvm::sys::RunSignalHandlers",
+    "SignalHandler(",
+    "PrintStackTraceSignalHandler(",
+    "google::LogMessage",
+)
 # What a program prints goes on behind a traceback; these begin lines that are no part of a message.
 _LOGGED = re.compile(
     r"\[\d\d:\d\d:\d\d\] |(?:\x1b\[[\d;]{0,9}m)?\d{4}-\d\d-\d\d[ T]\d\d:|Error converting operator |Exception"
@@ -275,8 +284,8 @@ def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
     numbered = numbered_frame(line, build_id)
     if numbered is not None and numbered[0] == 0:
         return "numbered", numbered[1]
-    if symbols := symbols_frame(line, build_id):
-        return "symbols", symbols[1]
+    if listed := listed_frame(line, build_id):
+        return "symbols", listed[1]
     return None
 
 
@@ -292,8 +301,8 @@ def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
         found = numbered_frame(line, build_id)
         return found[1] if found is not None and found[0] else None
     if into == "symbols":
-        symbols = symbols_frame(line, build_id)
-        return symbols[1] if symbols is not None else None
+        listed = listed_frame(line, build_id)
+        return listed[1] if listed is not None else None
     return None
 
 
@@ -302,9 +311,12 @@ def _without_handler(frames: list[Frame]) -> list[Frame]:
     place.
     """
     last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
+    # What LLVM's reporting was called by is its handler, with or without a name.
+    if last >= 0 and frames[last].function.startswith("llvm::sys::RunSignalHandlers"):
+        last += 1
     return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
 
 
 def _is_handler(frame: Frame) -> bool:
     """Whether what lies inside this frame only reports: a signal's handler, a panic's."""
-    return "libc_sigaction" in frame.file or frame.function in _HANDLERS
+    return "libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS)

@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,15 +173,19 @@ def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: St
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
-    if trace.frames and is_interpreters(message) and not any(_is_installed(frame) for frame in trace.frames):
-        return (
-            "environment"  # the program that called the compiler stumbled, no code of a package was running
-        )
+    if is_interpreters(message) and _is_callers_own(trace.frames):
+        return "environment"
     return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
 
 
-def _is_installed(frame: Frame) -> bool:
-    return frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
+def _is_callers_own(frames: Sequence[Frame]) -> bool:
+    """Return whether only the program that called the compiler was running: Python code of one file outside of
+    packages. Code in another file may be that of an editable install.
+    """
+    return len({frame.file for frame in frames}) == 1 and not any(
+        frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
+        for frame in frames
+    )
 
 
 @functools.lru_cache(maxsize=4096)

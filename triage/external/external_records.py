@@ -1,10 +1,12 @@
-"""Read failure records of other tools: JSON lines (gzipped or not), plain text logs, folders of them.
+"""Read failure records of other tools: JSON lines (gzipped or not), plain text logs, JUnit reports, folders
+of them.
 
 All input is hostile: lines, files and unpacked `.gz` data are bounded, one record is in memory at a time, and
 an unreadable part is reported with its number while reading continues.
 """
 
 import gzip
+import html
 import io
 import json
 import re
@@ -17,6 +19,7 @@ from typing import Any, BinaryIO
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import opened
+from opsieve.triage.fingerprint.traces import read_trace
 
 _MAX_LINE = 4 << 20  # bytes of one record
 _MAX_BYTES = 8 << 30  # bytes of one file, unpacked
@@ -24,7 +27,10 @@ _MAX_FILES = 1_000_000
 _MAX_OPERATORS = 10_000
 _MAX_LOG = 4 << 20  # bytes of one failure in a plain text log
 _HEADER = re.compile(rb"(?:={3,}+|_{3,}+) ?[^=_\s][^\r\n]{0,200}(?:={3,}|_{3,})\s*+")
-_LOG_ENDINGS = (".log", ".txt", ".out", ".err")
+_LOG_ENDINGS = (".log", ".txt", ".out", ".err", ".xml")
+_MAX_JUNIT = 256 << 20  # bytes of a JUnit report
+_JUNIT = re.compile(r"<(failure|error)\b((?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+)>")
+_ATTRIBUTE = re.compile(r"\b(message|type)=(\"|')((?:(?!\2)[^<])*+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,8 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     """Read the records of a file or a folder, each with its index from 0; an invalid line or file keeps its
     index.
 
-    A file that begins with `{` holds JSON lines; any other is a plain text log, which is one failure, or one
-    for each header (`=== name ===`, `____ name ____`). In a folder each log is read, sorted by name, with
+    A file that begins with `{` holds JSON lines, one that begins with `<?xml` or `<testsuite` is a JUnit
+    report; any other is a plain text log, which is one failure, or one for each header (`=== name ===`, `____ name ____`). In a folder each log is read, sorted by name, with
     continuous numbers.
 
     Raises:
@@ -101,6 +107,8 @@ def _read_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
         head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
         if head[:1] == b"{":
             yield from _read_json_lines(file)
+        elif head.startswith((b"<?xml", b"<testsuite")):
+            yield from enumerate(_read_junit(file))
         else:
             yield from enumerate(_read_text_log(file))
 
@@ -167,6 +175,31 @@ def make_record(data: Mapping[str, Any]) -> Record:
         data.get("timeout") is True,
         tuple(dict.fromkeys(filter(None, operators))),
     )
+
+
+def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
+    """Yield the failures of a JUnit report, each by its text, else by its message.
+
+    The report is not parsed as XML, so that no entity of it can grow.
+    """
+    text = file.read(_MAX_JUNIT).decode("utf-8", "replace")
+    at = count = 0
+    while match := _JUNIT.search(text, at):
+        at = match.end()
+        end = at if match[2].endswith("/") else text.find(f"</{match[1]}>", at)
+        if end < 0:
+            break
+        body = html.unescape(text[at:end].replace("<![CDATA[", "").replace("]]>", ""))
+        attributes = {name: html.unescape(value) for name, _, value in _ATTRIBUTE.findall(match[2])}
+        count += 1
+        if read_trace(body).kind:
+            yield Record(text=body)
+        elif attributes.get("message"):
+            yield Record(exception=attributes.get("type", ""), message=attributes["message"], traceback=body)
+        else:
+            yield BadRecord(count, "it holds no failure")
+    if not count:
+        yield BadRecord(1, "the report holds no failure")
 
 
 def _read_text_log(file: BinaryIO) -> Iterator[Record | BadRecord]:

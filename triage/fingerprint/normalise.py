@@ -73,7 +73,8 @@ _TOKEN = re.compile(
     r"|(?P<time>(?<![\w.])(?:\d{4}-\d\d-\d\d(?:[T"
     r" ]\d\d:\d\d(?::\d\d)?[.,\d]*+Z?)?|\d{1,2}:\d\d:\d\d(?:\.\d++)?))"
     r"|(?P<version>(?<![\w.])v?\d++\.\d++\.\d++[\w.+]*+)"
-    r"|(?P<path>(?<![\w./])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
+    r"|(?P<drive>(?<!\w)[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]{1,100}+\\)*+[\w.+@~-]*+(?::\d++){0,2}+)"
+    r"|(?P<path>(?<![\w./])(?:[\w.-]{1,100}+@[\w.-]{1,100}+:|~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
     r"|(?P<relative>(?<![\w./+-])(?:[\w.+-]++/)++[\w.+-]++(?::\d++){0,2}+)"
     r"|(?P<file>(?<![\w./+-])[\w+-]++(?:\.[A-Za-z]\w*+):\d++(?::\d++)?)"
     r"|(?P<tensor>(?<!\w)tensor\(\w{1,40}+\))"
@@ -203,12 +204,12 @@ def _token(match: re.Match[str]) -> str:
     kind, text = match.lastgroup, match[0]
     if kind == "word":
         return _word(text)
-    if kind in ("path", "relative", "file"):
-        bare = text.split(":")[0] if kind != "path" else text.rstrip("0123456789:")
+    if kind in ("drive", "path", "relative", "file"):
+        bare = text.split(":")[0] if kind in ("relative", "file") else text.rstrip("0123456789:")
         name = bare.replace("\\", "/").rpartition("/")[2]
         if name.rpartition(".")[2].lower() in SOURCES:
             return name
-        return _PATH if kind == "path" and len(text) > 1 else text
+        return _PATH if kind == "drive" or (kind == "path" and len(text) > 1) else text
     if kind == "opset":
         return text[: text.index("(")]
     if kind == "tensor":

@@ -15,9 +15,10 @@ from typing import Literal
 
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
-from opsieve.backends.stacks.frame_lines import BuildId
+from opsieve.backends.stacks.frame_lines import BuildId, virtual_machine_frame
 from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
 from opsieve.backends.verdict import Mismatch
+from opsieve.triage.fingerprint.death_signal import find_signal, list_signal_words
 from opsieve.triage.fingerprint.source_location import with_location
 
 TraceKind = Literal["crash", "error", "hang", "out-of-memory", "mismatch", ""]
@@ -31,16 +32,6 @@ _NO_MEMORY = re.compile(r"bad_alloc|[Oo]ut of memory|[Cc]annot allocate memory")
 _HANGS = ("TimeoutExpired", "TimeoutError", "Timeout")
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "_ArrayMemoryError")
 
-# How a text tells of a signal: by name (gdb, Python's subprocess), in words at the begin of a line (the
-# shell, faulthandler, TVM).
-_NAMED_SIGNAL = re.compile(
-    r"(?:received signal |terminated with signal |died with <Signals\.)(SIG[A-Z0-9]{2,8}+)"
-)
-_SIGNAL_WORDS = re.compile(
-    r"(?:Fatal Python error: |!{3,} ?|.{0,80}: line \d{1,9}+: +\d{1,9}+ )?"
-    r"(Segmentation fault|Segfault encountered|Aborted|Bus error|Illegal instruction|Floating[ -]point"
-    r" exception|Killed)\b"
-)
 # One of these stands in every text that tells of a process's end: a cheap question before the lines are read.
 _SIGNS = (
     "@native",
@@ -60,25 +51,12 @@ _SIGNS = (
     "pure virtual",
     "double free",
     "corrupt",
-    "Segmentation",
     "Segfault",
-    "Aborted",
-    "Bus error",
-    "Illegal instruction",
-    "Floating",
-    "Killed",
     "malloc",
+    "xit",
+    "code ",
+    "status ",
 )
-_SIGNALS = {
-    "Segmentation fault": signals.SIGSEGV,
-    "Segfault encountered": signals.SIGSEGV,
-    "Aborted": signals.SIGABRT,
-    "Bus error": signals.SIGBUS,
-    "Illegal instruction": signals.SIGILL,
-    "Floating point exception": signals.SIGFPE,
-    "Floating-point exception": signals.SIGFPE,
-    "Killed": signals.SIGKILL,
-}
 _ABORTS = (
     "*** ",
     "terminate called",
@@ -90,12 +68,8 @@ _ABORTS = (
     "double free",
     "corrupted ",
 )
-_SANITIZER_SIGNALS = {
-    "SEGV": signals.SIGSEGV,
-    "FPE": signals.SIGFPE,
-    "BUS": signals.SIGBUS,
-    "ABRT": signals.SIGABRT,
-}
+
+
 _HANG = re.compile(
     r"Timeout \(\d{1,4}+:\d\d:\d\d(?:\.\d{1,9}+)?\)!|no answer within [\d.]{1,20}+ s|\++ Timeout \++"
 )
@@ -116,9 +90,14 @@ _BARE = re.compile(
     r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)):"
     r" (.++)"
 )
+_THROWN = re.compile(
+    r"(?P<cause>Caused by: )?(?<![\w.$])(?P<exception>(?:[A-Za-z_$][\w$]{0,100}+\.)*+[\w$]{0,100}?"
+    r"(?:Error|Exception|Throwable|Failure))(?:: (?P<message>.*+))?$"
+)
+_PYTEST_LINE = re.compile(r"([^\s:]{1,300}?\.py):(\d{1,9}+): ([A-Za-z_][\w.]{0,300}+): (.++)")
 _PYTEST = re.compile(r"E {1,10}(.*+)")
 _PYTEST_FRAME = re.compile(r"([^\s:]{1,300}?\.py):(\d{1,9}+): (?:in (.{1,200})|[\w.]*)")
-_PYTEST_DEF = re.compile(r"(?:>| ) +(?:async )?def (\w{1,200}+)\(")
+_PYTEST_DEF = re.compile(r"(?:[> ] +)?(?:async )?def (\w{1,200}+)\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +128,11 @@ def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
     plain = _ANSI.sub("", text[-_MAX_TEXT:])
     lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
     found = (
-        _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
+        _death(plain, lines, build_id)
+        or _raised(plain)
+        or _panic(plain, lines, build_id)
+        or _read_thrown(lines)
+        or _reported(lines)
     )
     if found is None:
         return FailureTrace("", "", "", (), 0, text)
@@ -162,9 +145,9 @@ _Reading = tuple[TraceKind, str, str, tuple[Frame, ...], int]
 
 def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
     """What the end of a process says, None when the text tells of none."""
-    if not any(sign in text for sign in _SIGNS):
+    if not any(sign in text for sign in (*_SIGNS, *list_signal_words())):
         return None
-    number = _signal(lines)
+    number = find_signal(lines)
     said = summary(text)
     if any(_HANG.match(line) for line in lines):
         return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
@@ -183,28 +166,6 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
     if number == signals.SIGKILL or _NO_MEMORY.search(said):
         return "out-of-memory", "", said or "Killed", frames, number
     return "crash", "", said or signals.Signals(number).name, frames, number
-
-
-def _signal(lines: list[str]) -> int:
-    """The number of the signal that ended a process, 0 when there is none. The shim knows best, then who
-    names it.
-    """
-    worded = exact = 0
-    for line in lines:
-        if (
-            line.startswith("@native\t")
-            and (field := line.split("\t")[1]).isdecimal()
-            and 0 < int(field[:4]) < 65
-        ):
-            exact = int(field[:4])
-        elif match := _NAMED_SIGNAL.search(line):
-            worded = int(getattr(signals, match[1], 0)) or worded
-        elif match := _SIGNAL_WORDS.match(line):
-            worded = worded or int(_SIGNALS[match[1]])
-        elif "Sanitizer: " in line:
-            word = line.partition("Sanitizer: ")[2].partition(" ")[0]
-            worded = worded or int(_SANITIZER_SIGNALS.get(word, 0))
-    return exact or worded
 
 
 def _raised(text: str) -> _Reading | None:
@@ -256,6 +217,26 @@ def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
     return None
 
 
+def _read_thrown(lines: list[str]) -> _Reading | None:
+    """Read the last exception of Java, C# or JavaScript; of a chain the cause, with the frames of all."""
+    last: list[tuple[str, str, list[Frame]]] = []
+    chain: list[tuple[str, str, list[Frame]]] = []
+    for line in lines:
+        if (frame := virtual_machine_frame(line)) is not None:
+            if chain:
+                chain[-1][2].append(frame)
+                last = chain
+        elif match := _THROWN.search(line):
+            if not match["cause"]:
+                chain = []
+            chain.append((match["exception"], match["message"] or "", []))
+    if not last:
+        return None
+    exception, message, _ = last[-1]
+    frames = tuple(frame for *_, own in last for frame in reversed(own))
+    return _kind(exception, message), exception, message, frames, 0
+
+
 def _reported(lines: list[str]) -> _Reading | None:
     """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says
     most counts.
@@ -271,6 +252,9 @@ def _reported(lines: list[str]) -> _Reading | None:
     for line in lines:
         if match := _BARE.match(line):
             return _kind(match[1], match[2]), match[1], match[2], with_location((), match[2]), 0
+        if match := _PYTEST_LINE.fullmatch(line):
+            frames = (Frame("python", "", match[1], int(match[2])),)
+            return _kind(match[3], match[4]), match[3], match[4], with_location(frames, match[4]), 0
         if match := _ORT_STATUS.search(line):
             return "error", "", match[0], with_location((), match[0]), 0
         if match := _BUILT.fullmatch(line):
