@@ -13,9 +13,9 @@ from opsieve.gen.irs.onnx.graphs import (
     copied,
     encoded,
     first_output,
-    replace_tensor,
+    held_array,
+    put_array,
     reread,
-    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import Opening, Operation, SizeClass, StoredTensor, TypeClass
@@ -140,17 +140,11 @@ class OnnxEdits:
 
     def store(self, subject: Subject, tensor: StoredTensor, array: Array) -> Subject | None:
         """An input or a stored tensor with another value."""
-        if tensor.is_fed:
-            inputs = {**subject.inputs, tensor.name: array}
-            return (
-                settle(subject, copied(subject.model), inputs)
-                if tensor.holds(subject.inputs.get(tensor.name))
-                else None
-            )
-        if not tensor.holds(stored_tensor(subject.model, tensor.path, tensor.name)):
+        if not tensor.holds(held_array(subject.model, subject.inputs, tensor.path, tensor.name)):
             return None
-        model = copied(subject.model)
-        return settle(subject, model) if replace_tensor(model, tensor.path, tensor.name, array) else None
+        model, inputs = copied(subject.model), dict(subject.inputs)
+        put_array(model, inputs, tensor.path, tensor.name, array)
+        return settle(subject, model, inputs)
 
     def freeze(self, subject: Subject, name: str) -> Subject | None:
         """An input made an initializer; None for one that is an output too."""

@@ -23,15 +23,14 @@ from opsieve.gen.irs.onnx.graphs import (
     first_output,
     graph_at,
     graphs,
+    held_array,
     is_constant,
     label,
     node_at,
     node_of,
-    replace_tensor,
+    put_array,
     reread,
-    retyped_input,
     set_attribute,
-    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
@@ -61,7 +60,7 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     yield from _interface(subject)
     yield from _attributes(subject.model)
     for tensor in stored_tensors(subject):
-        yield from _tensor(tensor.path, tensor.name, tensor.array, tensor.is_fed)
+        yield from _tensor(tensor.path, tensor.name, tensor.array)
     yield from _model(subject)
 
 
@@ -134,12 +133,12 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                     yield Part("attributes", f"{owner}/@{attribute.name}", "", (drop,))
 
 
-def _tensor(path: Path, name: str, array: Array, is_fed: bool) -> Iterator[OnnxPart]:
+def _tensor(path: Path, name: str, array: Array) -> Iterator[OnnxPart]:
     """The sizes, the values and the element type of what is fed or stored."""
     key = "/".join((*path, name))
 
     def put(what: str, make: Callable[[Array], Array]) -> tuple[OnnxEdit, ...]:
-        return (_edit(f"{what} {name[:40]!r}", partial(_replaced, path, name, is_fed, make)),)
+        return (_edit(f"{what} {name[:40]!r}", partial(_replaced, path, name, make)),)
 
     for axis, size in enumerate(array.shape):
         small = "the size is 1" if size == 1 else "there are no elements" if not array.size else ""
@@ -218,20 +217,12 @@ def _dropped(
 def _replaced(
     path: Path,
     name: str,
-    is_fed: bool,
     make: Callable[[Array], Array],
     model: onnx.ModelProto,
     inputs: dict[str, Value],
 ) -> dict[str, Value] | None:
-    stored = inputs.get(name) if is_fed else stored_tensor(model, path, name)
-    old = stored if isinstance(stored, np.ndarray) else None
-    if old is None:
-        return None
-    new = make(old)
-    if is_fed:
-        retyped_input(model, name, new)
-        return {**inputs, name: new}
-    return inputs if replace_tensor(model, path, name, new) else None
+    old = held_array(model, inputs, path, name)
+    return inputs if old is not None and put_array(model, inputs, path, name, make(old)) else None
 
 
 def _first(axis: int, array: Array) -> Array:

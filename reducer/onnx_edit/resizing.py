@@ -14,13 +14,11 @@ from opsieve.gen.declarations.catalogue import shape_input, size_rule
 from opsieve.gen.declarations.declaration import SizeRule
 from opsieve.gen.irs.onnx.graphs import (
     Array,
-    Path,
     copied,
+    held_array,
     node_at,
-    replace_tensor,
-    retyped_input,
+    put_array,
     set_attribute,
-    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import SizeClass
@@ -108,7 +106,7 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
             tensor = plan.view.tensors[number]
             if tensor.source and number not in values:
                 shape = plan.sizes.shape(number, new)
-                old = _stored(subject, tensor.path, tensor.name)
+                old = held_array(model, inputs, tensor.path, tensor.name)
                 if shape is None or old is None:
                     return None
                 values[number] = old[_slices(old.shape, shape, last)]
@@ -116,10 +114,8 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
         return None
     for number, array in values.items():
         tensor = plan.view.tensors[number]
-        if tensor.source == "input":
-            inputs[tensor.name] = np.ascontiguousarray(array).reshape(array.shape)
-            retyped_input(model, tensor.name, array)
-        elif not replace_tensor(model, tensor.path, tensor.name, array):
+        new_array = np.ascontiguousarray(array).reshape(array.shape)
+        if not put_array(model, inputs, tensor.path, tensor.name, new_array):
             return None
     for place in plan.sizes.steps(new):
         _follow(plan, plan.view.steps[place], new, model)
@@ -130,11 +126,6 @@ def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[sli
     return tuple(
         slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True)
     )
-
-
-def _stored(subject: Subject, path: Path, name: str) -> Array | None:
-    value = subject.inputs.get(name) if not path else None
-    return value if isinstance(value, np.ndarray) else stored_tensor(subject.model, path, name)
 
 
 def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
@@ -237,7 +228,8 @@ def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | N
     tensor = plan.view.tensors[step.inputs[1]]
     if not data or not tensor.source:
         return None
-    old = _stored(plan.view.subject, tensor.path, tensor.name)
+    subject = plan.view.subject
+    old = held_array(subject.model, subject.inputs, tensor.path, tensor.name)
     if old is None:
         return None
     size = data[integer(step, "axis", 0) % len(data)]

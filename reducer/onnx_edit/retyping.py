@@ -18,12 +18,11 @@ from opsieve.gen.irs.onnx.graphs import (
     attribute_of,
     copied,
     encoded,
+    held_array,
     node_at,
-    replace_tensor,
-    retyped_input,
+    put_array,
     schema_of,
     set_attribute,
-    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import TypeClass
@@ -164,20 +163,11 @@ def _converted(plan: _DtypePlan, numbers: set[int], target: int) -> Subject | No
         tensor = plan.view.tensors[number]
         if not tensor.source:
             continue
-        old = (
-            inputs.get(tensor.name)
-            if tensor.source == "input"
-            else stored_tensor(model, tensor.path, tensor.name)
-        )
-        new = _cast(old, target) if isinstance(old, np.ndarray) else None
-        if new is None:
+        old = held_array(model, inputs, tensor.path, tensor.name)
+        new = None if old is None else _cast(old, target)
+        if new is None or not put_array(model, inputs, tensor.path, tensor.name, new):
             return None
         changed = True
-        if tensor.source == "input":
-            inputs[tensor.name] = new
-            retyped_input(model, tensor.name, new)
-        elif not replace_tensor(model, tensor.path, tensor.name, new):
-            return None
     for step in plan.view.steps:
         if step.outputs and step.outputs[0] in numbers and step.node.op_type != "Constant":
             changed |= _rename_dtype(model, step, target)

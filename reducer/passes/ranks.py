@@ -11,12 +11,12 @@ import onnx
 
 from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.irs.onnx.graphs import (
-    Array,
     attribute_of,
     copied,
+    held_array,
     node_at,
+    put_array,
     replace_tensor,
-    retyped_input,
     set_attribute,
     stored_tensor,
 )
@@ -64,55 +64,25 @@ class RankPass:
             whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
             vector = whole and len(tensor.shape or ()) == 1 and _counts(seen, number)
             if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
-                yield _single(tensor) if tensor.shape[0] == 1 else _element(tensor)
+                yield _narrow(tensor, tensor.shape)
 
 
-def _single(tensor: GraphTensor) -> OnnxEdit:
+def _narrow(tensor: GraphTensor, shape: tuple[int, ...]) -> OnnxEdit:
+    """Take a leading dimension of size 1, or all elements of a tensor but one."""
+    lowers = shape[0] == 1
+
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        old = (
-            inputs.get(tensor.name)
-            if tensor.source == "input"
-            else stored_tensor(model, tensor.path, tensor.name)
-        )
-        if not isinstance(old, np.ndarray) or old.ndim == 0 or old.shape[0] != 1:
+        old = held_array(model, inputs, tensor.path, tensor.name)
+        if old is None or (old.shape[:1] != (1,) if lowers else old.size < 2):
             return None
-        return inputs if _put(model, inputs, tensor, old.reshape(old.shape[1:])) else None
+        new = old.reshape(old.shape[1:]) if lowers else old.ravel()[:1].reshape(())
+        return inputs if put_array(model, inputs, tensor.path, tensor.name, new) else None
 
-    touch = "/".join((*tensor.path, tensor.name + "[0]"))
-    return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change))
-
-
-def _element(tensor: GraphTensor) -> OnnxEdit:
-    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        old = (
-            inputs.get(tensor.name)
-            if tensor.source == "input"
-            else stored_tensor(model, tensor.path, tensor.name)
-        )
-        if not isinstance(old, np.ndarray) or old.size < 2:
-            return None
-        return inputs if _put(model, inputs, tensor, old.ravel()[:1].reshape(())) else None
-
-    return only_simpler(
-        changing(
-            f"one element of {tensor.name[:40]!r}",
-            {"/".join((*tensor.path, tensor.name))},
-            change,
-            _sizes(tensor),
-        )
-    )
-
-
-def _sizes(tensor: GraphTensor) -> list[str]:
-    return ["/".join((*tensor.path, f"{tensor.name}[{axis}]")) for axis in range(len(tensor.shape or ()))]
-
-
-def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: GraphTensor, array: Array) -> bool:
-    if tensor.source != "input":
-        return replace_tensor(model, tensor.path, tensor.name, array)
-    inputs[tensor.name] = array
-    retyped_input(model, tensor.name, array)
-    return True
+    key = "/".join((*tensor.path, tensor.name))
+    if lowers:
+        return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {key + "[0]"}, change))
+    sizes = [f"{key}[{axis}]" for axis in range(len(shape))]
+    return only_simpler(changing(f"one element of {tensor.name[:40]!r}", {key}, change, sizes))
 
 
 def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
@@ -130,14 +100,11 @@ def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
     for number, tensor in enumerate(seen.tensors):
         if tensor.shape is None or len(tensor.shape) != rank or not tensor.source:
             continue
-        old = (
-            inputs.get(tensor.name)
-            if tensor.source == "input"
-            else stored_tensor(model, tensor.path, tensor.name)
-        )
-        if tensor.shape[axis] != 1 or not isinstance(old, np.ndarray) or (number in seen.known and rank == 1):
+        old = held_array(model, inputs, tensor.path, tensor.name)
+        if tensor.shape[axis] != 1 or old is None or (number in seen.known and rank == 1):
             return None
-        if not _put(model, inputs, tensor, old.reshape((*old.shape[:axis], *old.shape[axis + 1 :]))):
+        less = old.reshape((*old.shape[:axis], *old.shape[axis + 1 :]))
+        if not put_array(model, inputs, tensor.path, tensor.name, less):
             return None
     for step in seen.steps:
         if not _recounted(seen, step, rank, axis, model):

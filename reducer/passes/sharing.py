@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from opsieve.gen.irs.onnx.cuts import Graph
-from opsieve.gen.irs.onnx.graphs import Array, drop_unused, replace_tensor, reread, retyped_input
+from opsieve.gen.irs.onnx.graphs import Array, drop_unused, put_array, reread
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
@@ -67,11 +67,7 @@ def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxE
             return None
         reread(model.graph.node, {name: other})
         for each, value in values.items():
-            if each in inputs:
-                inputs[each] = value
-                retyped_input(model, each, value)
-            else:
-                replace_tensor(model, (), each, value)
+            put_array(model, inputs, (), each, value)
         return drop_unused(model, inputs)
 
     return only_simpler(

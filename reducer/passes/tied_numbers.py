@@ -19,11 +19,10 @@ from opsieve.gen.irs.onnx.graphs import (
     attribute_of,
     constant_array,
     first_output,
+    held_array,
     node_at,
-    replace_tensor,
-    retyped_input,
+    put_array,
     set_attribute,
-    stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
@@ -114,15 +113,9 @@ def _edit(system: System, place: NumberPlace, found: Numbers) -> OnnxEdit:
 def _set(model: onnx.ModelProto, inputs: dict[str, Value], was: Numbers, found: Numbers) -> bool:
     """Put new numbers where the old ones are; False where they are others by now."""
     for owner in dict.fromkeys(place.owner for place in found if place.kind != "attribute"):
-        old = inputs.get(owner)
-        array = old if isinstance(old, np.ndarray) else stored_tensor(model, (), owner)
+        array = held_array(model, inputs, (), owner)
         changed = None if array is None else _changed(array, owner, was, found)
-        if changed is None:
-            return False
-        if owner in inputs:
-            inputs[owner] = changed
-            retyped_input(model, owner, changed)
-        elif not replace_tensor(model, (), owner, changed):
+        if changed is None or not put_array(model, inputs, (), owner, changed):
             return False
     for place, value in found.items():
         if place.kind != "attribute":

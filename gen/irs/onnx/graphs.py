@@ -232,6 +232,25 @@ def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None
     return constant_array(node) if node is not None and node.op_type == "Constant" else None
 
 
+def held_array(model: onnx.ModelProto, inputs: Mapping[str, Value], path: Path, name: str) -> Array | None:
+    """The value of an input that is fed, an initializer or a Constant node; None when there is none."""
+    value = None if path else inputs.get(name)
+    return value if isinstance(value, np.ndarray) else stored_tensor(model, path, name)
+
+
+def put_array(model: onnx.ModelProto, inputs: dict[str, Value], path: Path, name: str, array: Array) -> bool:
+    """Give an input that is fed, an initializer or a Constant node another value, in place, of any type;
+    whether it was there.
+    """
+    old = None if path else inputs.get(name)
+    if not isinstance(old, np.ndarray):
+        return replace_tensor(model, path, name, array)
+    inputs[name] = array
+    if (old.dtype, old.shape) != (array.dtype, array.shape):
+        retyped_input(model, name, array)
+    return True
+
+
 def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
     """Declare a graph input's type to be an array's; a size that was symbolic stays so where the rank is the
     same.

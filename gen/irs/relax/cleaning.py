@@ -1,7 +1,8 @@
 """Modules without the bindings, functions and parameters that nothing reads."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from opsieve.gen.irs.relax.tree import (
     Binding,
@@ -15,8 +16,10 @@ from opsieve.gen.irs.relax.tree import (
     Seq,
     Var,
 )
-from opsieve.gen.irs.relax.types import symbols
+from opsieve.gen.irs.relax.types import FuncType, symbols
 from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def unread(module: Module) -> Unread:
     for name, function in functions(module):
         read, used = reads(function.body), _used_symbols(function)
         bindings |= {(name, b.var.name) for b in all_bindings(function.body) if not _is_needed(b, read, used)}
-        parameters |= {(name, param.name) for param in function.params if not _is_wanted(param, read, used)}
+    for name, function in _callables(module):
+        parameters |= {(name, param.name) for param in function.params} - _wanted_parameters(name, function)
     names = {name for name, _ in module.functions}
     return Unread(frozenset(bindings), frozenset(parameters), frozenset(names - _reached(module, ["main"])))
 
@@ -81,9 +85,23 @@ def _is_needed(binding: Binding, read: set[str], used: set[str]) -> bool:
     )
 
 
-def _is_wanted(param: Var, read: set[str], used: set[str]) -> bool:
-    """Whether a parameter is read, or gives a symbol its value."""
-    return param.name in read or not used.isdisjoint(symbols(param.type))
+def _callables(module: Module) -> Iterator[tuple[str, Function]]:
+    """The functions of the module, and local ones by the variables that they are bound to."""
+    for name, function in functions(module):
+        yield name, function
+        for binding in all_bindings(function.body):
+            if isinstance(binding.value, Function):
+                yield binding.var.name, binding.value
+
+
+def _wanted_parameters(name: str, function: Function) -> set[tuple[str, str]]:
+    """The parameters that are read, or give a symbol its value, after the name of their function."""
+    read, used = reads(function.body), _used_symbols(function)
+    return {
+        (name, param.name)
+        for param in function.params
+        if param.name in read or not used.isdisjoint(symbols(param.type))
+    }
 
 
 def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
@@ -150,51 +168,59 @@ def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Mo
     its value stays.
     """
     keep: dict[str, list[int]] = {}
-    for name, function in functions(module):
-        read, used = reads(function.body), _used_symbols(function)
-        left = [
-            n
-            for n, param in enumerate(function.params)
-            if (name, param.name) in kept or _is_wanted(param, read, used)
-        ]
-        if len(left) < len(function.params) and not _is_value(module, name):
+    for name, function in _callables(module):
+        wanted = _wanted_parameters(name, function).union(kept)
+        left = [n for n, param in enumerate(function.params) if (name, param.name) in wanted]
+        if len(left) < len(function.params) and not _is_passed_on(module, name):
             keep[name] = left
     return _Narrow(keep).module(module) if keep else module
 
 
-def _is_value(module: Module, name: str) -> bool:
+def _is_passed_on(module: Module, name: str) -> bool:
     """Whether a function is named other than to be called."""
-    return any(
-        isinstance(arg, GlobalVar) and arg.name == name
-        for _, function in functions(module)
-        for expr in expressions(function.body)
-        if isinstance(expr, Call)
-        for arg in expr.args
-    )
+    for _, function in functions(module):
+        args = [arg for expr in expressions(function.body) if isinstance(expr, Call) for arg in expr.args]
+        args += [binding.value for binding in all_bindings(function.body)]
+        if any(isinstance(arg, GlobalVar | Var) and arg.name == name for arg in args):
+            return True
+    return False
 
 
 class _Narrow(Rebuild):
-    def __init__(self, keep: dict[str, list[int]]) -> None:
+    """Functions, of the module or local ones, with some of their parameters, at their calls too."""
+
+    def __init__(self, keep: Mapping[str, Sequence[int]]) -> None:
         self._keep = keep
 
     def module(self, module: Module) -> Module:
-        """Calls first, then the parameters themselves."""
+        """Calls first, then the functions themselves."""
         made = super().module(module)
-        return Module(
-            tuple(
-                (name, replace(f, params=tuple(f.params[n] for n in self._keep[name])))
-                if name in self._keep and isinstance(f, Function)
-                else (name, f)
-                for name, f in made.functions
-            ),
-            made.attrs,
-        )
+        table = tuple((n, self._narrowed(n, f) if isinstance(f, Function) else f) for n, f in made.functions)
+        return Module(table, made.attrs)
+
+    def _narrowed(self, name: str, function: Function) -> Function:
+        return replace(function, params=self._left(name, function.params))
+
+    def _left(self, name: str, items: tuple[_T, ...]) -> tuple[_T, ...]:
+        return tuple(items[n] for n in self._keep[name]) if name in self._keep else items
+
+    def var(self, var: Var) -> Var:
+        """The variable of a local function with its new type."""
+        if not isinstance(var.type, FuncType) or var.type.params is None:
+            return var
+        return replace(var, type=replace(var.type, params=self._left(var.name, var.type.params)))
 
     def value(self, expr: Expr) -> Expr:
         """A call with the arguments that are left."""
-        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op.name in self._keep:
-            return replace(expr, args=tuple(expr.args[n] for n in self._keep[expr.op.name]))
+        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar | Var):
+            return replace(expr, args=self._left(expr.op.name, expr.args))
         return expr
+
+    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+        """A local function with the parameters that are left."""
+        if isinstance(binding.value, Function):
+            return (replace(binding, value=self._narrowed(binding.var.name, binding.value)),)
+        return (binding,)
 
 
 def plain(seq: Seq) -> Seq:

@@ -30,7 +30,6 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import (
-    FuncType,
     PrimType,
     RelaxTensorType,
     ShapeType,
@@ -121,43 +120,6 @@ def inline_call(module: Module, binding: Binding, function: Function) -> Module 
         flat.append(MatchCast(var, value, inner.type) if isinstance(inner, MatchCast) else Bind(var, value))
     flat.append(Bind(binding.var, Substitute(by).expr(function.body.body)))
     return replace_binding(module, binding.var.name, *flat)
-
-
-def without_parameter(module: Module, name: str, place: int) -> Module | None:
-    """Drop a parameter of the local function bound to `name`; None where the function is passed on as a
-    value.
-    """
-    for _, binding in bindings_of(module):
-        args = [arg for e in expressions(binding.value) if isinstance(e, Call) for arg in e.args]
-        if any(isinstance(item, Var) and item.name == name for item in (*args, binding.value)):
-            return None
-    return _Shorter(name, place).module(module)
-
-
-class _Shorter(Rebuild):
-    def __init__(self, name: str, place: int) -> None:
-        self._name, self._place = name, place
-
-    def var(self, var: Var) -> Var:
-        """The function's variable with its new type."""
-        if var.name != self._name or not isinstance(var.type, FuncType) or var.type.params is None:
-            return var
-        params = var.type.params[: self._place] + var.type.params[self._place + 1 :]
-        return replace(var, type=replace(var.type, params=params))
-
-    def value(self, expr: Expr) -> Expr:
-        """A call without the argument."""
-        if isinstance(expr, Call) and isinstance(expr.op, Var) and expr.op.name == self._name:
-            return replace(expr, args=expr.args[: self._place] + expr.args[self._place + 1 :])
-        return expr
-
-    def binding(self, binding: Binding) -> tuple[Binding, ...]:
-        """The function without the parameter."""
-        value = binding.value
-        if binding.var.name == self._name and isinstance(value, Function):
-            shorter = replace(value, params=value.params[: self._place] + value.params[self._place + 1 :])
-            return (Bind(binding.var, shorter),)
-        return (binding,)
 
 
 def make_literal(kind: Type) -> Expr | None:

@@ -106,9 +106,10 @@ class RelaxView:
 
     @cached_property
     def variables(self) -> dict[str, Var]:
-        """The parameters of functions, and what is bound, by name."""
+        """The parameters of functions and the variables that are bound, by name."""
         params = [param for _, function in functions(self.module) for param in function.params]
-        return {var.name: var for var in (*params, *(binding.var for binding, _ in self._scopes.values()))}
+        bound = [var for binding, scope in self._scopes.values() for var in (*scope, binding.var)]
+        return {var.name: var for var in (*params, *bound)}
 
     def inputs(self) -> list[str]:
         """The parameters of all functions that a literal may stand for."""

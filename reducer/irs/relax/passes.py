@@ -16,7 +16,6 @@ from opsieve.gen.irs.relax.edits import (
     bindings_of,
     inline_seq,
     replace_function,
-    without_parameter,
     yield_leaf,
 )
 from opsieve.gen.irs.relax.renaming import Retyped
@@ -29,7 +28,7 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, TupleType, resized
-from opsieve.gen.irs.relax.walk import functions, reads
+from opsieve.gen.irs.relax.walk import functions
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.irs.relax.edits import RelaxEdits, tree_of
@@ -89,17 +88,6 @@ def _projections(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
             yield edits.change(f"the field itself for {name}", name, change)
 
 
-def _parameters(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """A parameter that a local function does not read goes, with its arguments."""
-    for _, binding in bindings_of(tree_of(subject).module):
-        if isinstance(binding.value, Function):
-            read = reads(binding.value.body)
-            for place, param in reversed(list(enumerate(binding.value.params))):
-                if param.name not in read:
-                    change = partial(without_parameter, name=binding.var.name, place=place)
-                    yield edits.change(f"drop {param.name} of {binding.var.name}", binding.var.name, change)
-
-
 def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """A symbol becomes the number that it is."""
     for param in tree_of(subject).module.main.params:
@@ -122,7 +110,6 @@ def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
         "bypass": bypass_operations,
         "nodes": drop_operations,
         "inputs": freeze_inputs,
-        "parameters": _parameters,
         "blocks": _blocks,
         "symbols": _symbols,
         "dimensions": shrink_dimensions,

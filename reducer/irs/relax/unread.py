@@ -17,12 +17,17 @@ def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
     then alone.
     """
     found = tree_of(subject).unread
-    parts = [(f"function {name}", Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
-    parts += [(f"{x} of {f}", Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
-    parts += [(f"{x} of {f}", Unread(parameters=frozenset([(f, x)]))) for f, x in sorted(found.parameters)]
+    parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
+    parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
+    parts += [(f, x, Unread(parameters=frozenset([(f, x)]))) for f, x in sorted(found.parameters)]
     for change, how in ((cleaned, ""), (pruned, " alone")):
-        for name, part in parts:
-            yield TvmEdit(f"drop {name}{how}", frozenset([name]), partial(_without, part=part, change=change))
+        for owner, name, part in parts:
+            apply = partial(_without, part=part, change=change)
+            # A local function without one of its parameters is simpler too.
+            simplified = frozenset([name, owner])
+            yield TvmEdit(
+                f"drop {name} of {owner}{how}", frozenset([f"{name} of {owner}"]), apply, simplified
+            )
 
 
 def _without(

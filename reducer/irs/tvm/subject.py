@@ -47,8 +47,8 @@ TvmPass: TypeAlias = Pass[TvmSubject]
 
 
 class TvmForm:
-    """Fewer operators first, then fewer passes, inputs, elements that are fed or stored, simpler values, fewer
-    bytes.
+    """Fewer operators first, then fewer passes, inputs, elements, simpler values, fewer bytes, simpler
+    constants.
     """
 
     def simpler(self, candidate: TvmSubject, than: TvmSubject) -> bool:
@@ -68,18 +68,18 @@ class TvmForm:
         return state.hexdigest()[:DIGITS]
 
 
-def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, bytes, tuple[str, ...]]:
+def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes, tuple[str, ...]]:
     program = subject.program
     arrays = [np.asarray(value) for value in subject.inputs.values()]
     constants = (to_numpy(from_node(node)) for node in walk(program.root) if node.type == "ffi.Tensor")
-    arrays += (array for array in constants if array is not None)
     return (
         program.size,
         len(program.passes) + sum(":" in item for item in program.passes),
-        len(subject.inputs),
+        len(arrays),
         sum(array.size for array in arrays),
         sum(map(value_complexity, arrays)),
         len(program.data),
+        sum(value_complexity(array) for array in constants if array is not None),
         program.data,
         program.passes,
     )

@@ -11,6 +11,7 @@ from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.scope import holes
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
+from opsieve.gen.irs.tvm.program import object_nodes
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
@@ -20,19 +21,15 @@ Change = Callable[[ObjectNode], ObjectNode | None]
 
 def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     """The statements of a function, loops and branches among them, and its buffers."""
-    function = _function(subject.program.data)
-    for node in N.walk(function) if function is not None else ():
+    for node in _nodes(subject):
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
             nothing = _edit("do nothing for", node, _nothing)
             yield Part(
                 "statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,)
             )
-    params = function["params"] if function is not None else ()
-    for param in params if isinstance(params, tuple) else ():
-        if isinstance(param, ObjectNode):
-            name = str(param["name"])
-            needed = _without_buffer(name, subject) is None
-            yield Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
+    for name in _buffers(subject):
+        needed = _without_buffer(name, subject) is None
+        yield Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
 
 
 class Statements:
@@ -42,18 +39,16 @@ class Statements:
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
         """Each statement of each sequence; then each loop run once, each branch taken."""
-        function = _function(subject.program.data)
-        nodes = list(N.walk(function)) if function is not None else []
+        nodes = _nodes(subject)
         for node in nodes:
-            items = node["seq"] if node.type == "tirx.SeqStmt" else ()
-            for item in reversed(items) if isinstance(items, tuple) else ():
-                if isinstance(item, ObjectNode):
-                    yield _edit(f"drop {item.type}", item, _nothing)
+            items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
+            for item in reversed(list(items)):
+                yield _edit(f"drop {item.type}", item, _nothing)
         for node in nodes:
             if node.type == "tirx.For":
                 yield _edit(f"run {node.type} once", node, _once)
             if node.type == "tirx.IfThenElse":
-                yield _edit("take a branch", node, _then)
+                yield _edit("take a branch", node, partial(_field, "then_case"))
 
 
 class Enclosing:
@@ -65,8 +60,7 @@ class Enclosing:
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
         """The outer ones first. A loop of fewer iterations stays inside every buffer."""
-        function = _function(subject.program.data)
-        for node in N.walk(function) if function is not None else ():
+        for node in _nodes(subject):
             for label, change in _AROUND.get(node.type, ()):
                 if change(node) is not None:
                     yield _edit(label, node, change)
@@ -105,12 +99,8 @@ class Buffers:
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
         """Each argument."""
-        function = _function(subject.program.data)
-        params = function["params"] if function is not None else ()
-        for param in params if isinstance(params, tuple) else ():
-            if isinstance(param, ObjectNode):
-                name = str(param["name"])
-                yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
+        for name in _buffers(subject):
+            yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
 
 
 @lru_cache(maxsize=64)
@@ -120,6 +110,18 @@ def _function(data: bytes) -> ObjectNode | None:
         return TirProgram(data).entry
     except BadInput:
         return None
+
+
+def _nodes(subject: TvmSubject) -> list[ObjectNode]:
+    """The nodes of the function, the outer ones first."""
+    function = _function(subject.program.data)
+    return [] if function is None else list(N.walk(function))
+
+
+def _buffers(subject: TvmSubject) -> list[str]:
+    """The names of the function's arguments."""
+    function = _function(subject.program.data)
+    return [] if function is None else [str(each["name"]) for each in object_nodes(function["params"])]
 
 
 @lru_cache(maxsize=4096)
@@ -180,29 +182,13 @@ def _is_nothing(node: ObjectNode) -> bool:
 
 
 def _once(loop: ObjectNode) -> ObjectNode | None:
-    var, start, body = loop["loop_var"], loop["min"], loop["body"]
-    if (
-        not isinstance(var, ObjectNode)
-        or not isinstance(start, ObjectNode)
-        or not isinstance(body, ObjectNode)
-    ):
-        return None
-    return N.replaced(body, var, start)
+    var, start, body = (_field(name, loop) for name in ("loop_var", "min", "body"))
+    return None if var is None or start is None or body is None else N.replaced(body, var, start)
 
 
-def _then(branch: ObjectNode) -> ObjectNode | None:
-    then = branch["then_case"]
-    return then if isinstance(then, ObjectNode) else None
-
-
-def _else(branch: ObjectNode) -> ObjectNode | None:
-    other = branch.get("else_case")
-    return other if isinstance(other, ObjectNode) else None
-
-
-def _body(node: ObjectNode) -> ObjectNode | None:
-    body = node["body"]
-    return body if isinstance(body, ObjectNode) else None
+def _field(name: str, node: ObjectNode) -> ObjectNode | None:
+    found = node.get(name)
+    return found if isinstance(found, ObjectNode) else None
 
 
 def _serial(loop: ObjectNode) -> ObjectNode | None:
@@ -224,30 +210,25 @@ def _unblocked(realize: ObjectNode) -> ObjectNode | None:
     """What a block does, with the values of its iteration variables; None for one that has memory or a
     beginning of its own.
     """
-    block, given = realize["block"], realize["iter_values"]
-    if (
-        not isinstance(block, ObjectNode)
-        or block.get("init") is not None
-        or block["alloc_buffers"]
-        or block["match_buffers"]
+    block = _field("block", realize)
+    if block is None or any(block.get(name) for name in ("init", "alloc_buffers", "match_buffers")):
+        return None
+    body = _field("body", block)
+    for item, value in zip(
+        object_nodes(block["iter_vars"]), object_nodes(realize["iter_values"]), strict=True
     ):
-        return None
-    body, variables = block["body"], block["iter_vars"]
-    if not isinstance(body, ObjectNode) or not isinstance(variables, tuple) or not isinstance(given, tuple):
-        return None
-    for item, value in zip(variables, given, strict=True):
-        var = item["var"] if isinstance(item, ObjectNode) else None
-        if isinstance(var, ObjectNode) and isinstance(value, ObjectNode):
+        var = _field("var", item)
+        if body is not None and var is not None:
             body = N.replaced(body, var, value)
     return body
 
 
 def _without_memory(block: ObjectNode) -> ObjectNode | None:
     """A block without the buffers that nobody uses in it."""
-    allocated, body, init = block["alloc_buffers"], block["body"], block.get("init")
-    if not isinstance(allocated, tuple) or not isinstance(body, ObjectNode):
+    allocated, body, init = block["alloc_buffers"], _field("body", block), _field("init", block)
+    if not isinstance(allocated, tuple) or body is None:
         return None
-    used = {*N.walk(body), *(N.walk(init) if isinstance(init, ObjectNode) else ())}
+    used = {*N.walk(body), *(() if init is None else N.walk(init))}
     kept = tuple(item for item in allocated if item in used)
     return N.with_fields(block, alloc_buffers=kept) if len(kept) < len(allocated) else None
 
@@ -284,9 +265,9 @@ def _alone(place: int, statement: ObjectNode) -> ObjectNode | None:
 
 
 _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
-    "tirx.AttrStmt": (("drop an attribute", _body),),
-    "tirx.While": (("go once through a while", _body),),
-    "tirx.IfThenElse": (("take the other branch", _else),),
+    "tirx.AttrStmt": (("drop an attribute", partial(_field, "body")),),
+    "tirx.While": (("go once through a while", partial(_field, "body")),),
+    "tirx.IfThenElse": (("take the other branch", partial(_field, "else_case")),),
     "tirx.For": (
         ("two iterations", partial(_shorter, 2)),
         ("one iteration", partial(_shorter, 1)),
@@ -318,17 +299,9 @@ def _operand(place: int, node: ObjectNode) -> ObjectNode | None:
 
 def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:
     function = _function(subject.program.data)
-    params = function["params"] if function is not None else ()
-    body = function["body"] if function is not None else None
-    if (
-        function is None
-        or not isinstance(params, tuple)
-        or len(params) < 2
-        or not isinstance(body, ObjectNode)
-    ):
+    body = None if function is None else _field("body", function)
+    params = [] if function is None else list(object_nodes(function["params"]))
+    gone = next((item for item in params if str(item["name"]) == name), None)
+    if body is None or gone is None or len(params) < 2 or any(node is gone for node in N.walk(body)):
         return None
-    gone = next((item for item in params if isinstance(item, ObjectNode) and str(item["name"]) == name), None)
-    if gone is None or any(node is gone for node in N.walk(body)):
-        return None
-    left = tuple(item for item in params if item is not gone)
-    return _with(subject, N.function([item for item in left if isinstance(item, ObjectNode)], body))
+    return _with(subject, N.function([item for item in params if item is not gone], body))
