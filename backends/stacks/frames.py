@@ -34,7 +34,6 @@ _HANDLERS = (
     "<signal handler called>",
     "rust_begin_unwind",
     "__rustc::rust_begin_unwind",
-    "llvm::sys::RunSignalHandlers",
     "SignalHandler(",
     "PrintStackTraceSignalHandler(",
     "google::LogMessage",
@@ -311,10 +310,22 @@ def _without_handler(frames: list[Frame]) -> list[Frame]:
     place.
     """
     last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
-    # What LLVM's reporting was called by is its handler, with or without a name.
-    if last >= 0 and frames[last].function.startswith("llvm::sys::RunSignalHandlers"):
-        last += 1
-    return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
+    return [
+        frame
+        for at, frame in enumerate(frames)
+        if at > last and (frame.function or frame.module) and not _is_llvm_handler(frames, at)
+    ]
+
+
+def _is_llvm_handler(frames: list[Frame], at: int) -> bool:
+    """Return whether a nameless frame of LLVM called its reporting of signals."""
+    inner = frames[at - 1] if at else None
+    return (
+        inner is not None
+        and inner.function.startswith("llvm::sys::RunSignalHandlers")
+        and not frames[at].function
+        and frames[at].module == inner.module
+    )
 
 
 def _is_handler(frame: Frame) -> bool:
