@@ -17,7 +17,7 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
         (
             (
                 r"Do not have a default for relax\.expr\.|Invalid type: relax\.expr\.|Cannot treat type"
-                r" `tirx\.PrimFunc`"
+                r" `tirx\.PrimFunc`|Variable \S+ could not be found in any group"
             ),
             (
                 'it groups "composite functions created by FuseOpsByPattern"; of other modules it knows'

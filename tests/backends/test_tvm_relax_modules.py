@@ -96,6 +96,7 @@ def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> No
     )
     assert seen.outcome == "unsupported"
     assert 'composite functions created by FuseOpsByPattern"' in seen.message
+    assert wanted("MergeCompositeFunctions", "Variable gv0 could not be found in any group") is not None
     assert wanted("MergeCompositeFunctions", "out of range") is None
     assert wanted("FuseOps", "Do not have a default for relax.expr.If") is None
 
