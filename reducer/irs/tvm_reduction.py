@@ -11,12 +11,19 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.reducer.engine.census import Part
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
-from opsieve.reducer.irs.tvm.pass_sequence import PassSequence, pass_parts
+from opsieve.reducer.irs.tvm.pass_sequence import pass_parts, shorten_passes
 from opsieve.reducer.irs.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
-from opsieve.reducer.irs.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements, tir_parts
+from opsieve.reducer.irs.tvm.tir_edits import (
+    drop_buffers,
+    drop_statements,
+    simplify_expressions,
+    tir_parts,
+    unwrap_statements,
+)
 
 
 class TvmReduction(TvmForm):
@@ -35,7 +42,7 @@ class TvmReduction(TvmForm):
 
     def passes(self, worded: bool = False) -> list[TvmPass]:
         """Every dimension, in the order of a round."""
-        return [PassSequence(), *self.dimensions]
+        return [ListedPass("pass sequence", shorten_passes), *self.dimensions]
 
     def validator(self, workers: Workers, start: TvmSubject) -> Validator[TvmSubject]:
         """TVM's own check, in a worker."""
@@ -82,5 +89,10 @@ class RelaxReduction(TvmReduction):
 class TirReduction(TvmReduction):
     """TIR functions."""
 
-    dimensions = (Statements(), Enclosing(), Expressions(), Buffers())
+    dimensions = (
+        ListedPass("statements", drop_statements),
+        ListedPass("structure", unwrap_statements),
+        ListedPass("expressions", simplify_expressions),
+        ListedPass("buffers", drop_buffers),
+    )
     parts = staticmethod(tir_parts)

@@ -1,7 +1,6 @@
 """ONNX models as passes of any IR see and change them."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 import onnx
@@ -31,11 +30,7 @@ class OnnxView:
     """A model: its main graph, and the tensors and bodies of all graphs."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-
-    @cached_property
-    def _graph(self) -> Graph:
-        return Graph(self._subject)
+        self._subject, self._graph = subject, Graph(subject)
 
     def inputs(self) -> list[str]:
         """The inputs that are tensors."""

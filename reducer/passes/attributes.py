@@ -28,6 +28,7 @@ from opsieve.gen.irs.onnx.graphs import (
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -71,40 +72,35 @@ _VALUED = (
 )
 
 
-class AttributePass:
-    """Attributes dropped or simplified, optional inputs and outputs left out."""
-
-    name = "attributes"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """First what goes away as a whole, then what gets simpler values."""
-        opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
-        local = {(function.domain, function.name) for function in subject.model.functions}
-        finer: list[tuple[Path, onnx.NodeProto, AttributeProto]] = []
-        used = uses(subject.model)
-        for path, node in nodes(subject.model.graph):
-            if not first_output(node):
-                continue
-            schema = None
-            if (node.domain, node.op_type) not in local:
-                schema = schema_of(node.op_type, node.domain, opsets.get(node.domain, 0))
-            yield from _omissions(path, node, schema, used)
-            for attribute in node.attribute:
-                if (
-                    attribute.type in _VALUED
-                    and attribute.name not in DTYPE_ATTRIBUTES
-                    and node.op_type != "Constant"
-                ):
-                    declared = schema.attributes.get(attribute.name) if schema else None
-                    if declared is None or not declared.required:
-                        yield _edit(path, node, attribute.name, None)
-                    finer.append((path, node, attribute))
-                elif attribute.name == "value" and node.op_type == "ConstantOfShape":
+def simplify_attributes(subject: Subject) -> Iterator[OnnxEdit]:
+    """Drop attributes, optional inputs and outputs; then give attributes simpler values."""
+    opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
+    local = {(function.domain, function.name) for function in subject.model.functions}
+    finer: list[tuple[Path, onnx.NodeProto, AttributeProto]] = []
+    used = uses(subject.model)
+    for path, node in nodes(subject.model.graph):
+        if not first_output(node):
+            continue
+        schema = None
+        if (node.domain, node.op_type) not in local:
+            schema = schema_of(node.op_type, node.domain, opsets.get(node.domain, 0))
+        yield from _omissions(path, node, schema, used)
+        for attribute in node.attribute:
+            if (
+                attribute.type in _VALUED
+                and attribute.name not in DTYPE_ATTRIBUTES
+                and node.op_type != "Constant"
+            ):
+                declared = schema.attributes.get(attribute.name) if schema else None
+                if declared is None or not declared.required:
                     yield _edit(path, node, attribute.name, None)
-        for path, node, attribute in finer:
-            value = helper.get_attribute_value(attribute)
-            for simpler in _simpler(attribute.name, value):
-                yield _edit(path, node, attribute.name, simpler)
+                finer.append((path, node, attribute))
+            elif attribute.name == "value" and node.op_type == "ConstantOfShape":
+                yield _edit(path, node, attribute.name, None)
+    for path, node, attribute in finer:
+        value = helper.get_attribute_value(attribute)
+        for simpler in _simpler(attribute.name, value):
+            yield _edit(path, node, attribute.name, simpler)
 
 
 def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:
@@ -270,4 +266,4 @@ def _lists(name: str, values: list[Any]) -> Iterator[list[Any]]:
                 yield [*values[:index], real, *values[index + 1 :]]
 
 
-PASS = AttributePass()
+PASS = ListedPass("attributes", simplify_attributes)

@@ -23,6 +23,7 @@ from opsieve.gen.irs.onnx.graphs import (
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.typed_view import (
@@ -41,23 +42,18 @@ _MOST_STAND_INS = 3
 _FEW = 6  # nodes of a body up to which values of another type are tried in the place of a result
 
 
-class BodyPass:
-    """Bodies and functions inlined, and nodes inside them taken out."""
-
-    name = "bodies"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Inlining first; then inside bodies from the last node up; then inside functions."""
-        yield from open_bodies(EDITS, subject)
-        if any(path for path, _ in graphs(subject.model.graph)):
-            seen = view(subject)
-            for step in reversed(seen.steps):
-                if step.bodies and step.key:
-                    yield from signature_edits(subject, step)
-                if step.path:
-                    yield from _taken_out(seen, step)
-        for place in range(len(subject.model.functions)):
-            yield from _function_nodes(subject.model, place)
+def reduce_bodies(subject: Subject) -> Iterator[OnnxEdit]:
+    """Inline bodies first; then change the inside of bodies from the last node up; then that of functions."""
+    yield from open_bodies(EDITS, subject)
+    if any(path for path, _ in graphs(subject.model.graph)):
+        seen = view(subject)
+        for step in reversed(seen.steps):
+            if step.bodies and step.key:
+                yield from signature_edits(subject, step)
+            if step.path:
+                yield from _taken_out(seen, step)
+    for place in range(len(subject.model.functions)):
+        yield from _function_nodes(subject.model, place)
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
@@ -220,4 +216,4 @@ def _redirected(
     return inputs
 
 
-PASS = BodyPass()
+PASS = ListedPass("bodies", reduce_bodies)

@@ -16,6 +16,7 @@ from opsieve.gen.irs.onnx.cuts import SMALL, Graph
 from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encoded, uses
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.passes import attributes, bodies, initializers, operators
@@ -27,19 +28,14 @@ _MOST = 8  # functions of a model; one of more is not yet small
 _Key = tuple[str, str, str]  # domain, name, overload
 
 
-class FunctionPass:
-    """Bodies, outputs, operators, attributes and values inside of local functions."""
-
-    name = "functions"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Those of each function that the main graph calls."""
-        functions = subject.model.functions
-        for function in functions if len(functions) <= _MOST else ():
-            key = _key(function)
-            inner = _inside(subject, key)
-            if inner is not None:
-                yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
+def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:
+    """Reduce each function that the main graph calls."""
+    functions = subject.model.functions
+    for function in functions if len(functions) <= _MOST else ():
+        key = _key(function)
+        inner = _inside(subject, key)
+        if inner is not None:
+            yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
 
 
 def _key(function: onnx.FunctionProto) -> _Key:
@@ -127,4 +123,4 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
     return settle(subject, model, inputs)
 
 
-PASS = FunctionPass()
+PASS = ListedPass("functions", reduce_functions)

@@ -30,6 +30,7 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.settle import settle
@@ -40,69 +41,62 @@ from opsieve.reducer.problem.order import simpler
 _FEW = 6  # named nodes that are asked one by one whether they need their name
 
 
-class ModelPass:
-    """Everything of a model that is no operator, attribute or value."""
-
-    name = "model"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Constants out of the nodes first, names at last."""
-        for path, node in nodes(subject.model.graph):
-            own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
-            if own and first_output(node) and constant_array(node) is not None:
-                yield _unnode(path, first_output(node))
-        initial = {tensor.name for tensor in subject.model.graph.initializer}
-        if any(info.name in initial for info in subject.model.graph.input):
-            yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)
-        if _drop_unused(copied(subject.model), dict(subject.inputs)) is not None:
-            yield changing("drop what nothing reads", {"model:unused"}, _drop_unused)
-        for name, value in subject.inputs.items():
-            info = next((item for item in subject.model.graph.input if item.name == name), None)
-            if info is not None and isinstance(value, np.ndarray) and info.type != declared_type(value):
-                yield _fix(name)
-        whole: list[tuple[str, str, Callable[[onnx.ModelProto], bool]]] = [
-            ("lower the opset and the IR version", "versions", _lower_both),
-            ("lower the opset", "versions", _lower_opset),
-            ("lower the IR version", "versions", _lower_ir),
-            (f"lower the opset to {OLDEST}", "versions", _lower_to_common),
-            ("lower the opset below an operator's last change", "versions", _lower_further),
-            ("drop operator sets that are not used", "imports", _drop_imports),
-            ("drop functions that are not called", "functions", _drop_functions),
-            ("drop recorded types", "value_info", _drop_value_info),
-            *(
-                (f"drop {field} of the {owner}", f"{owner}.{field}", partial(_drop_field, owner, field))
-                for owner, field in fields(subject.model)
-            ),
-            *(
-                (
-                    f"drop {item.key[:40]!r} of the {owner}'s metadata",
-                    f"{owner}.metadata_props",
-                    partial(_drop_metadata, owner, item.key),
-                )
-                for owner, held in (("model", subject.model), ("graph", subject.model.graph))
-                for item in held.metadata_props
-            ),
-            ("drop texts inside the graph", "texts", _drop_texts),
-            ("drop the names of nodes", "node names", _drop_node_names),
-        ]
-        named = [
-            (path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)
-        ]
-        for path, node in named if len(named) <= _FEW else ():
-            what = f"drop the name of {label(node)}"
-            whole.append(
-                (
-                    what,
-                    f"name of {first_output(node)}",
-                    partial(_drop_name, path=path, key=first_output(node)),
-                )
+def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
+    """Take constants out of the nodes first, change names at last."""
+    for path, node in nodes(subject.model.graph):
+        own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+        if own and first_output(node) and constant_array(node) is not None:
+            yield _unnode(path, first_output(node))
+    initial = {tensor.name for tensor in subject.model.graph.initializer}
+    if any(info.name in initial for info in subject.model.graph.input):
+        yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)
+    if _drop_unused(copied(subject.model), dict(subject.inputs)) is not None:
+        yield changing("drop what nothing reads", {"model:unused"}, _drop_unused)
+    for name, value in subject.inputs.items():
+        info = next((item for item in subject.model.graph.input if item.name == name), None)
+        if info is not None and isinstance(value, np.ndarray) and info.type != declared_type(value):
+            yield _fix(name)
+    whole: list[tuple[str, str, Callable[[onnx.ModelProto], bool]]] = [
+        ("lower the opset and the IR version", "versions", _lower_both),
+        ("lower the opset", "versions", _lower_opset),
+        ("lower the IR version", "versions", _lower_ir),
+        (f"lower the opset to {OLDEST}", "versions", _lower_to_common),
+        ("lower the opset below an operator's last change", "versions", _lower_further),
+        ("drop operator sets that are not used", "imports", _drop_imports),
+        ("drop functions that are not called", "functions", _drop_functions),
+        ("drop recorded types", "value_info", _drop_value_info),
+        *(
+            (f"drop {field} of the {owner}", f"{owner}.{field}", partial(_drop_field, owner, field))
+            for owner, field in fields(subject.model)
+        ),
+        *(
+            (
+                f"drop {item.key[:40]!r} of the {owner}'s metadata",
+                f"{owner}.metadata_props",
+                partial(_drop_metadata, owner, item.key),
             )
-        for what, touch, change in whole:
-            if change(copied(subject.model)):
-                yield _untyped(what, touch, change)
-        yield OnnxEdit("declare types as they are inferred", frozenset(("model:types",)), _declare)
-        if _rename(subject) is not None:
-            yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
+            for owner, held in (("model", subject.model), ("graph", subject.model.graph))
+            for item in held.metadata_props
+        ),
+        ("drop texts inside the graph", "texts", _drop_texts),
+        ("drop the names of nodes", "node names", _drop_node_names),
+    ]
+    named = [(path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)]
+    for path, node in named if len(named) <= _FEW else ():
+        what = f"drop the name of {label(node)}"
+        whole.append(
+            (
+                what,
+                f"name of {first_output(node)}",
+                partial(_drop_name, path=path, key=first_output(node)),
+            )
+        )
+    for what, touch, change in whole:
+        if change(copied(subject.model)):
+            yield _untyped(what, touch, change)
+    yield OnnxEdit("declare types as they are inferred", frozenset(("model:types",)), _declare)
+    if _rename(subject) is not None:
+        yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
 
 
 def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> OnnxEdit:
@@ -369,4 +363,4 @@ def _clear(message: Any) -> None:
         message.ClearField(field)
 
 
-PASS = ModelPass()
+PASS = ListedPass("model", simplify_surroundings)

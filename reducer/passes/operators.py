@@ -6,6 +6,7 @@ also be shown with operators that do next to nothing.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import onnx
 from onnx import helper
@@ -13,6 +14,7 @@ from onnx import helper
 from opsieve.gen.irs.onnx.graphs import drop_unused, graph_at, label, node_at, nodes
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
@@ -24,38 +26,27 @@ _PLAINEST = {"bool": "Not", "string": "Identity"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")  # as plain as the sum that stands for others of two inputs
 
 
-class OperatorPass:
-    """Plainer operators; with `worded`, the plainest of all too."""
-
-    name = "operators"
-
-    def __init__(self, worded: bool = False):
-        self.worded = worded
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """For each node with inputs or attributes to spare, from the last one up."""
-        found = [node for _, node in nodes(subject.model.graph)]
-        own = list(dict.fromkeys(node.op_type for node in found if _is_plain(node)))[:_OTHERS]
-        if len(found) > _MOST or not (own or self.worded):
-            return
-        seen = view(subject)
-        for step in reversed(seen.steps):
-            results = [seen.tensors[number] for number in step.outputs if number != ABSENT]
-            if _is_plain(step.node) or len(results) != 1:
-                continue
-            inputs = [seen.tensors[number] for number in step.inputs if number != ABSENT]
-            name = next((each.name for each in inputs if _type(each) == _type(results[0])), "")
-            plainest = [_PLAINEST.get(DTYPES.get(results[0].dtype, ""), "Neg")] if self.worded else []
-            for operator in dict.fromkeys((*own, *plainest)) if name else ():
-                yield _edit(step, operator, [name])
-            alike = [each.name for each in inputs if each.dtype == results[0].dtype]
-            if (
-                self.worded
-                and len(alike) > 1
-                and _is_number(results[0])
-                and step.node.op_type not in _ARITHMETIC
-            ):
-                yield _edit(step, "Add", alike[:2])
+def simplify_operators(subject: Subject, worded: bool = False) -> Iterator[OnnxEdit]:
+    """Put plainer operators in the place of those with inputs or attributes to spare, from the last one up;
+    `worded`: the plainest of all too.
+    """
+    found = [node for _, node in nodes(subject.model.graph)]
+    own = list(dict.fromkeys(node.op_type for node in found if _is_plain(node)))[:_OTHERS]
+    if len(found) > _MOST or not (own or worded):
+        return
+    seen = view(subject)
+    for step in reversed(seen.steps):
+        results = [seen.tensors[number] for number in step.outputs if number != ABSENT]
+        if _is_plain(step.node) or len(results) != 1:
+            continue
+        inputs = [seen.tensors[number] for number in step.inputs if number != ABSENT]
+        name = next((each.name for each in inputs if _type(each) == _type(results[0])), "")
+        plainest = [_PLAINEST.get(DTYPES.get(results[0].dtype, ""), "Neg")] if worded else []
+        for operator in dict.fromkeys((*own, *plainest)) if name else ():
+            yield _edit(step, operator, [name])
+        alike = [each.name for each in inputs if each.dtype == results[0].dtype]
+        if worded and len(alike) > 1 and _is_number(results[0]) and step.node.op_type not in _ARITHMETIC:
+            yield _edit(step, "Add", alike[:2])
 
 
 def _type(tensor: GraphTensor) -> tuple[int, tuple[int, ...] | None]:
@@ -85,5 +76,5 @@ def _edit(step: Step, operator: str, read: Sequence[str]) -> OnnxEdit:
     return only_simpler(changing(what, {"/".join((*step.path, step.key)), *read}, change, ()))
 
 
-PASS = OperatorPass()
-WORDED = OperatorPass(worded=True)
+PASS = ListedPass("operators", simplify_operators)
+WORDED = ListedPass("operators", partial(simplify_operators, worded=True))

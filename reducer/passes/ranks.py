@@ -22,6 +22,7 @@ from opsieve.gen.irs.onnx.graphs import (
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.dimension_classes import integer, integers
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
@@ -40,31 +41,24 @@ _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "o
 _INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
 
 
-class RankPass:
-    """Dimensions dropped."""
-
-    name = "ranks"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """From everything at once first, then from each tensor, where broadcasting gives the dimension
-        back.
-        """
-        seen = view(subject)
-        rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
-        highest = [
-            tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank
-        ]
-        for axis in range(rank):
-            if all(tensor.shape and tensor.shape[axis] == 1 for tensor in highest):
-                names = {
-                    "/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source
-                }
-                yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
-        for number, tensor in enumerate(seen.tensors):
-            whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
-            vector = whole and len(tensor.shape or ()) == 1 and _counts(seen, number)
-            if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
-                yield _narrow(tensor, tensor.shape)
+def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
+    """Drop dimensions: of everything at once first, then of each tensor, where broadcasting gives the dimension
+    back.
+    """
+    seen = view(subject)
+    rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
+    highest = [tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank]
+    for axis in range(rank):
+        if all(tensor.shape and tensor.shape[axis] == 1 for tensor in highest):
+            names = {
+                "/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source
+            }
+            yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
+    for number, tensor in enumerate(seen.tensors):
+        whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
+        vector = whole and len(tensor.shape or ()) == 1 and _counts(seen, number)
+        if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
+            yield _narrow(tensor, tensor.shape)
 
 
 def _narrow(tensor: GraphTensor, shape: tuple[int, ...]) -> OnnxEdit:
@@ -215,4 +209,4 @@ def _shorter(seen: View, number: int, rank: int, axis: int, model: onnx.ModelPro
     return replace_tensor(model, target.path, target.name, np.delete(old, range(axis, old.size, rank)))
 
 
-PASS = RankPass()
+PASS = ListedPass("ranks", lower_ranks)

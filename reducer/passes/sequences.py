@@ -9,29 +9,25 @@ import onnx
 from opsieve.gen.irs.onnx.graphs import Array
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _Tensors = list[Array]
 
 
-class SequencePass:
-    """Sequences of tensors that are inputs."""
-
-    name = "sequences"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Fewer tensors first, then all of them smaller, then plainer; none where a sequence holds anything
-        but tensors.
-        """
-        for name, value in subject.inputs.items():
-            if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):
-                for what, change in _changes(len(value)):
-                    yield changing(
-                        f"{what} of {name[:40]!r}",
-                        {name, name + "="},
-                        partial(_given, name=name, change=change),
-                    )
+def simplify_sequences(subject: Subject) -> Iterator[OnnxEdit]:
+    """Feed sequences of fewer tensors first, then of smaller ones, then of plainer ones; none where a sequence
+    holds anything but tensors.
+    """
+    for name, value in subject.inputs.items():
+        if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):
+            for what, change in _changes(len(value)):
+                yield changing(
+                    f"{what} of {name[:40]!r}",
+                    {name, name + "="},
+                    partial(_given, name=name, change=change),
+                )
 
 
 def _changes(count: int) -> Iterator[tuple[str, Callable[[_Tensors], _Tensors]]]:
@@ -81,4 +77,4 @@ def _given(
     return {**inputs, name: change([np.asarray(each) for each in held])}
 
 
-PASS = SequencePass()
+PASS = ListedPass("sequences", simplify_sequences)

@@ -9,6 +9,7 @@ from opsieve.gen.irs.onnx.cuts import Graph
 from opsieve.gen.irs.onnx.graphs import Array, drop_unused, put_array, reread
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
@@ -17,41 +18,34 @@ _FEW = 6  # of them up to which others of any type are tried, and under either v
 _OTHERS = 2  # of the same type, tried in place of each
 
 
-class SharingPass:
-    """One input or stored tensor in place of another."""
-
-    name = "sharing"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """The last ones first, each replaced by others of its type, then by those of another, then by others
-        that take its value.
-        """
-        graph = Graph(subject)
-        values = {name: graph.value(name) for name in dict.fromkeys((*graph.inputs, *graph.initializers))}
-        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        if len(arrays) > _MOST:
-            return
-        few = len(arrays) <= _FEW
-        for name, array in reversed(arrays.items()):
-            if name in graph.outputs:
-                continue
-            others = {other: value for other, value in arrays.items() if other != name}
-            alike = [other for other, value in others.items() if _type(value) == _type(array)]
-            unlike = [other for other in others if other not in alike] if few else []
-            for other in (*alike[:_OTHERS], *unlike[:_OTHERS]):
-                yield _edit(name, other, {}, "")
-            for other in (*alike[:_OTHERS], *unlike[:_OTHERS]) if few else ():
-                if _type(others[other]) != _type(array) or others[other].tobytes() != array.tobytes():
-                    yield _edit(name, other, {other: array}, ", with the value of the latter")
-                if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set(
-                    "iuf"
-                ):
-                    for old, new in ((array.dtype, others[other].dtype), (others[other].dtype, array.dtype)):
-                        turned = {
-                            each: value.astype(new) for each, value in arrays.items() if value.dtype == old
-                        }
-                        turned.pop(name, None)
-                        yield _edit(name, other, turned, f", {old} as {new} everywhere")
+def share_tensors(subject: Subject) -> Iterator[OnnxEdit]:
+    """Read one input or stored tensor for another, the last ones first: others of its type, then of another,
+    then others that take its value.
+    """
+    graph = Graph(subject)
+    values = {name: graph.value(name) for name in dict.fromkeys((*graph.inputs, *graph.initializers))}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    if len(arrays) > _MOST:
+        return
+    few = len(arrays) <= _FEW
+    for name, array in reversed(arrays.items()):
+        if name in graph.outputs:
+            continue
+        others = {other: value for other, value in arrays.items() if other != name}
+        alike = [other for other, value in others.items() if _type(value) == _type(array)]
+        unlike = [other for other in others if other not in alike] if few else []
+        for other in (*alike[:_OTHERS], *unlike[:_OTHERS]):
+            yield _edit(name, other, {}, "")
+        for other in (*alike[:_OTHERS], *unlike[:_OTHERS]) if few else ():
+            if _type(others[other]) != _type(array) or others[other].tobytes() != array.tobytes():
+                yield _edit(name, other, {other: array}, ", with the value of the latter")
+            if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set(
+                "iuf"
+            ):
+                for old, new in ((array.dtype, others[other].dtype), (others[other].dtype, array.dtype)):
+                    turned = {each: value.astype(new) for each, value in arrays.items() if value.dtype == old}
+                    turned.pop(name, None)
+                    yield _edit(name, other, turned, f", {old} as {new} everywhere")
 
 
 def _type(array: Array) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
@@ -75,4 +69,4 @@ def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxE
     )
 
 
-PASS = SharingPass()
+PASS = ListedPass("sharing", share_tensors)

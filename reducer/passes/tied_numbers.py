@@ -26,39 +26,37 @@ from opsieve.gen.irs.onnx.graphs import (
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _MOST = 16  # nodes of a graph whose numbers are looked at together
 
 
-class TogetherPass:
-    """Each number to the least, to 2 and to half, with all that must follow it."""
-
-    name = "together"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Every number to the least before any to more; sizes first, then what attributes and shapes tell."""
-        if len(subject.model.graph.node) > _MOST:
-            return
-        system = system_of(subject)
-        if not system.sound:
-            return
-        seen = set()
-        for turn in range(3):
-            for place, number in system.numbers.items():
-                targets = _targets(place, number)
-                if turn < len(targets):
-                    found = system.together(place, targets[turn])
-                    # A lone attribute or element is the business of other passes.
-                    if (
-                        found is None
-                        or (len(found) == 1 and place.kind != "size")
-                        or frozenset(found.items()) in seen
-                    ):
-                        continue
-                    seen.add(frozenset(found.items()))
-                    yield _edit(system, place, found)
+def shrink_together(subject: Subject) -> Iterator[OnnxEdit]:
+    """Shrink each number to the least before any to more, with all that must follow it; sizes first, then
+    attributes and shapes.
+    """
+    if len(subject.model.graph.node) > _MOST:
+        return
+    system = system_of(subject)
+    if not system.sound:
+        return
+    seen = set()
+    for turn in range(3):
+        for place, number in system.numbers.items():
+            targets = _targets(place, number)
+            if turn < len(targets):
+                found = system.together(place, targets[turn])
+                # A lone attribute or element is the business of other passes.
+                if (
+                    found is None
+                    or (len(found) == 1 and place.kind != "size")
+                    or frozenset(found.items()) in seen
+                ):
+                    continue
+                seen.add(frozenset(found.items()))
+                yield _edit(system, place, found)
 
 
 def system_of(subject: Subject) -> System:
@@ -155,4 +153,4 @@ def _changed(array: Array, owner: str, was: Mapping[NumberPlace, int], found: Nu
     return np.ascontiguousarray(array[tuple(slice(end) for end in ends)]).reshape(ends)
 
 
-PASS = TogetherPass()
+PASS = ListedPass("together", shrink_together)

@@ -10,7 +10,7 @@ from opsieve.gen.irs.onnx.graphs import copied
 from opsieve.gen.irs.onnx.splice import splice_turn
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
-from opsieve.reducer.passes.bodies import BodyPass
+from opsieve.reducer.passes.bodies import PASS as BODIES
 
 X = np.array([[1, -2], [3, 4], [5, -6]], np.float32)
 SCAN = f"""{HEAD} g (float[2] s0, float[2] u0, float[3,2] x, float[3,2] w) => (float[2] s, float[3,2] y) {{
@@ -73,7 +73,7 @@ def test_an_unused_state_and_what_is_scanned_for_nothing_go() -> None:
             bool(inner) and "Tanh" in {node.op_type for node in all_nodes(inner)} and len(runs(candidate)) > 0
         )
 
-    end = reduced(scan(), [BodyPass()], keeps)
+    end = reduced(scan(), [BODIES], keeps)
     (node,) = (item for item in end.model.graph.node if item.op_type == "Scan")
     assert len(node.input) <= 2
     assert sorted(operators(end)) in (["Add", "Scan", "Tanh"], ["Scan", "Tanh"])
@@ -89,7 +89,7 @@ def test_a_state_of_a_loop_goes() -> None:
         x=np.ones(2, np.float32),
         z=np.ones(2, np.float32),
     )
-    end = reduced(start, [BodyPass()], lambda candidate: {"Loop", "Add"} <= set(operators(candidate)))
+    end = reduced(start, [BODIES], lambda candidate: {"Loop", "Add"} <= set(operators(candidate)))
     (node,) = (item for item in end.model.graph.node if item.op_type == "Loop")
     assert "Mul" not in operators(end)
     assert len(node.output) == 1
@@ -114,7 +114,7 @@ def test_nested_bodies_open_from_the_outside_and_from_the_inside() -> None:
     def keeps(candidate: Subject) -> bool:
         return "Tanh" in operators(candidate)
 
-    end = reduced(start, [BodyPass()], keeps)
+    end = reduced(start, [BODIES], keeps)
     assert not {"Loop", "Scan", "If"} & set(operators(end))
 
 
@@ -146,5 +146,5 @@ def test_a_loop_without_a_condition_is_opened_in_a_body(outer: str) -> None:
         text = f"""{HEAD} g (float[2,3] x) => (float[2,3] y) {{
             y = Scan <num_scan_inputs: int = 1, body = b (float[3] s) => (float[3] o) {{ {inner} }}> (x) }}"""
         start = subject(text, x=np.ones((2, 3), np.float32))
-    end = reduced(start, [BodyPass()], lambda candidate: "Tanh" in operators(candidate))
+    end = reduced(start, [BODIES], lambda candidate: "Tanh" in operators(candidate))
     assert not {"Loop", "Scan"} & set(operators(end))

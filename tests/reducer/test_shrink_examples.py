@@ -13,23 +13,23 @@ from shrinking import operators, reduced, runs, subject, valid
 
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.irs.onnx import GROUP
-from opsieve.reducer.passes.attributes import AttributePass
-from opsieve.reducer.passes.bodies import BodyPass
+from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
+from opsieve.reducer.passes.bodies import PASS as BODIES
 from opsieve.reducer.passes.initializers import PASS as VALUES
-from opsieve.reducer.passes.model import ModelPass
+from opsieve.reducer.passes.model import PASS as MODEL
 from opsieve.reducer.passes.onnx import DIMENSIONS, DTYPES
-from opsieve.reducer.passes.ranks import RankPass
-from opsieve.reducer.passes.sharing import SharingPass
+from opsieve.reducer.passes.ranks import PASS as RANKS
+from opsieve.reducer.passes.sharing import PASS as SHARING
 from opsieve.reducer.problem.order import simpler
 
 PASSES = [
-    BodyPass(),
+    BODIES,
     DIMENSIONS,
-    RankPass(),
-    AttributePass(),
+    RANKS,
+    ATTRIBUTES,
     DTYPES,
     VALUES,
-    ModelPass(),
+    MODEL,
 ]
 
 
@@ -185,7 +185,7 @@ def test_a_symbolic_dimension_stays_until_it_is_made_static() -> None:
     end = reduced(start, [DIMENSIONS], lambda candidate: True)
     assert end.inputs["x"].shape == (1, 1)
     assert end.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
-    end = reduced(end, [ModelPass()], lambda candidate: True)
+    end = reduced(end, [MODEL], lambda candidate: True)
     assert [dim.dim_value for dim in end.model.graph.input[0].type.tensor_type.shape.dim] == [1, 1]
     assert [dim.dim_value for dim in end.model.graph.output[0].type.tensor_type.shape.dim] == [1, 1]
 
@@ -195,7 +195,7 @@ def test_leading_ones_go_everywhere_at_once() -> None:
         f"{HEAD} g (float[1,1,3] x) => (float[1,1,3] y) {{ a = Softmax <axis: int = 2> (x) y = Add (a, x) }}",
         x=np.ones((1, 1, 3), np.float32),
     )
-    end = reduced(start, [RankPass()], lambda candidate: True)
+    end = reduced(start, [RANKS], lambda candidate: True)
     assert end.inputs["x"].shape == (3,)
     assert attributes(end.model.graph.node[0])["axis"] == 0
 
@@ -246,7 +246,7 @@ def test_equal_initializers_are_shared_and_unused_ones_dropped() -> None:
         x=np.ones(2, np.float32),
         u=np.ones(2, np.float32),
     )
-    end = reduced(start, [VALUES, ModelPass()], lambda candidate: len(candidate.inputs) > 0)
+    end = reduced(start, [VALUES, MODEL], lambda candidate: len(candidate.inputs) > 0)
     assert len(end.model.graph.initializer) == 1
     assert len(end.inputs) == 1
 
@@ -262,7 +262,7 @@ IF = f"""{HEAD} g (bool c, float[2] x) => (float[2] y, float[2] z) {{
 @pytest.mark.parametrize(("taken", "inner"), [(True, ["Abs", "Neg"]), (False, ["Exp", "Sin"])])
 def test_an_if_is_replaced_by_the_branch_that_is_taken(taken: bool, inner: list[str]) -> None:
     start = subject(IF, c=taken, x=np.array([1, -2], np.float32))
-    edit = next(iter(BodyPass().edits(start)))
+    edit = next(iter(BODIES.edits(start)))
     end = edit.apply(start)
     assert end is not None
     assert valid(end)
@@ -282,7 +282,7 @@ def test_an_if_that_must_stay_is_reduced_inside() -> None:
         c=True,
         x=np.array([1, -2], np.float32),
     )
-    end = reduced(start, [BodyPass()], lambda candidate: {"If", "Neg"} <= set(operators(candidate)))
+    end = reduced(start, [BODIES], lambda candidate: {"If", "Neg"} <= set(operators(candidate)))
     assert sorted(operators(end)) in (["Exp", "If", "Neg"], ["If", "Neg", "Sin"])
 
 
@@ -295,7 +295,7 @@ def test_a_loop_is_unrolled_once() -> None:
         c=True,
         x=np.array([1, -2], np.float32),
     )
-    found = next(iter(BodyPass().edits(start))).apply(start)
+    found = next(iter(BODIES.edits(start))).apply(start)
     assert found is not None
     assert valid(found)
     assert "Loop" not in operators(found)
@@ -308,10 +308,10 @@ def test_functions_are_inlined_and_shrunk() -> None:
         <domain: "local", opset_import: ["" : 17]> f (a) => (d) { b = Relu (a) c = Abs (b) d = Neg (c) }
         <domain: "local", opset_import: ["" : 17]> unused (a) => (b) { b = Relu (a) }"""
     start = subject(text, x=np.array([1, -2], np.float32))
-    end = reduced(start, [BodyPass(), ModelPass()], lambda candidate: "Neg" in operators(candidate))
+    end = reduced(start, [BODIES, MODEL], lambda candidate: "Neg" in operators(candidate))
     assert not end.model.functions
     assert "local" not in {entry.domain for entry in end.model.opset_import}
-    kept = reduced(start, [BodyPass(), ModelPass()], lambda candidate: len(candidate.model.functions) == 1)
+    kept = reduced(start, [BODIES, MODEL], lambda candidate: len(candidate.model.functions) == 1)
     assert len(kept.model.functions[0].node) == 1
 
 
@@ -321,9 +321,7 @@ def test_attributes_fall_to_their_defaults_and_optional_inputs_go() -> None:
             y = Gemm <alpha: float = 0.7, beta: float = 1.0, transA: int = 0> (x, w, b) }}""",
         x=np.ones((2, 3), np.float32),
     )
-    end = reduced(
-        start, [AttributePass()], lambda candidate: "alpha" in attributes(candidate.model.graph.node[0])
-    )
+    end = reduced(start, [ATTRIBUTES], lambda candidate: "alpha" in attributes(candidate.model.graph.node[0]))
     assert attributes(end.model.graph.node[0]) == {"alpha": 0.0}
     assert len(end.model.graph.node[0].input) == 2
     assert len(end.model.graph.initializer) == 1
@@ -340,7 +338,7 @@ def test_the_surroundings_of_the_graph_go() -> None:
         the_input=np.ones(2, np.float32),
     )
     start = Subject(start.model, start.inputs, {"middle": np.ones(2, np.float32)})
-    end = reduced(start, [ModelPass()], lambda candidate: True)
+    end = reduced(start, [MODEL], lambda candidate: True)
     assert operators(end) == ["Relu", "Mul"]
     assert list(end.inputs) == ["x0"]
     assert set(end.values) == {end.model.graph.node[0].output[0]}
@@ -361,7 +359,7 @@ def test_an_initializer_of_old_is_an_input_no_more() -> None:
         }""",
         x=np.ones(2, np.float32),
     )
-    end = reduced(start, [ModelPass()], lambda candidate: True)
+    end = reduced(start, [MODEL], lambda candidate: True)
     assert operators(end) == ["Add", "Mul"]
     assert [info.name for info in end.model.graph.input] == list(end.inputs)
     assert end.model.ir_version == 4
@@ -407,7 +405,7 @@ def test_one_input_is_read_for_another_of_its_type() -> None:
         " Mul (x, c) }"
     )
     subject = Subject(model, {"x": np.ones(2, np.float32)}, {})
-    found = [edit.apply(subject) for edit in SharingPass().edits(subject)]
+    found = [edit.apply(subject) for edit in SHARING.edits(subject)]
     read = [list(each.model.graph.node[0].input) for each in found if each is not None]
     # under its own value, and under that of the other
     assert read == [
@@ -425,7 +423,7 @@ def test_one_element_is_left_where_broadcasting_gives_the_others_and_a_sequence_
         " <float[3] c = {5, 6, 7}, float[2] d = {1, 2}> { y = Add (x, c) s = SequenceConstruct (d) }"
     )
     subject = Subject(model, {"x": np.ones(3, np.float32)}, {})
-    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    found = {edit.label: edit.apply(subject) for edit in RANKS.edits(subject)}
     one = found["one element of 'c'"]
     assert one is not None
     assert [dim.dim_value for dim in one.model.graph.output[0].type.tensor_type.shape.dim] == [3]
@@ -445,7 +443,7 @@ def test_a_dimension_goes_from_the_axes_that_name_it_beside_others(axes: list[in
         opset_imports=[helper.make_opsetid("", 18)],
     )
     subject = Subject(model, {"x": np.ones((1, 1), np.float32)}, {})
-    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    found = {edit.label: edit.apply(subject) for edit in RANKS.edits(subject)}
     lower = found["lower rank 2 everywhere"]
     assert lower is not None
     assert lower.inputs["x"].shape == (1,)  # type: ignore[union-attr]
@@ -458,6 +456,6 @@ def test_a_vector_of_integers_that_is_data_loses_its_dimension_and_one_that_is_a
         " { m = Mod (x, x) y = Reshape (m, s) }"
     )
     subject = Subject(model, {"x": np.ones(1, np.int64)}, {})
-    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    found = {edit.label: edit.apply(subject) for edit in RANKS.edits(subject)}
     assert found["lower the rank of 'x'"] is not None
     assert "lower the rank of 's'" not in found

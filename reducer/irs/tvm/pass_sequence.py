@@ -18,21 +18,16 @@ def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
             yield Part("arguments", item)
 
 
-class PassSequence:
-    """Each pass left out, the last first; then each argument."""
-
-    name = "pass sequence"
-
-    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """Single passes and arguments."""
-        for item in dict.fromkeys(reversed(subject.program.passes)):
-            many = subject.program.passes.count(item)
-            for turn in range(many):
-                label = f"drop the pass {item}" + (f" ({turn + 1} of {many})" if many > 1 else "")
-                yield Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))
-        for item in dict.fromkeys(subject.program.passes):
-            if ":" in item and not item.startswith("="):
-                yield Edit(f"drop the argument of {item}", frozenset([item]), partial(_plain, item))
+def shorten_passes(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop single passes, the last first; then each argument."""
+    for item in dict.fromkeys(reversed(subject.program.passes)):
+        many = subject.program.passes.count(item)
+        for turn in range(many):
+            label = f"drop the pass {item}" + (f" ({turn + 1} of {many})" if many > 1 else "")
+            yield Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))
+    for item in dict.fromkeys(subject.program.passes):
+        if ":" in item and not item.startswith("="):
+            yield Edit(f"drop the argument of {item}", frozenset([item]), partial(_plain, item))
 
 
 def _without(item: str, turn: int, subject: TvmSubject) -> TvmSubject | None:

@@ -32,75 +32,55 @@ def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
         yield Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
 
 
-class Statements:
-    """Statements of a sequence, the last first; loops and branches by their body."""
-
-    name = "statements"
-
-    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """Each statement of each sequence; then each loop run once, each branch taken."""
-        nodes = _nodes(subject)
-        for node in nodes:
-            items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
-            for item in reversed(list(items)):
-                yield _edit(f"drop {item.type}", item, _nothing)
-        for node in nodes:
-            if node.type == "tirx.For":
-                yield _edit(f"run {node.type} once", node, _once)
-            if node.type == "tirx.IfThenElse":
-                yield _edit("take a branch", node, partial(_field, "then_case"))
+def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop each statement of each sequence, the last first; then run each loop once, and take each branch."""
+    nodes = _nodes(subject)
+    for node in nodes:
+        items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
+        for item in reversed(list(items)):
+            yield _edit(f"drop {item.type}", item, _nothing)
+    for node in nodes:
+        if node.type == "tirx.For":
+            yield _edit(f"run {node.type} once", node, _once)
+        if node.type == "tirx.IfThenElse":
+            yield _edit("take a branch", node, partial(_field, "then_case"))
 
 
-class Enclosing:
-    """What stands around statements and expressions: attributes, blocks, stores, branches; kinds, extents and
-    annotations of loops.
+def unwrap_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop attributes, blocks, stores and branches around statements and expressions, the outer ones first;
+    simplify kinds, extents and annotations of loops. A loop of fewer iterations stays inside every buffer.
     """
-
-    name = "structure"
-
-    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """The outer ones first. A loop of fewer iterations stays inside every buffer."""
-        for node in _nodes(subject):
-            for label, change in _AROUND.get(node.type, ()):
-                if change(node) is not None:
-                    yield _edit(label, node, change)
-            for place in range(len(_parts(node)) if node.type in N.STATEMENTS else 0):
-                yield _edit(f"evaluate part {place} alone", node, partial(_alone, place))
+    for node in _nodes(subject):
+        for label, change in _AROUND.get(node.type, ()):
+            if change(node) is not None:
+                yield _edit(label, node, change)
+        for place in range(len(_parts(node)) if node.type in N.STATEMENTS else 0):
+            yield _edit(f"evaluate part {place} alone", node, partial(_alone, place))
 
 
-class Expressions:
-    """Values: one of their operands, or a constant."""
-
-    name = "expressions"
-
-    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """Every place of an expression, the outer ones first. An index gives way to 0 alone, which is inside
-        every buffer.
-        """
-        function = _function(subject.program.data)
-        for hole in holes(function) if function is not None else ():
-            node, kind = hole.node, N.dtype(hole.node)
-            if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
-                continue
-            if _has_constants(kind):
-                inside = hole.role in ("index", "part")
-                yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
-            if hole.role in ("index", "part"):
-                continue
-            for place, operand in enumerate(N.children(node)):
-                if N.dtype(operand) == kind and not N.is_buffer(operand):
-                    yield _edit(f"operand {place} instead", node, partial(_operand, place))
+def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Put one of its operands, or a constant, in the place of each expression, the outer ones first. An index
+    gives way to 0 alone, which is inside every buffer.
+    """
+    function = _function(subject.program.data)
+    for hole in holes(function) if function is not None else ():
+        node, kind = hole.node, N.dtype(hole.node)
+        if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
+            continue
+        if _has_constants(kind):
+            inside = hole.role in ("index", "part")
+            yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
+        if hole.role in ("index", "part"):
+            continue
+        for place, operand in enumerate(N.children(node)):
+            if N.dtype(operand) == kind and not N.is_buffer(operand):
+                yield _edit(f"operand {place} instead", node, partial(_operand, place))
 
 
-class Buffers:
-    """Arguments that nobody reads or writes."""
-
-    name = "buffers"
-
-    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """Each argument."""
-        for name in _buffers(subject):
-            yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
+def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop each argument that nothing reads or writes."""
+    for name in _buffers(subject):
+        yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
 
 
 @lru_cache(maxsize=64)
