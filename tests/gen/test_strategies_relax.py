@@ -15,6 +15,7 @@ from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.tree import Call, Constant, GlobalVar
 from opsieve.gen.irs.relax.walk import expressions, functions, is_recursive
 from opsieve.gen.strategies.registry import generate
+from opsieve.gen.strategies.relax import relax
 
 
 def test_every_program_of_relax_passes_has_a_legal_sequence_and_none_is_made_wrong() -> None:
@@ -83,3 +84,10 @@ def test_the_policy_of_known_faults_makes_them() -> None:
         if not left:
             return
     pytest.fail(f"{left} in none of 300 modules")
+
+
+def test_programs_made_wrong_break_a_type_a_size_or_the_number_of_arguments() -> None:
+    """TVM refuses each kind: `benchmarks/invariants.py --only valid/relax` asks it."""
+    faults = [relax(GenRequest(), seed).program.fault for seed in range(400)]
+    kinds = {fault.kind for fault in faults if fault is not None}
+    assert kinds == {"mixed-dtypes", "relation", "missing-input"}

@@ -15,7 +15,7 @@ _WIDER: Mapping[str, Mapping[str, str]] = {
     "Max": {"int16": "int64", "uint16": "int64"},
     "Min": {"int16": "int64", "uint16": "int64"},
     "Trilu": {"int8": "int64", "int16": "int64", "uint8": "int64", "uint16": "int64"},
-    "Where": {"bool": "uint8", "int8": "int64", "int16": "int64", "uint16": "int64"},
+    "Where": dict.fromkeys(("int8", "int16", "uint16", "uint32", "uint64"), "int64") | {"bool": "uint8"},
     "BitShift": {"uint16": "uint64"},
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.draw import number
+from opsieve.gen.irs.relax.draw import number, numbers
 from opsieve.gen.irs.relax.generator import Generator
 from opsieve.gen.irs.relax.known_faults import settled
 from opsieve.gen.irs.relax.outlining import with_own_sides
@@ -184,11 +184,11 @@ def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
 
 
 def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
-    """The module with one argument replaced by one of a wrong type, and what is wrong (it says so itself, in
-    an attribute); None where there is no place for it.
+    """Break one call of the module: an argument has another element type or size, or is missing.
 
-    Element types of the operands of these operators have to agree, and a function takes what its signature
-    says, so the result never happens to be right.
+    Returns the module, which says so in an attribute, and what is wrong; None where there is no place for it.
+    Operands of these operators have to agree, and a function takes what its signature says, so the result
+    never happens to be right.
     """
     sites = [
         (name, binding)
@@ -202,16 +202,31 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     call = binding.value
     assert isinstance(call, Call)
     place = len(call.args) - 1
-    old = call.args[place].type
-    wrong = "float64" if isinstance(old, RelaxTensorType) and old.dtype != "float64" else "float32"
-    broken = Bind(binding.var, replace(call, args=(*call.args[:place], number(wrong, 1))))
+    kind, args = rng.choice(_breaches(call))
+    broken = Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
     what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
-    said = f"{what} argument {place} in {name}"
+    said = f"{what} {kind} {place} in {name}"
     made = tuple(
         (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f)
         for n, f in module.functions
     )
     return Module(made, (*module.attrs, (FAULT, said))), said
+
+
+def _breaches(call: Call) -> list[tuple[str, tuple[Expr, ...]]]:
+    """List what can stand in the place of the last argument, and how that is called."""
+    old = call.args[-1].type
+    wrong = "float64" if isinstance(old, RelaxTensorType) and old.dtype != "float64" else "float32"
+    found: list[tuple[str, tuple[Expr, ...]]] = [
+        ("argument", (number(wrong, 1),)),
+        ("missing argument", ()),
+    ]
+    # A vector of one more broadcasts not with the first operand, nor fits a product with it or a signature.
+    beside = call.args[0].type if isinstance(call.op, RelaxOperator) else old
+    size = beside.shape[-1] if isinstance(beside, RelaxTensorType) and beside.shape else None
+    if isinstance(old, RelaxTensorType) and old.dtype and isinstance(size, int) and size > 1:
+        found.append(("size of argument", (numbers(old.dtype, (size + 1,), [1] * (size + 1)),)))
+    return found
 
 
 _AGREEING = frozenset(

@@ -13,6 +13,7 @@ from opsieve.gen.irs.tvm.value_types import leaf_nodes, leaves_of, size_of, type
 from opsieve.gen.model.program import FAULT, Broken
 from opsieve.gen.model.tensors import ValueType
 
+_KINDS = {"size": "relation", "missing": "missing-input"}
 _FAULT = re.compile(r"[A-Za-z0-9_.]{1,60} [ -~]{1,80}", re.ASCII)
 
 
@@ -65,7 +66,7 @@ class RelaxProgram(TvmProgram):
         if not isinstance(said, str) or _FAULT.fullmatch(said) is None:
             return None
         operator, _, place = said.partition(" ")
-        return Broken(operator, "mixed-dtypes", place)
+        return Broken(operator, _KINDS.get(place.partition(" ")[0], "mixed-dtypes"), place)
 
     def text(self) -> str:
         """The module as Relax is written, read here from the graph; constants are cut short."""
