@@ -34,7 +34,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.work_clock import load_of
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.request import nodes
+from opsieve.gen.generation.request import parse_nodes
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import read_stated
@@ -126,7 +126,7 @@ def main() -> None:
     # Another one where a program kills onnxruntime, which bare sessions do not outlive.
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    low, high = nodes(given.nodes)
+    low, high = parse_nodes(given.nodes)
     supports = () if given.no_probe else tables(given.tables)
     costs = read_stated([resolve(level) for level in LEVELS])
     plan = CampaignPlan(given.strategy, replace(USUAL, nodes=low, between=(low, high)), supports, costs=costs)

@@ -25,7 +25,7 @@ import numpy as np
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.generation.request import nodes
+from opsieve.gen.generation.request import parse_nodes
 from opsieve.gen.strategies import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,7 +56,7 @@ def digest(case: Case) -> str:
 def digests(names: Sequence[str], programs: int, size: str) -> dict[str, list[str]]:
     """By strategy, of those that this tree has, the digests of its seeds."""
     here = [name for name in registry.names() if not names or name in names]
-    least, most = nodes(size)
+    least, most = parse_nodes(size)
     request = GenRequest(nodes=least, between=(least, most) if most > least else None)
     return {
         name: [digest(registry.generate(name, seed, request)) for seed in range(programs)] for name in here

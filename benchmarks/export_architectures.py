@@ -136,7 +136,7 @@ def _opsets(name: str, written: str, opset: int) -> range:
     def holds(other: int) -> bool:
         architecture = Architecture(name, other, other, written)
         try:
-            onnx.checker.check_model(architecture.model(other), full_check=True)
+            onnx.checker.check_model(architecture.parse_model(other), full_check=True)
             read_at(architecture, other)
         except Exception as error:  # whatever the checker says of another opset
             if other == opset:

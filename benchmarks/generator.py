@@ -93,7 +93,7 @@ def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path | None) -> None:
-    low, high = gen_request.nodes(nodes)
+    low, high = gen_request.parse_nodes(nodes)
     print(
         f"{'strategy':<18}{'models':>8}{'nodes':>8}{'checker':>9}{'inferred':>10}{'runs':>9}{'finite':>9}{'found':>9}"
     )

@@ -24,7 +24,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import facts_table
-from opsieve.gen.rewrites.relation import names_for, rewritten
+from opsieve.gen.rewrites.relation import list_relations, rewrite_program
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.sameness import failure_of
 
@@ -211,8 +211,8 @@ def _judge_one(
 def _iter_variants(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:
     """Yield the target, and with `metamorphic` the target behind every rewrite that fits the program."""
     yield target
-    for name in names_for(case.program.ir) if metamorphic and not target.rewrite else ():
-        if rewritten(case.program, case.inputs, name) is not None:
+    for name in list_relations(case.program.ir) if metamorphic and not target.rewrite else ():
+        if rewrite_program(case.program, case.inputs, name) is not None:
             yield target.with_options(rewrite=name)
 
 

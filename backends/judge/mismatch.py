@@ -26,7 +26,7 @@ from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import read_type, type_of
-from opsieve.gen.rewrites.relation import names_for
+from opsieve.gen.rewrites.relation import list_relations
 
 _PEER_FACTOR = 10.0
 _FAR = 100.0
@@ -182,7 +182,7 @@ class MismatchJudge:
         for name, mismatch in self.left.items():
             if self.jumps(name):
                 continue  # another order of the same steps can fall to the other side, and be no less honest
-            for rewrite in names_for(session.program.ir):
+            for rewrite in list_relations(session.program.ir):
                 other = session.target.with_options(rewrite=rewrite)
                 if session.agrees(other, self.truth, (name,), self.terms):
                     facts = {

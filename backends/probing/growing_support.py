@@ -22,7 +22,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OLDEST, first_dtypes, form, operators
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED
 
 
@@ -79,7 +79,7 @@ class SignatureProber:
         self._drawn: dict[str, Iterator[tuple[str, int, Test]]] = {}
         self._tests: dict[str, tuple[int, Test]] = {}
         # Another generator may draw other instances.
-        of = f"signatures of {generator_version()}"
+        of = f"signatures of {compute_generator_version()}"
         self._file = AnswerFile(folder or cache_folder("support"), wheel(target).display, version, of)
         self._kept = {answer.signature: answer for answer in self._file.read()}
 

@@ -34,8 +34,8 @@ from opsieve.gen.declarations.catalogue import OLDEST, OpChoice, first_dtypes, f
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import ANY, PLAIN
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.generator_version import generator_version
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
+from opsieve.gen.generation.generator_version import compute_generator_version
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, build_single_node, finish
 from opsieve.gen.model.tensors import TensorType
 
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
@@ -219,7 +219,7 @@ class Prober:
                 ProbeAnswer(probe.name, key, rank, *end)
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
-            given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
+            given += [ProbeAnswer(probe.name, "", 0, "done", compute_generator_version()) for probe in chunk]
             self._file.keep(given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
@@ -282,7 +282,7 @@ def instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]
     met: dict[str, list[int]] = {}
     idle = 0
     for seed in range(_DRAWS_CHOOSY if windows else _DRAWS):
-        builder = single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
+        builder = build_single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
         if builder is None or (idle == _PATIENCE and not windows):
             return
         node = builder.nodes[-1]

@@ -216,9 +216,9 @@ class Workers:
         """What the compiler makes of the tests once they are rewritten (gen/rewrites): under the name that
         was asked, with the outputs as they were.
         """
-        from opsieve.gen.rewrites.relation import rewritten
+        from opsieve.gen.rewrites.relation import rewrite_program
 
-        made = [rewritten(test.program, test.inputs, target.rewrite) for test in tests]
+        made = [rewrite_program(test.program, test.inputs, target.rewrite) for test in tests]
         given = [
             replace(test, program=found.program, inputs=found.inputs)
             if found is not None

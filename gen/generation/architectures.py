@@ -1,10 +1,9 @@
-"""Parts of well-known architectures, as exporters write them: what programs are mutated from, and what is
-spliced into them.
+"""Parts of well-known architectures, as exporters write them, to mutate and to splice into programs.
 
-They stand in architectures.txt, and those that benchmarks/export_architectures.py makes of modules of PyTorch
-in exported.txt, as ONNX's text format, each behind a line `## name OPSETS`. Inputs whose names begin with w
-are parameters; all of them are filled as the inputs of any model are (gen/data/inputs.py), so that indices
-lie in their axes and variances are positive.
+architectures.txt holds those written by hand, exported.txt those that benchmarks/export_architectures.py
+exports from PyTorch modules. Both use ONNX's text format, each part after a line `## name OPSETS`. Inputs
+whose names begin with w are parameters. All inputs are filled like those of any model (gen/data/inputs.py),
+so indices lie in their axes and variances are positive.
 """
 
 import functools
@@ -34,15 +33,15 @@ class Architecture:
     newest: int
     text: str
 
-    def model(self, opset: int) -> onnx.ModelProto:
-        """The model at an opset."""
+    def parse_model(self, opset: int) -> onnx.ModelProto:
+        """Parse the model at an opset."""
         head = f'<ir_version: {_IR_VERSION}, opset_import: ["" : {opset}]>\n{self.name.replace("-", "_")} '
         return onnx.parser.parse_model(head + self.text)
 
 
 @functools.cache
-def architectures() -> tuple[Architecture, ...]:
-    """All of them, in order of the files."""
+def load_architectures() -> tuple[Architecture, ...]:
+    """Load all architectures in the order of the files."""
     found = []
     for part in (part for file in _FILES for part in file.read_text(encoding="utf-8").split("## ")[1:]):
         head, text = part.split("\n", 1)
@@ -52,9 +51,9 @@ def architectures() -> tuple[Architecture, ...]:
     return tuple(found)
 
 
-def drawn(rng: Rng, opset: int) -> Source | None:
-    """Any architecture that is valid at an opset; None where there is none."""
-    there = [each for each in architectures() if each.oldest <= opset <= each.newest]
+def draw_architecture(rng: Rng, opset: int) -> Source | None:
+    """Draw an architecture that is valid at an opset; None if there is none."""
+    there = [each for each in load_architectures() if each.oldest <= opset <= each.newest]
     if not there:
         return None
     return read_architecture(rng.choice(there), opset)
@@ -62,21 +61,22 @@ def drawn(rng: Rng, opset: int) -> Source | None:
 
 @functools.lru_cache(maxsize=1024)
 def read_architecture(architecture: Architecture, opset: int) -> Source:
-    """An architecture at an opset; whoever asks again is given the same. What is read is equal at all its
-    opsets, hence read once.
-    """
-    return replace(_oldest(architecture), opset=opset)
+    """Read an architecture at an opset; the result is cached, and shared between opsets."""
+    return replace(_read_at_oldest(architecture), opset=opset)
 
 
 @functools.cache
-def _oldest(architecture: Architecture) -> Source:
+def _read_at_oldest(architecture: Architecture) -> Source:
+    """Read an architecture at its oldest opset."""
     return read_at(architecture, architecture.oldest)
 
 
 def read_at(architecture: Architecture, opset: int) -> Source:
-    """An architecture as it is read from its text at an opset."""
+    """Read an architecture from its text at an opset."""
     # The text is our own, so that onnx's inference need not be asked in a process apart.
-    model = onnx.shape_inference.infer_shapes(architecture.model(opset), strict_mode=True, data_prop=True)
+    model = onnx.shape_inference.infer_shapes(
+        architecture.parse_model(opset), strict_mode=True, data_prop=True
+    )
     source = read(model, seeded_inputs(model, 0))
     for node in source.nodes:
         for tensor in node.ins:

@@ -1,8 +1,7 @@
-"""Programs that depend on those before them in their batch of seeds, and on nothing else.
+"""Programs that depend only on the programs before them in their batch of seeds.
 
-A strategy that learns from what it made (what is covered, what was broken) learns within a batch only, so
-that any program can be made again from its seed alone. Who asks for seeds in order pays nothing for that: how
-far the last batch has come is kept.
+A strategy that learns from its programs (coverage, broken rules) learns within a batch, so any program can be
+made again from its seed alone. Progress within the last batch is kept, so seeds in order cost nothing extra.
 """
 
 from collections.abc import Callable
@@ -17,8 +16,8 @@ Made = TypeVar("Made")
 
 
 class Batches(Generic[Memory, Made]):
-    """Batches of `size` seeds. `blank` gives the memory that a batch begins with, `make` one program, and
-    notes it in the memory.
+    """Batches of `size` seeds. `blank` returns the memory at the start of a batch; `make` makes a program and
+    records it in the memory.
     """
 
     def __init__(
@@ -31,10 +30,8 @@ class Batches(Generic[Memory, Made]):
             None  # the request, the seed that comes next, the memory of those before it
         )
 
-    def made(self, request: GenRequest, seed: int) -> Made:
-        """What `make` gives for a seed after those before it in its batch, each with its own number of
-        nodes.
-        """
+    def make_at(self, request: GenRequest, seed: int) -> Made:
+        """Make the program of a seed after those before it in its batch, each with its own number of nodes."""
         same = request if request.between is None else replace(request, nodes=0)
         last, self._last = self._last, None  # what ends in an exception leaves no memory behind
         coming = seed - seed % self.size

@@ -26,10 +26,10 @@ _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule broken: the inputs and attributes that the node would have, or the type that its first output
-    would be declared with.
+    """One broken rule: the inputs and attributes of the broken node, or the type that its first output is
+    declared with.
 
-    Inputs that are new are tensors without a name: whoever takes the violation makes leaves of them.
+    New inputs are tensors without a name, from which the caller makes leaves.
     """
 
     kind: str
@@ -39,23 +39,21 @@ class Violation:
     declared: tuple[str, tuple[Any, ...]] | None = None
 
 
-def violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator[Violation]:
-    """All that can be broken at a node of ONNX's own domain, one violation for each kind and place."""
+def list_violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator[Violation]:
+    """Yield a violation for each kind and place at a node of ONNX's own domain."""
     had = form(node.op, builder.opset)
     if had is None:
         return
-    yield from _relations(node, op)
-    yield from _dtypes(builder, node, had)
-    yield from _ranks(node, op)
-    yield from _arity(node, had)
-    yield from _attributes(node, had)
-    yield from _outputs(builder, node)
+    yield from _break_relations(node, op)
+    yield from _break_dtypes(builder, node, had)
+    yield from _break_ranks(node, op)
+    yield from _break_arity(node, had)
+    yield from _break_attributes(node, had)
+    yield from _break_outputs(builder, node)
 
 
-def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
-    """Which relations of a declaration are false, by number; None where it can make nothing of such an
-    instance.
-    """
+def find_false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
+    """Return the indices of the declaration's relations that are false; None if they cannot be evaluated."""
     try:
         return [place for place, truth in enumerate(op.requires(ins, attrs)) if not truth]  # type: ignore[arg-type]
     # Relations that only make sense when those before hold.
@@ -63,19 +61,20 @@ def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | No
         return None
 
 
-def _relations(node: Node, op: Operator) -> Iterator[Violation]:
-    if false_relations(op, node.ins, node.attrs) != []:
+def _break_relations(node: Node, op: Operator) -> Iterator[Violation]:
+    """Break each relation of the declaration by moving one number."""
+    if find_false_relations(op, node.ins, node.attrs) != []:
         return
     met: set[int] = set()
-    for place, ins, attrs in _moved(node):
-        false = false_relations(op, ins, attrs)
+    for place, ins, attrs in _move_numbers(node):
+        false = find_false_relations(op, ins, attrs)
         if false is not None and len(false) == 1 and false[0] not in met:
             met.add(false[0])
             yield Violation("relation", f"{false[0]} by {place}", ins, attrs)
 
 
-def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
-    """The node with one number moved: a size, an element of a shape or the like, or an attribute."""
+def _move_numbers(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
+    """Yield the node with one number moved: a size, an element of a shape, or an attribute."""
     for position, tensor in enumerate(node.ins):
         if tensor is None:
             continue
@@ -87,7 +86,7 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
                     values = (*tensor.values[:at], other, *tensor.values[at + 1 :])
                     yield (
                         f"input {position}",
-                        _with(node.ins, position, tensor.dtype, tensor.shape, values),
+                        _replace_input(node.ins, position, tensor.dtype, tensor.shape, values),
                         node.attrs,
                     )
             continue
@@ -95,7 +94,11 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
             for other in (side + 1, side - 1, 2 * side + 1) if isinstance(side, int) else ():
                 if other > 0:
                     shape = (*tensor.shape[:axis], other, *tensor.shape[axis + 1 :])
-                    yield f"input {position}", _with(node.ins, position, tensor.dtype, shape), node.attrs
+                    yield (
+                        f"input {position}",
+                        _replace_input(node.ins, position, tensor.dtype, shape),
+                        node.attrs,
+                    )
     for name, value in node.attrs.items():
         if isinstance(value, int):
             for number in (value + 1, value - 1, value + 50, value - 50):
@@ -106,21 +109,23 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
                     yield name, node.ins, {**node.attrs, name: [*value[:at], number, *value[at + 1 :]]}
 
 
-def _with(
+def _replace_input(
     ins: Ins, position: int, dtype: str, shape: tuple[Any, ...], values: tuple[Number, ...] | None = None
 ) -> list[Tensor | None]:
+    """Return inputs with another tensor at a position."""
     return [*ins[:position], Tensor("", dtype, shape, values=values), *ins[position + 1 :]]
 
 
-def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[Number, ...] | None]:
-    """The same tensor of another dtype; its known elements stay where the dtype has all of them."""
+def _change_dtype(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[Number, ...] | None]:
+    """Return the tensor's facts with another dtype; known elements stay if the dtype holds them."""
     values = tensor.values
     if values is not None and not all(LEAST[dtype] <= value <= LARGEST[dtype] for value in values):
         values = None
     return dtype, tensor.shape, values
 
 
-def _dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Violation]:
+def _break_dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Violation]:
+    """Give an input a dtype that the operator does not take."""
     for position, tensor in enumerate(node.ins[: len(had.inputs)]):
         if tensor is None or tensor.dtype not in PLAIN or any(isinstance(side, str) for side in tensor.shape):
             continue
@@ -128,7 +133,7 @@ def _dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Vio
         allowed = had.types[slot.type]
         outside = [dtype for dtype in PLAIN if dtype not in allowed]
         if outside:
-            ins = _with(node.ins, position, *_retyped(tensor, builder.rng.choice(outside)))
+            ins = _replace_input(node.ins, position, *_change_dtype(tensor, builder.rng.choice(outside)))
             yield Violation("dtype", f"input {position}", ins, node.attrs)
         same = sum(
             other is not None and had.inputs[min(n, len(had.inputs) - 1)].type == slot.type
@@ -136,41 +141,47 @@ def _dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Vio
         )
         others = [dtype for dtype in PLAIN if dtype in allowed and dtype != tensor.dtype]
         if same > 1 and others:
-            ins = _with(node.ins, position, *_retyped(tensor, builder.rng.choice(others)))
+            ins = _replace_input(node.ins, position, *_change_dtype(tensor, builder.rng.choice(others)))
             yield Violation("mixed-dtypes", f"input {position}", ins, node.attrs)
 
 
-def _ranks(node: Node, op: Operator) -> Iterator[Violation]:
+def _break_ranks(node: Node, op: Operator) -> Iterator[Violation]:
+    """Give the first input a rank that the operator does not take."""
     tensor = node.ins[0] if node.ins else None
     if tensor is None or tensor.values is not None or tensor.dtype not in LARGEST:
         return
     low, high = op.ranks
     if RankEnds.LEAST in op.rank_ends:
         yield Violation(
-            "rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs
+            "rank", "below", _replace_input(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs
         )
     if RankEnds.LARGEST in op.rank_ends:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
-        yield Violation("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
+        yield Violation("rank", "above", _replace_input(node.ins, 0, tensor.dtype, shape), node.attrs)
 
 
-def _arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
+def _break_arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
+    """Leave out a required input, or add one too many."""
     for position, slot in enumerate(had.inputs):
         if not slot.optional and not slot.variadic and position < len(node.ins):
-            yield Violation("missing-input", f"input {position}", _left_out(node.ins, position), node.attrs)
+            yield Violation(
+                "missing-input", f"input {position}", _leave_out_input(node.ins, position), node.attrs
+            )
     if had.inputs and not had.inputs[-1].variadic:
         filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
         yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
 
 
-def _left_out(ins: Ins, position: int) -> list[Tensor | None]:
+def _leave_out_input(ins: Ins, position: int) -> list[Tensor | None]:
+    """Return inputs without the one at a position."""
     left: list[Tensor | None] = [*ins[:position], None, *ins[position + 1 :]]
     while left and left[-1] is None:
         left.pop()
     return left
 
 
-def _attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
+def _break_attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
+    """Remove a required attribute, or give one another type or an unknown name."""
     for name, value in node.attrs.items():
         known = had.attributes.get(name)
         if known is None:
@@ -197,7 +208,8 @@ def _attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
     yield Violation("unknown-attribute", "any", node.ins, {**node.attrs, "not_an_attribute": 1})
 
 
-def _outputs(builder: GraphBuilder, node: Node) -> Iterator[Violation]:
+def _break_outputs(builder: GraphBuilder, node: Node) -> Iterator[Violation]:
+    """Declare the first output with another type."""
     out = node.outs[0]
     if out.dtype not in PLAIN or any(isinstance(side, str) for side in out.shape):
         return

@@ -1,6 +1,4 @@
-"""What the generator is made of, as a digest: while it is the same, equal seeds and requests give equal
-bytes.
-"""
+"""Compute a digest of the generator: while it stays the same, equal seeds and requests give equal bytes."""
 
 import functools
 import hashlib
@@ -14,9 +12,9 @@ from opsieve.gen.declarations.catalogue import learned_files
 
 
 @functools.cache
-def generator_version() -> str:
-    """Twelve digits of a digest of the sources of `gen`, of the modules and files that strategies and
-    operators come from, and of onnx's version.
+def compute_generator_version() -> str:
+    """Return twelve digits of a digest of `gen`, of the modules and files of strategies and operators, and of
+    onnx's version.
     """
     digest = hashlib.sha256(onnx.__version__.encode())
     gen = Path(__file__).resolve().parent.parent

@@ -1,8 +1,9 @@
 """Rebuild a model node by node with changes, and repair what no longer fits.
 
 A node whose inputs changed stays as it was if its declaration allows that. Otherwise an instance of the same
-operator is drawn for its new first input, preferably one with the same output type. Otherwise the node is left
-out, and its readers read another tensor of that type. The result is valid by construction.
+operator is drawn for its new first input, preferably one with the same output type. Otherwise the node is
+left out, and its readers read another tensor of that type. A mutation is thus a small change of the recipe,
+and its result is valid by construction.
 """
 
 import math
@@ -46,12 +47,11 @@ _PLAIN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be another. Nodes are named by their place.
+    """The changes of a mutation; nodes are named by their index.
 
-    `leaves` gives leaves another dtype and shape by name. `inserted`: before the node something is put
-    between it and an input;
-    `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes; `dropped`;
-    `doubled`.
+    `leaves` gives leaves another dtype and shape by name. `inserted`: a new node stands between the node and
+    an input; `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes;
+    `dropped`; `doubled`.
     """
 
     leaves: Mapping[str, tuple[str, Shape]]
@@ -63,8 +63,8 @@ class Changes:
 
 
 class ModelReplay:
-    """Lays the nodes of a model on a builder, changed. `now` has what became of each of the model's
-    tensors.
+    """Adds the nodes of a model to a builder, with changes. `now` maps the model's tensors to their
+    replacements.
     """
 
     def __init__(self, builder: GraphBuilder, changes: Changes) -> None:
@@ -76,18 +76,19 @@ class ModelReplay:
         self._held: Mapping[str, Any] = {}
         self._computed: frozenset[str] = frozenset()
 
-    def run(self, source: Source) -> None:
-        """Lay all nodes; what the model gave, the program gives too."""
+    def replay_nodes(self, source: Source) -> None:
+        """Add all nodes, and expose the tensors that replace the model's outputs."""
         self._held, self._computed = source.held, source.computed
         for place, node in enumerate(source.nodes):
-            self._step(place, node)
+            self._replay_node(place, node)
         for tensor in source.outputs:
             if tensor.name in self.now:
                 self.builder.program.exposed.append(self.now[tensor.name])
 
-    def _step(self, place: int, node: Node) -> None:
+    def _replay_node(self, place: int, node: Node) -> None:
+        """Add one node with its changes."""
         changes = self.changes
-        ins = [None if tensor is None else self._tensor(tensor) for tensor in node.ins]
+        ins = [None if tensor is None else self._get_tensor(tensor) for tensor in node.ins]
         if any(new is None and old is not None for new, old in zip(ins, node.ins, strict=True)):
             self._leave_out(node)
             return
@@ -101,7 +102,7 @@ class ModelReplay:
             assert before is not None
             # Swapped, a typed subtree takes the place of another, where there is one.
             ins[spot] = (
-                self._between(before)
+                self._insert_after(before)
                 if place in changes.inserted
                 else self.builder.scope.match(before.dtype, before.shape) or before
             )
@@ -112,14 +113,14 @@ class ModelReplay:
             or not self.builder.style.ranged
             or all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
         )
-        outs = self._laid(node, ins) if usable and place not in changes.redrawn else None
+        outs = self._add_original(node, ins) if usable and place not in changes.redrawn else None
         if outs is None:
-            unchanged, outs = False, self._mended(node, ins) if usable else None
+            unchanged, outs = False, self._repair_node(node, ins) if usable else None
         if outs is None:
             self._leave_out(node)
             return
         if place in changes.doubled:
-            self._laid(node, ins)
+            self._add_original(node, ins)
         self.now.update(
             (old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name
         )
@@ -132,14 +133,14 @@ class ModelReplay:
                 )
 
     def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether every input holds what the node's own holds."""
+        """Whether every input has the elements that the node's own input had."""
         return all(
             old is None or (old.name in self._unchanged and self.now[old.name] is new)
             for old, new in zip(node.ins, ins, strict=True)
         )
 
-    def _tensor(self, old: Tensor) -> Tensor | None:
-        """What became of a tensor; a leaf is made when it is first asked for. None when nothing did."""
+    def _get_tensor(self, old: Tensor) -> Tensor | None:
+        """Return the replacement of a tensor, None if there is none; leaves are made at their first use."""
         found = self.now.get(old.name)
         if found is not None or not old.leaf:
             return found
@@ -163,18 +164,18 @@ class ModelReplay:
         self.now[old.name] = made
         return made
 
-    def _laid(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """The node as it was, on these inputs; None when it cannot stand there."""
+    def _add_original(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """Add the node as it was on these inputs; None if that is not valid."""
         same = all(
             new is None or old is None or (new.dtype, new.shape) == (old.dtype, old.shape)
             for new, old in zip(ins, node.ins, strict=True)
         )
-        operator = _declared(node)
+        operator = _get_declaration(node)
         if operator is None or any(isinstance(value, BodyGraph) for value in node.attrs.values()):
-            return self._copied(node, ins) if same else None
-        if not same and not self._typed(operator, node, ins):
+            return self._copy_node(node, ins) if same else None
+        if not same and not self._is_typed(operator, node, ins):
             return None
-        if not (same and self._kept(node, ins)) and (
+        if not (same and self._is_kept(node, ins)) and (
             operator.family not in _PLAIN
             or operator.relation is not None
             or not tells_sizes(operator, ins, every=True)
@@ -182,13 +183,13 @@ class ModelReplay:
             return None
         attrs = dict(node.attrs)
         try:
-            if (same or self._held) and not _foretold(operator, node):
-                return self._copied(node, ins) if same else None
+            if (same or self._held) and not _predicts_types(operator, node):
+                return self._copy_node(node, ins) if same else None
             return self.build.ops(qualified_name(node.domain, node.op), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it
             # was.
-            return self._copied(node, ins) if same and self._kept(node, ins) else None
+            return self._copy_node(node, ins) if same and self._is_kept(node, ins) else None
         except (
             AssertionError,
             AttributeError,
@@ -200,10 +201,8 @@ class ModelReplay:
         ):
             return None  # a rule met what its sampler never draws, as an input left out in the middle
 
-    def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no
-        schema.
-        """
+    def _is_typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether the operator's schema has the dtypes and its declaration the rank; False without a schema."""
         had = None if node.domain else form(node.op, self.builder.opset)
         low, high = operator.ranks
         return (
@@ -215,36 +214,34 @@ class ModelReplay:
             )
         )
 
-    def _kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether every input is what became of the node's own, in no wider an interval."""
+    def _is_kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether every input replaces the node's own input with no wider an interval."""
         if any(
             old is not None and self.now.get(old.name) is not new
             for new, old in zip(ins, node.ins, strict=True)
         ):
             return False
-        return not self.builder.style.ranged or _no_wider(node, ins)
+        return not self.builder.style.ranged or _has_no_wider_inputs(node, ins)
 
-    def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """A node that only the model knows, or with bodies: as it was, when all that it reads is as it
-        was.
-        """
+    def _copy_node(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """Copy a node with bodies, or one that only the model knows, if all its inputs are unchanged."""
         builder = self.builder
         only = builder.program.only
         if only is not None and qualified_name(node.domain, node.op) not in only:
             return None
-        if builder.style.ranged and not _no_wider(node, ins):
+        if builder.style.ranged and not _has_no_wider_inputs(node, ins):
             return None
         names: dict[str, Tensor] = {}
         attrs: Attributes = {}
         for name, value in node.attrs.items():
             if isinstance(value, BodyGraph):
-                body = self._body(value, names)
+                body = self._copy_body(value, names)
                 if body is None:
                     return None
                 attrs[name] = body
             else:
                 attrs[name] = value
-        operator = _declared(node)
+        operator = _get_declaration(node)
         if (
             builder.style.ranged
             and operator is not None
@@ -267,8 +264,8 @@ class ModelReplay:
             node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs]
         )
 
-    def _body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
-        """A body under new names; None when something that it takes from around it is not there as it was."""
+    def _copy_body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
+        """Copy a body under new names; None if something that it captures is missing or changed."""
         program = self.builder.program
 
         def fresh(old: Tensor) -> Tensor:
@@ -279,7 +276,7 @@ class ModelReplay:
         def found(old: Tensor) -> Tensor | None:
             if old.name in made:
                 return made[old.name]
-            new = self._tensor(old)
+            new = self._get_tensor(old)
             same = new is not None and (new.dtype, new.shape) == (old.dtype, old.shape)
             if (
                 not same
@@ -297,7 +294,7 @@ class ModelReplay:
                 return None
             attrs: Attributes = {}
             for name, value in node.attrs.items():
-                inner = self._body(value, made) if isinstance(value, BodyGraph) else value
+                inner = self._copy_body(value, made) if isinstance(value, BodyGraph) else value
                 if inner is None:
                     return None
                 attrs[name] = inner
@@ -311,25 +308,23 @@ class ModelReplay:
         kept = [tensor for tensor in outputs if tensor is not None]
         return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
 
-    def _mended(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """Another instance of the node's operator with the first input that it has now; None when there is
-        none.
-        """
-        operator = _declared(node)
+    def _repair_node(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """Add another instance of the node's operator with its new first input; None if no instance fits."""
+        operator = _get_declaration(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
         only = self.builder.program.only
         if only is not None and qualified_name(node.domain, node.op) not in only:
             return None
-        return self._instance(
+        return self._draw_instance(
             operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False
         )
 
-    def _instance(
+    def _draw_instance(
         self, operator: Operator, x: Tensor, wanted: Sequence[tuple[str, Shape]], must: bool
     ) -> Sequence[Tensor] | None:
-        """Of some instances with this first input one that gives the wanted types; if none `must` give them,
-        the last.
+        """Draw instances with this first input until one has the wanted types; the last one serves if none
+        `must` have them.
         """
         builder = self.builder
         safe = operator.safe[0] if operator.safe else None
@@ -349,46 +344,44 @@ class ModelReplay:
                 continue
             given = [typed for typed in operator.infer(made.inputs, made.attributes) if typed is not None]  # type: ignore[arg-type]
             if list(wanted) == given[: len(wanted)]:
-                return _added(builder, operator, made)
+                return _add_instance(builder, operator, made)
             kept = made
-        return _added(builder, operator, kept) if kept is not None and not must else None
+        return _add_instance(builder, operator, kept) if kept is not None and not must else None
 
     def _leave_out(self, node: Node) -> None:
+        """Leave a node out: its outputs are replaced by tensors of their types."""
         for old in node.outs:
             if old.name and old.dtype in LARGEST and all(type(side) is int and side for side in old.shape):
                 self.now[old.name] = self.builder.match(old.dtype, old.shape)
 
-    def _between(self, tensor: Tensor) -> Tensor:
-        """Something new computed from a tensor, of its type; the tensor itself when a few draws gave
-        nothing.
-        """
+    def _insert_after(self, tensor: Tensor) -> Tensor:
+        """Compute something of the same type from a tensor; return the tensor itself if a few draws fail."""
         builder = self.builder
         for _ in range(2 * _DRAWS):
             operator = builder.rng.choice(builder.program.choices).op
             if operator.family in _SEPARATE:
                 continue
-            outs = self._instance(operator, tensor, [(tensor.dtype, tensor.shape)], must=True)
+            outs = self._draw_instance(operator, tensor, [(tensor.dtype, tensor.shape)], must=True)
             if outs:
                 return outs[0]
         return tensor
 
 
-def _added(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Tensor] | None:
+def _add_instance(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Tensor] | None:
+    """Add a drawn instance."""
     return builder.add(operator, made.inputs, made.attributes, made.outputs)
 
 
-def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
-    """Whether every input lies in the interval that the node's own had."""
+def _has_no_wider_inputs(node: Node, ins: Sequence[Tensor | None]) -> bool:
+    """Whether every input lies in the interval of the node's own input."""
     return all(
         new is None or old is None or (old.low <= new.low and new.high <= old.high)
         for new, old in zip(ins, node.ins, strict=True)
     )
 
 
-def _foretold(operator: Operator, node: Node) -> bool:
-    """Whether the declaration gives the types that the node's outputs have: it may not know all that a
-    foreign node may be.
-    """
+def _predicts_types(operator: Operator, node: Node) -> bool:
+    """Whether the declaration predicts the types of the node's outputs; it may not cover every foreign node."""
     types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
     return all(
         not out.name or (typed is not None and (out.dtype, out.shape) == typed)
@@ -396,5 +389,6 @@ def _foretold(operator: Operator, node: Node) -> bool:
     )
 
 
-def _declared(node: Node) -> Operator | None:
+def _get_declaration(node: Node) -> Operator | None:
+    """Return the declaration of a node's operator, if there is one."""
     return operators().get(qualified_name(node.domain, node.op))

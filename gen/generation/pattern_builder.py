@@ -19,7 +19,7 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 
 
 class Misfit(Exception):
-    """An operator does not take these inputs here, or its result would be too large: the structure is left
+    """An operator does not take these inputs here, or its result is too large: the structure stays
     unfinished.
     """
 
@@ -61,8 +61,8 @@ class PatternRates:
 
 
 @functools.lru_cache(maxsize=4096)
-def _one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool:
-    """Whether every type variable of an operator stands for one dtype, where its inputs have these."""
+def _has_one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool:
+    """Whether every type variable of an operator stands for one dtype when its inputs have these."""
     had, meant = form(name, opset), dict[str, str]()
     if had is None:
         return True
@@ -99,9 +99,9 @@ class PatternBuilder:
         self.inner: list[Tensor] = []
         self.met = 0
 
-    def breaks(self, rate: float) -> bool:
-        """Whether a condition of the structure, which is met here, is to be broken: in a twisted one, at a
-        rate unless it is to be another alone.
+    def is_broken_here(self, rate: float) -> bool:
+        """Whether to break the condition at hand: in a twisted structure, at a rate, unless another single
+        one is chosen.
         """
         if not self.twisted:
             return False
@@ -109,8 +109,11 @@ class PatternBuilder:
         return self.rng.chance(rate) if self.broken is None else self.met == self.broken + 1
 
     def ops(self, name: str, *ins: Tensor | None, outputs: int | None = None, **attrs: Any) -> list[Tensor]:
-        """Lay an operator; all its outputs, or as many as asked for. Misfit when it cannot stand here. An
-        attribute that is None is left out.
+        """Add an operator and return its outputs, all or as many as requested; attributes of None are left
+        out.
+
+        Raises:
+            Misfit: If the operator is not valid here.
         """
         only = self.builder.program.only
         if only is not None and name not in only:
@@ -122,7 +125,7 @@ class PatternBuilder:
             raise Misfit
         if not first_dtypes(operator, self.builder.opset) or not all(operator.requires(ins, given)):  # type: ignore[arg-type]
             raise Misfit
-        if not _one_type(name, self.builder.opset, tuple([tensor and tensor.dtype for tensor in ins])):
+        if not _has_one_type(name, self.builder.opset, tuple([tensor and tensor.dtype for tensor in ins])):
             raise Misfit
         if self.builder.style.ranged:
             for tensor, safe in zip(ins, operator.safe, strict=False):
@@ -134,14 +137,15 @@ class PatternBuilder:
         return made
 
     def op(self, name: str, *ins: Tensor | None, **attrs: Any) -> Tensor:
-        """Lay an operator; its first output."""
+        """Add an operator and return its first output."""
         return self.ops(name, *ins, **attrs)[0]
 
     def x(self, low: int, high: int | None = None, dtype: str = "", domain: Domain = ANY) -> Tensor:
-        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found:
-        the program goes on there.
+        """Return a float tensor (or one of the dtype) with so many dimensions, chosen like an operator's
+        first input.
 
-        Misfit where the structure is to begin at a tensor that is none.
+        Raises:
+            Misfit: If the structure must begin at a tensor of another kind.
         """
         high = low if high is None else high
         if self.onto is not None:
@@ -156,52 +160,58 @@ class PatternBuilder:
         )
 
     def real(self) -> str:
-        """A float dtype of the palette, float32 when it has none."""
+        """Return a float dtype of the palette, or float32."""
         floats = [dtype for dtype in self.builder.style.palette if is_float(dtype)]
         return self.rng.choice(floats) if floats else "float32"
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
-        """A parameter: a new initializer, now and then not constant at all in a twisted structure."""
-        kinds = ("input",) if self.breaks(self.rates.fed) else ("initializer", "initializer", "constant")
+        """Return a parameter: a new initializer; in a twisted structure at times an input."""
+        kinds = (
+            ("input",) if self.is_broken_here(self.rates.fed) else ("initializer", "initializer", "constant")
+        )
         return self.builder.leaf(dtype, shape, domain, kinds)
 
     def ints(self, *values: int) -> Tensor:
-        """A constant vector of int64."""
+        """Return a constant vector of int64."""
         return self.builder.ints(values)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
-        """A constant of one element; in a twisted structure perhaps another number, or a vector of one."""
-        if self.breaks(self.rates.other_number):
+        """Return a constant of one element; in a twisted structure at times another number, or a vector of
+        one.
+        """
+        if self.is_broken_here(self.rates.other_number):
             value = value + 1
         wide = self.twisted and self.broken is None
         shape = (1,) if self.rng.chance(self.rates.twisted_vector if wide else self.rates.vector) else ()
         return self.builder.ints([value], dtype, shape)
 
     def tap(self, tensor: Tensor) -> Tensor:
-        """An inner tensor of a structure: in a twisted one it may be read from outside, or be an output."""
+        """Return an inner tensor of a structure; in a twisted one it may be read from outside or be an
+        output.
+        """
         self.inner.append(tensor)
-        if self.breaks(self.rates.tapped):
+        if self.is_broken_here(self.rates.tapped):
             self.builder.program.exposed.append(tensor)
         return tensor
 
     def order(self, *axes: int) -> list[int]:
-        """A permutation; in a twisted structure perhaps another."""
-        if self.breaks(self.rates.other_order):
+        """Return a permutation; in a twisted structure at times another one."""
+        if self.is_broken_here(self.rates.other_order):
             return self.rng.shuffled(axes)
         return list(axes)
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis; in a twisted structure perhaps its neighbour."""
-        if rank > 1 and self.breaks(self.rates.other_axis):
+        """Return an axis; in a twisted structure at times its neighbour."""
+        if rank > 1 and self.is_broken_here(self.rates.other_axis):
             return (axis + 1) % rank
         return axis
 
     def one_of(self, *names: str) -> str:
-        """One of some operators."""
+        """Draw one of some operators."""
         return self.rng.choice(names)
 
     def chain(self, tensor: Tensor, names: Sequence[str]) -> Tensor:
-        """Unary operators one after the other; those that do not take the tensor are passed over."""
+        """Apply unary operators in a row, without those that do not take the tensor."""
         for name in names:
             try:
                 tensor = self.op(name, tensor)

@@ -1,5 +1,5 @@
-"""Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their
-inputs are tensors of the program.
+"""Pieces of models among the nodes of other programs: cut them out, and plant them with tensors of the
+program as inputs.
 """
 
 import functools
@@ -17,13 +17,15 @@ _FEW: Final = (
 )
 
 
-def cut(source: Source, rng: Rng, most: int) -> Source:
-    """A connected part of a model with at most so many nodes; what other nodes make of what it reads are its
-    inputs. All of a model that has no more.
+def cut_piece(source: Source, rng: Rng, most: int) -> Source:
+    """Cut a connected part of at most `most` nodes out of a model; what other nodes compute for it becomes
+    its inputs.
+
+    A model without more nodes is returned whole.
     """
     if len(source.nodes) <= most:
         return source
-    beside = (_neighbours if len(source.nodes) <= _FEW else _neighbours.__wrapped__)(source.nodes)
+    beside = (_map_neighbours if len(source.nodes) <= _FEW else _map_neighbours.__wrapped__)(source.nodes)
     places = list(beside)
     if not places:
         return source
@@ -33,12 +35,12 @@ def cut(source: Source, rng: Rng, most: int) -> Source:
         if not edge:
             break
         taken.add(rng.choice(edge))
-    return _alone(source, sorted(taken))
+    return _isolate(source, sorted(taken))
 
 
 @functools.lru_cache(maxsize=64)
-def _neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
-    """By place, of the nodes that can stand alone, those that each hangs together with."""
+def _map_neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
+    """Map each node that can stand alone to the nodes connected to it, by index."""
     makers = {out.name: place for place, node in enumerate(nodes) for out in node.outs if out.name}
     beside: dict[int, set[int]] = {place: set() for place, node in enumerate(nodes) if not _is_whole(node)}
     for place, near in beside.items():
@@ -51,15 +53,14 @@ def _neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
 
 
 def _is_whole(node: Node) -> bool:
-    """Whether a node cannot stand without what is around it: it has bodies, or has sequences or tensors whose
-    sizes nobody knows.
-    """
+    """Whether a node depends on its surroundings: it has bodies, sequences or tensors of unknown size."""
     bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
     there = [each for each in (*node.ins, *node.outs) if each is not None and each.name]
     return bodies or any(each.dtype not in LARGEST or not is_closed(each.shape) for each in there)
 
 
-def _alone(source: Source, places: list[int]) -> Source:
+def _isolate(source: Source, places: list[int]) -> Source:
+    """Return a source with only these nodes, whose outer inputs are leaves."""
     made = {out.name for place in places for out in source.nodes[place].outs}
     leaves: dict[str, Tensor] = {}
 
@@ -83,8 +84,8 @@ def _alone(source: Source, places: list[int]) -> Source:
     return Source(source.opset, tuple(nodes), tuple(outputs), source.held, frozenset(leaves))
 
 
-def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
-    """Lay the nodes of a piece; an input that holds data is a tensor of the program at the rate `joined`."""
+def plant_piece(builder: GraphBuilder, piece: Source, joined: float) -> None:
+    """Add the nodes of a piece; at the rate `joined` an input with data becomes a tensor of the program."""
     replay = ModelReplay(builder, Changes({}))
     leaves = {
         tensor.name: tensor
@@ -101,4 +102,4 @@ def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
         )
         if is_data and builder.nodes and builder.rng.chance(joined):
             replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
-    replay.run(piece)
+    replay.replay_nodes(piece)

@@ -1,4 +1,4 @@
-"""Programs of a wanted number of nodes, grown forwards from a seed."""
+"""Grow programs of a requested number of nodes forwards from a seed."""
 
 import functools
 import hashlib
@@ -113,14 +113,14 @@ _OPENERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GenRequest:
-    """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first
-    inputs and leaves.
+    """A request for programs.
 
-    `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between`
-    has the number of `nodes` drawn for each seed (gen/generation/request.py does). `dynamic` is the share of
-    programs with symbolic dimensions, `corpus` are programs that `mutate` and `relax-mutate` start from,
-    `values` tells how values of inputs are chosen (gen/values/values.py). `supports` is asked before a node
-    is added, `target` tells what it stands for.
+    `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves. An `opset` of 0
+    draws one between 13 and the newest that onnxruntime supports, and that one half of the time. With
+    `between` the number of `nodes` is drawn for each seed (gen/generation/request.py). `dynamic` is the share
+    of programs with symbolic dimensions. `corpus` holds the programs that `mutate` and `relax-mutate` start
+    from. `values` selects how inputs get values (gen/values/values.py). `supports` is consulted before a node
+    is added; `target` names the compilers it stands for.
     """
 
     nodes: int = 10
@@ -147,13 +147,13 @@ def start(
     palettes: Sequence[tuple[str, ...]] = _PALETTES,
     topology: str = "",
 ) -> GraphBuilder:
-    """An empty builder for a seed: its opset, its palettes of dtypes and ranks, and its topology unless one
-    is asked for, are drawn.
+    """Return an empty builder for a seed: it draws the opset, palettes of dtypes and ranks, and the topology
+    if none is given.
     """
     rng = Rng(f"{name} {seed}", request.bins)
     opset = request.opset or (SUPPORTED if rng.random() < _NEWEST_SHARE else rng.between(OLDEST, SUPPORTED))
     if not choices(opset, request.only, request.dtypes):
-        having = () if request.opset else _having(request.only, request.dtypes)
+        having = () if request.opset else _list_opsets_with(request.only, request.dtypes)
         if not having:
             where = (
                 f"opset {request.opset} has no"
@@ -172,7 +172,7 @@ def start(
     topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
     ranks = rng.choice(_RANKS)
     opened = bool(request.dynamic) and rng.random() < request.dynamic
-    style = _style(pick, ranged and request.values != "search", palette, ranks, topology, opened)
+    style = _make_style(pick, ranged and request.values != "search", palette, ranks, topology, opened)
     builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
     builder.program.opened = opened
     builder.program.supports = request.supports
@@ -181,31 +181,33 @@ def start(
 
 
 @functools.lru_cache(maxsize=4096)
-def _style(
+def _make_style(
     pick: float, ranged: bool, palette: tuple[str, ...], ranks: tuple[int, ...], topology: str, opened: bool
 ) -> Style:
+    """Return the style of a program."""
     style = Style(pick, ranged, palette=palette, ranks=ranks)
     return replace(style, **{**TOPOLOGIES[topology], **(_SIZES_LEFT if opened else {})})
 
 
 @functools.lru_cache(maxsize=4096)
-def _joining(style: Style) -> Style:
-    """A style for nodes that join pieces."""
+def _make_joining_style(style: Style) -> Style:
+    """Return the style of nodes that join pieces."""
     return replace(style, pick=1.0, chain=1.0, frugal=0.0)
 
 
 @functools.cache
-def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple[int, ...]:
-    """The opsets that have an operator as wished, of those that are drawn."""
+def _list_opsets_with(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple[int, ...]:
+    """List the drawable opsets that have an operator of the request."""
     return tuple(opset for opset in range(OLDEST, SUPPORTED + 1) if choices(opset, only, dtypes))
 
 
 @functools.cache
-def weighted_choices(
+def list_weighted_choices(
     opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool
 ) -> OpTable:
-    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have, or that only
-    draws bring, stand in it several times.
+    """Return the operators to draw from at an opset.
+
+    If opsets are `drawn`, operators of few opsets, or that only draws reach, are listed several times.
     """
     from_all = choices(opset, only, dtypes)
     if not drawn:
@@ -220,10 +222,8 @@ def weighted_choices(
     return OpTable(found)
 
 
-def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
-    """One of some operators: now and then one that merges tensors, or another where one would need
-    adapters.
-    """
+def draw_operator(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
+    """Draw an operator: at times one that merges tensors, or another one instead of one that needs adapters."""
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.find_deepest()
     if last is None or choice.op.family in SELDOM:
@@ -243,7 +243,7 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
 
 
 def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
-    """Whether another recent result broadcasts with the last as it is."""
+    """Whether another recent result broadcasts with the last one."""
     dtype, shape = last.dtype, last.shape
     return any(
         other.dtype == dtype and other is not last and builder.fits(shape, other.shape, False)
@@ -252,21 +252,19 @@ def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
 
 
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by
-    construction.
-
-    Nodes inside bodies count.
+    """Add nodes until the requested number: operators uniformly (Isra), every instance valid. Nodes in bodies
+    count.
     """
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+    from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        builder.grow(draw(builder, from_all))
+        builder.grow(draw_operator(builder, from_all))
 
 
 @functools.lru_cache(maxsize=1024)
-def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]:
-    """Those of some operators that can join pieces of numbers: by family, and of the common one each with how
-    many families come before it.
+def _list_joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]:
+    """List the operators that join numeric pieces: by family, and common ones with the number of families
+    before them.
     """
     families: dict[str, list[OpChoice]] = {}
     common = []
@@ -280,12 +278,12 @@ def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[
     return tuple(families.values()), common
 
 
-def join(builder: GraphBuilder) -> None:
-    """Nodes that read results of two pieces each, until the program hangs together: as far as that can be,
-    and at the rate of its style.
+def join_pieces(builder: GraphBuilder) -> None:
+    """Add nodes that read results of two pieces until the program is connected, as far as possible and at its
+    style's rate.
     """
     style, program = builder.style, builder.program
-    random, (families, common) = builder.rng.random, _joiners(program.choices)
+    random, (families, common) = builder.rng.random, _list_joiners(program.choices)
     few = [each for each in common if program.only is not None or random() < _COMMON_SHARE]
     joiners = (
         [*families[: few[0][0]], [choice for _, choice in few], *families[few[0][0] :]] if few else families
@@ -294,27 +292,25 @@ def join(builder: GraphBuilder) -> None:
         return
     if program.pieces.count < 2:
         return
-    _measure_texts(builder)
-    builder.style = _joining(style)
+    _convert_texts(builder)
+    builder.style = _make_joining_style(style)
     others = OtherPieces(builder)
     for _ in range(_JOIN_TRIES * (program.pieces.count - 1)):
-        guests = others.results()
+        guests = others.list_results()
         if not guests or program.elements >= builder.budget.elements:
             break
         builder.grow(builder.rng.choice(builder.rng.choice(joiners)), guests)
     builder.style = style
 
 
-def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add what is missing, all of it behind results: nodes that were kept to join pieces may not have been
-    needed.
-    """
+def _add_missing_nodes(builder: GraphBuilder, request: GenRequest) -> None:
+    """Add missing nodes behind results: nodes reserved for joining may not have been needed."""
     program = builder.program
     missing = request.nodes - len(builder.nodes) - program.inner
     for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
         if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
             break
-        choice = draw(builder, program.choices)
+        choice = draw_operator(builder, program.choices)
         if program.only is not None or (
             choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)
         ):
@@ -322,9 +318,7 @@ def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
 
 
 class OtherPieces:
-    """Results of numbers that hang together with nothing that the newest rests on, asked for again and again
-    while pieces are joined.
-    """
+    """Numeric results that the newest result does not depend on, updated while pieces are joined."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         self._builder = builder
@@ -333,8 +327,8 @@ class OtherPieces:
         self._seen = 0
         self._home = ""
 
-    def results(self) -> list[Tensor]:
-        """Those of now, in order."""
+    def list_results(self) -> list[Tensor]:
+        """Return the current ones, in order."""
         nodes, pieces, recent = self._builder.nodes, self._builder.program.pieces, self._builder.scope.recent
         if pieces.count < 2 or not recent:
             return []
@@ -357,8 +351,8 @@ class OtherPieces:
         return self._apart
 
 
-def _measure_texts(builder: GraphBuilder) -> None:
-    """Make numbers of the texts that nobody reads: only numbers join pieces."""
+def _convert_texts(builder: GraphBuilder) -> None:
+    """Convert unread texts to numbers, which alone join pieces."""
     only, opset = builder.program.only, builder.opset
     made = [out for node in builder.nodes for out in node.outs if out.dtype == "string" and not out.reads]
     for text in [out for out in made if is_closed(out.shape)]:
@@ -376,10 +370,8 @@ def _measure_texts(builder: GraphBuilder) -> None:
             builder.add(operator, [text, *others], {})
 
 
-def outputs(builder: GraphBuilder) -> list[Tensor]:
-    """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom
-    all but one of them.
-    """
+def choose_outputs(builder: GraphBuilder) -> list[Tensor]:
+    """Choose the outputs of a program: unread tensors, at times a read one, rarely all but one of them."""
     rng, exposed = builder.rng, {tensor.name for tensor in builder.program.exposed}
     given = [
         tensor
@@ -394,10 +386,10 @@ def outputs(builder: GraphBuilder) -> list[Tensor]:
 
 
 def open_containers(builder: GraphBuilder) -> None:
-    """Open the sequences and optionals that nobody reads, but for one program in seven.
+    """Take tensors out of unread sequences and optionals, except in one program of seven.
 
-    Compilers that fail on a container at the border fail on each such program, which hides all else that is
-    in it.
+    Compilers that fail on a container as an output fail on each such program, which hides everything else in
+    it.
     """
     if not builder.program.choices or builder.rng.random() < _CLOSED_SHARE:
         return
@@ -418,13 +410,11 @@ def open_containers(builder: GraphBuilder) -> None:
 def finish(
     builder: GraphBuilder, request: GenRequest, generator: str, seed: int, types: bool = False
 ) -> Case:
-    """The finished builder as a case: a program and values for its inputs. With `types` it tells those of
-    inner tensors, whatever is wished.
-    """
+    """Turn the builder into a case with values for its inputs; `types` adds the types of inner tensors."""
     open_containers(builder)
-    join(builder)
-    _top_up(builder, request)
-    given = outputs(builder)
+    join_pieces(builder)
+    _add_missing_nodes(builder, request)
+    given = choose_outputs(builder)
     free = open_sizes(builder, builder.rng) if builder.program.opened else {}
     model, inputs = serialize(builder, given, generator, types or request.types, free)
     origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
@@ -433,7 +423,7 @@ def finish(
 
 @functools.lru_cache(maxsize=256)
 def to_record(request: GenRequest) -> Mapping[str, str]:
-    """A request as text by field, what is as usual left out; gen/generation/request.py reads it back."""
+    """Convert a request to text by field, without defaults; gen/generation/request.py reads it back."""
     usual = GenRequest()
     found: dict[str, str] = {}
     for name in ("only", "dtypes"):
@@ -456,13 +446,14 @@ def to_record(request: GenRequest) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-def single_node(
+def build_single_node(
     choice: OpChoice, opset: int, seed: int, budget: Budget | None = None, palette: tuple[str, ...] = ()
 ) -> GraphBuilder | None:
-    """A builder around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
+    """Build one instance of an operator with leaves as inputs; None if 20 draws fail. For probing, soaks and
+    tests.
 
-    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the
-    likely dtypes of other inputs (those of the first unless given).
+    `choice` gives the dtypes and ranks of the first input, `palette` the likely dtypes of other inputs (the
+    first input's unless given).
     """
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):

@@ -1,6 +1,4 @@
-"""Wishes as text: what a case tells of how it was asked for, so that it can be made again; and the nodes that
-a seed draws.
-"""
+"""Requests as text, so that a case tells how to make it again; and the number of nodes for a seed."""
 
 import fnmatch
 import re
@@ -20,14 +18,18 @@ _NODES = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 
 def draw_nodes(request: GenRequest, seed: int) -> GenRequest:
-    """The request for one seed: where it leaves the number of nodes open, that is drawn."""
+    """Draw the number of nodes for a seed if the request leaves it open."""
     if request.between is None:
         return request
     return replace(request, nodes=Rng(f"nodes {seed}").between(*request.between))
 
 
-def nodes(text: str) -> tuple[int, int]:
-    """`10` or `5-60` as the fewest and the most nodes; BadInput when it is neither."""
+def parse_nodes(text: str) -> tuple[int, int]:
+    """Parse `10` or `5-60` as the least and the most number of nodes.
+
+    Raises:
+        BadInput: If the text is neither.
+    """
     found = _NODES.fullmatch(text.strip())
     if found is not None:
         low, high = int(found[1]), int(found[2] or found[1])
@@ -39,17 +41,20 @@ def nodes(text: str) -> tuple[int, int]:
     )
 
 
-def items(texts: Sequence[str]) -> list[str]:
-    """What options list, each separated by commas."""
+def split_items(texts: Sequence[str]) -> list[str]:
+    """Split the values of options at commas."""
     return [item.strip() for text in texts for item in text.split(",") if item.strip()]
 
 
-def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
-    """The operators that patterns name, `Conv*` or `-Reduce*` to leave some out; None for none given.
-    BadInput when nothing is left.
+def select_operators(patterns: Sequence[str]) -> frozenset[str] | None:
+    """Return the operators that patterns select, such as `Conv*`, or `-Reduce*` to exclude some; None without
+    patterns.
 
-    Patterns are taken in order; the first being one to leave out begins with all operators of ONNX's own
-    domain. Those of others have their domain before them, `com.microsoft::Gelu`.
+    Patterns apply in order; if the first one excludes, the selection begins with all of ONNX's own operators.
+    Operators of other domains are written with their domain: `com.microsoft::Gelu`.
+
+    Raises:
+        BadInput: If the selection is empty.
     """
     if not patterns:
         return None
@@ -68,31 +73,41 @@ def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def named_dtypes(names: Sequence[str]) -> frozenset[str] | None:
-    """Element types by name; None for none given. BadInput for a name that is none."""
+def select_dtypes(names: Sequence[str]) -> frozenset[str] | None:
+    """Check element types by name; None without names.
+
+    Raises:
+        BadInput: If a name is not an element type.
+    """
     for name in names:
         if name not in LARGEST:
             raise BadInput(f"{shown(name)} is no element type; there are {', '.join(LARGEST)}")
     return frozenset(names) or None
 
 
-def checked_opset(number: int) -> int:
-    """An opset that programs can be made for, or 0 for any; BadInput when it is neither."""
+def check_opset(number: int) -> int:
+    """Return an opset that programs can be made for, or 0 for any.
+
+    Raises:
+        BadInput: If the number is neither.
+    """
     if number and not OLDEST <= number <= NEWEST:
         raise BadInput(f"opset {number} cannot be generated; give one from {OLDEST} to {NEWEST}")
     return number
 
 
 def from_record(record: Mapping[str, str]) -> GenRequest:
-    """The request that a case tells of, without the answers of its `target`; BadInput when it makes no
-    sense.
+    """Read a request from the text in a case, without the `supports` of its `target`.
+
+    Raises:
+        BadInput: If the text makes no sense.
     """
     if "corpus" in record:
         given = shown(record["corpus"])
         raise BadInput(
             f"the case was made from a corpus of {given}; it can only be made again with those, by its seed"
         )
-    low, high = nodes(record.get("nodes", "10"))
+    low, high = parse_nodes(record.get("nodes", "10"))
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
         opset, bins = int(record.get("opset", "0")), int(record.get("bins", "7"))
@@ -111,8 +126,8 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
     return GenRequest(
         nodes=low,
         only=frozenset(record["only"].split(",")) if "only" in record else None,
-        dtypes=named_dtypes(record["dtypes"].split(",")) if "dtypes" in record else None,
-        opset=checked_opset(opset),
+        dtypes=select_dtypes(record["dtypes"].split(",")) if "dtypes" in record else None,
+        opset=check_opset(opset),
         bins=bins,
         types="types" in record,
         budget=Budget(*budget),

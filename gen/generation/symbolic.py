@@ -1,11 +1,9 @@
-"""Symbolic dimensions: which sizes of a finished builder's inputs may be left open, and what that makes of
-every other size.
+"""Symbolic dimensions: choose input sizes to leave open, and derive which other sizes follow.
 
-A size is left open where the program stays valid with others in its place. That is tried, not proven: the
-sizes are replaced by two sets of larger ones, and every node behind them is checked and inferred anew by its
-declaration. A dimension that is of an open size each time gets its name; one that varies otherwise gets a
-name that nothing else has, so that no equality is claimed that may not hold. The builder itself, and the
-values of its inputs, keep the sizes that they have: they bind the names.
+A size is left open if the program stays valid with other sizes. This is tried rather than proven: two sets of
+larger sizes replace the sizes, and the declarations check and infer every node again. A dimension that always
+has the same open size gets its name; one that varies otherwise gets a name of its own, so that no false
+equality is claimed. The builder and the values of its inputs keep their sizes.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -31,9 +29,7 @@ _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
 
 
 def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
-    """Shapes with names in them, by the name of the tensor; of a tensor that is not among them all sizes are
-    fixed.
-    """
+    """Return shapes with named sizes by tensor name; a tensor that is missing has fixed sizes."""
     places = [
         (leaf, axis)
         for leaf in builder.program.leaves
@@ -49,16 +45,19 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     for _ in range(_TRIES):
         if not free or len(groups) == _MOST:
             break
-        group = _group(free, rng)
-        if all(_resized(builder, trial) is not None for trial in ([(group, 1)], _trial([*groups, group], 0))):
+        group = _draw_group(free, rng)
+        if all(
+            _resize_shapes(builder, trial) is not None
+            for trial in ([(group, 1)], _make_trial([*groups, group], 0))
+        ):
             groups.append(group)
             free = [place for place in free if place not in group]
     names = rng.shuffled(_NAMES)[: len(groups)]
-    return _named(builder, groups, names) if groups else {}
+    return _name_sizes(builder, groups, names) if groups else {}
 
 
-def _group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
-    """Dimensions that are to have one name: a single one, or several of the same size."""
+def _draw_group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
+    """Draw dimensions that share a name: a single one, or several of the same size."""
     tensor, axis = first = rng.choice(free)
     if rng.chance(_ALONE):
         return (first,)
@@ -70,16 +69,16 @@ def _group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
 _Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]  # how much larger each group is to be
 
 
-def _trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
-    """All groups larger, each by a number of its own: in no round is one half of another, as behind a stride,
-    or differs as in the other.
+def _make_trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
+    """Enlarge all groups, each by its own number, so that no two sizes have a simple ratio or a constant
+    difference.
     """
     return [(group, _MORE[round_][place]) for place, group in enumerate(groups)]
 
 
-def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
-    """Every shape that is another in a trial, by name; None when the program is not valid then, or that
-    cannot be said.
+def _resize_shapes(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
+    """Return every shape that changes in a trial, by name; None if the program is then invalid, or validity
+    is unknown.
     """
     there: dict[str, Tensor] = {}  # everything that is computed from what is larger
     changed: set[str] = set()
@@ -91,12 +90,12 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
             )
             changed.add(tensor.name)
     for node in builder.nodes:
-        if not changed.isdisjoint(_captured(node)):
+        if not changed.isdisjoint(_list_names_in_bodies(node)):
             return None  # what a body is declared to give is of fixed size
         if not any(tensor is not None and tensor.name in there for tensor in node.ins):
             continue
         ins = [tensor if tensor is None else there.get(tensor.name, tensor) for tensor in node.ins]
-        types = _inferred(node, ins, changed)
+        types = _infer_types(node, ins, changed)
         if types is None:
             return None
         for out, typed in zip(node.outs, types, strict=False):
@@ -111,10 +110,10 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
     return {name: there[name].shape for name in there if name in changed}
 
 
-def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Sequence[Typed | None] | None:
-    """The types of a node's outputs for other inputs; None when it cannot have them, or that cannot be
-    said.
-    """
+def _infer_types(
+    node: Node, ins: Sequence[Tensor | None], changed: Set[str]
+) -> Sequence[Typed | None] | None:
+    """Infer the types of a node's outputs for other inputs; None if they are invalid, or unknown."""
     operator = operators().get(qualified_name(node.domain, node.op))
     if operator is None or not tells_sizes(operator, ins):
         return None
@@ -131,10 +130,10 @@ def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Se
 
 
 def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = False) -> bool:
-    """Whether a declaration says all about the sizes of such inputs: `requires` rejects those that do not go
-    together.
+    """Whether a declaration says everything about the sizes of such inputs, so that `requires` rejects wrong
+    ones.
 
-    Unless `every` input counts, whole numbers that are known are taken for a shape or axes rather than data.
+    Unless `every` input counts, known integers are taken as a shape or axes rather than data.
     """
     if operator.sizes_unsaid:
         return False
@@ -147,8 +146,8 @@ def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = 
     return certain or len(several) < 2
 
 
-def _captured(node: Node) -> set[str]:
-    """The names that bodies of a node read; what they make themselves among them, which does no harm."""
+def _list_names_in_bodies(node: Node) -> set[str]:
+    """Collect the names that bodies of a node read, including the names that they define."""
     found: set[str] = set()
     left = [value for value in node.attrs.values() if isinstance(value, BodyGraph)]
     while left:
@@ -160,12 +159,12 @@ def _captured(node: Node) -> set[str]:
     return found
 
 
-def _named(
+def _name_sizes(
     builder: GraphBuilder, groups: Sequence[Sequence[_Place]], names: Sequence[str]
 ) -> dict[str, Named]:
-    """Every shape that depends on the groups, their names in the place of their sizes."""
-    trials = [_trial(groups, round_) for round_ in (0, 1)]
-    rounds = [_resized(builder, trial) for trial in trials]
+    """Return every shape that depends on the groups, with names in place of sizes."""
+    trials = [_make_trial(groups, round_) for round_ in (0, 1)]
+    rounds = [_resize_shapes(builder, trial) for trial in trials]
     first, second = rounds
     if first is None or second is None:
         return {}

@@ -1,8 +1,6 @@
-"""The batch split and concatenated: where every row of the first axis is computed by itself, it is computed
-in two parts.
+"""Split a batch and concatenate the results, where each row of the first axis is computed independently.
 
-Whether an operator keeps rows apart follows from its family where that is elementwise; the others declare it
-(`Operator.rows`).
+Elementwise families keep rows apart; other operators declare it (`Operator.rows`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +12,20 @@ from opsieve.gen.declarations.catalogue import OLDEST, operators
 from opsieve.gen.declarations.properties import broadcast_rows, row_count, rows_of_first
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.rewrites.nodes import Rewriting
-from opsieve.gen.rewrites.parts import reads
+from opsieve.gen.rewrites.parts import list_reads
 
 _UNARY = frozenset(("unary",))
 _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
 
 
 def split_batch(at: Rewriting) -> None:
-    """Each node that keeps the rows of its first axis apart runs on two parts of them, and the results are
-    put together again.
-    """
+    """Run each node that keeps the rows of its first axis apart on two parts, and concatenate the results."""
     if at.opset < OLDEST:
         return
     parts: dict[str, tuple[str, str]] = {}
     made: list[NodeProto] = []
     for node in at.nodes:
-        split = _split_inputs(at, node)
+        split = _find_split_inputs(at, node)
         if split is None or not at.chosen(node.output[0]):
             made.append(node)
             continue
@@ -37,24 +33,27 @@ def split_batch(at: Rewriting) -> None:
             if name not in parts:
                 parts[name] = (at.fresh(name), at.fresh(name))
                 made.append(
-                    at.node("Split", [name, _sizes(at, row_count(at.tensors[name]))], parts[name], axis=0)
+                    at.make_node(
+                        "Split", [name, _store_sizes(at, row_count(at.tensors[name]))], parts[name], axis=0
+                    )
                 )
-        halves = [_half(at, node, split, parts, side) for side in (0, 1)]
+        halves = [_copy_half(at, node, split, parts, side) for side in (0, 1)]
         made += halves
         for first, second, whole in zip(*(half.output for half in halves), node.output, strict=True):
             parts[whole] = (first, second)
-            made.append(at.node("Concat", [first, second], [whole], axis=0))
+            made.append(at.make_node("Concat", [first, second], [whole], axis=0))
         at.rewritten = True
     # Of some results only the parts are read: they are not put together again.
-    read = at.outputs | {name for node in made for name in reads(node)}
+    read = at.outputs | {name for node in made for name in list_reads(node)}
     at.nodes = [
         node for node in made if node.op_type != "Concat" or any(name in read for name in node.output)
     ]
 
 
-def _half(
+def _copy_half(
     at: Rewriting, node: NodeProto, split: Sequence[bool], parts: Mapping[str, tuple[str, str]], side: int
 ) -> NodeProto:
+    """Return the copy of a node for one part of the rows."""
     half = NodeProto()
     half.CopyFrom(node)
     half.name = at.fresh(node.name or node.output[0])
@@ -65,7 +64,8 @@ def _half(
     return half
 
 
-def _sizes(at: Rewriting, rows: int) -> str:
+def _store_sizes(at: Rewriting, rows: int) -> str:
+    """Store the sizes of the two parts as an initializer and return its name."""
     name = at.fresh(f"rows_{rows}")
     at.model.graph.initializer.append(
         numpy_helper.from_array(np.array([rows // 2, rows - rows // 2], np.int64), name)
@@ -73,8 +73,8 @@ def _sizes(at: Rewriting, rows: int) -> str:
     return name
 
 
-def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
-    """Which inputs of a node are split; None where the node is left whole."""
+def _find_split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
+    """Return which inputs of a node are split; None if the node stays whole."""
     op = operators().get(node.op_type) if at.is_standard(node) else None
     ins = [at.tensors.get(name) for name in node.input]
     if (

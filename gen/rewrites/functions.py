@@ -26,7 +26,15 @@ from opsieve.gen.graph.scope import Supports
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS
-from opsieve.gen.rewrites.parts import RATES, Parts, assemble, choose_part, composed, parts, rename_values
+from opsieve.gen.rewrites.parts import (
+    RATES,
+    Parts,
+    assemble_model,
+    choose_part,
+    compose_function,
+    rename_values,
+    take_apart,
+)
 
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
 _MOST: Final = 6  # nodes of one function
@@ -39,23 +47,23 @@ _SEQUENCE: Final = "sequence("
 
 @dataclass(frozen=True, slots=True)
 class RewriteLimits:
-    """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody
-    was asked).
+    """Limits of a rewrite: operators of `only` (None: any) that the compilers have by `supports` (None:
+    unknown).
     """
 
     only: frozenset[str] | None = None
     supports: Supports | None = None
 
-    def passed(self, dtype: str | None) -> bool:
-        """Whether a function may take a value of a dtype; True of one that is not known."""
+    def is_passable(self, dtype: str | None) -> bool:
+        """Whether a function may take a value of a dtype; an unknown dtype is passable."""
         if self.supports is None or dtype is None:
             return True
         while dtype.startswith(_SEQUENCE):
             dtype = dtype[len(_SEQUENCE) : -1]
         return dtype in _PASSED
 
-    def copied(self, opset: int) -> frozenset[str]:
-        """The dtypes that an Identity may hand on."""
+    def list_copyable(self, opset: int) -> frozenset[str]:
+        """Return the dtypes that an Identity may copy."""
         had = form(_IDENTITY, opset)
         if had is None or (self.only is not None and _IDENTITY not in self.only):
             return frozenset()
@@ -70,41 +78,41 @@ class RewriteLimits:
         )
 
 
-def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
-    """A program that computes the same with local functions; its own names of values must be unique, bodies
-    included.
+def rewrite_functions(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
+    """Return a program with the same results and with local functions.
 
-    The program must have no functions.
+    The program must have no functions, and names of values that are unique, bodies included.
     """
-    return OnnxProgram(rewrite_parts(parts(program.model), rng, limits), program.name)
+    return OnnxProgram(rewrite_parts(take_apart(program.model), rng, limits), program.name)
 
 
 def rewrite_parts(taken: Parts, rng: Rng, limits: RewriteLimits) -> bytes:
-    """Make one to three parts of a model functions, rewrite their calls, and serialise the model."""
+    """Turn one to three parts of a model into functions, rewrite their calls, and serialise the model."""
     for _ in range(rng.between(1, 3)):
         part = choose_part(taken, rng, _MOST)
-        if part is None or not all(map(limits.passed, taken.dtypes_read(part))):
+        if part is None or not all(map(limits.is_passable, taken.list_input_dtypes(part))):
             continue
-        call = composed(taken, part, rng.choice(_DOMAINS), rng)
+        call = compose_function(taken, part, rng.choice(_DOMAINS), rng)
         if len(part) == 1 and rng.chance(RATES.shared):
-            _share(taken, taken.functions[call.op_type], call)
+            _share_function(taken, taken.functions[call.op_type], call)
         if rng.chance(RATES.repeated):
-            _repeat(taken, call, rng)
+            _repeat_call(taken, call, rng)
         for rewrite in rng.some(_REWRITES, rng.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], rng, limits)
-    return bytes(assemble(taken).SerializeToString(deterministic=True))
+    return bytes(assemble_model(taken).SerializeToString(deterministic=True))
 
 
-def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+def _wrap_in_closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+    """Call f inside a branch of an If in a new function."""
     if limits.only is not None and not {_IF, "Constant"} <= limits.only:
         return
     had = form(_IF, taken.versions[""])
     given = [name for node in taken.nodes if node.op_type == f.name for name in node.output]
     # Every result of the calls in the graph has to be a tensor that a branch may give.
-    if had is None or not given or not all(_in_type(taken, name, had.types["V"]) for name in given):
+    if had is None or not given or not all(_is_of_dtype(taken, name, had.types["V"]) for name in given):
         return
-    then, otherwise = (_branch(name, f, rng) for name in ("then_branch", "else_branch"))
-    g = _like(taken, f, rng)
+    then, otherwise = (_make_branch(name, f, rng) for name in ("then_branch", "else_branch"))
+    g = _make_empty_like(taken, f, rng)
     condition = helper.make_node("Constant", [], ["always"])
     value = condition.attribute.add()
     value.name, value.type = "value", AttributeProto.TENSOR
@@ -113,16 +121,16 @@ def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) ->
     switch = helper.make_node(_IF, ["always"], list(g.output), then_branch=then, else_branch=otherwise)
     g.node.extend([condition, switch])
     taken.import_domains(g)
-    _redirect(taken, f, g)
+    _redirect_calls(taken, f, g)
 
 
-def _branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
-    """A graph that captures the parameters of f and gives what f gives, by a call or by f's own nodes."""
+def _make_branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
+    """Return a graph that captures the parameters of f and returns its results, by a call or by its nodes."""
     graph = GraphProto(name=name)
     outputs = [f"{name}_{output}" for output in f.output]
     attributes = [*f.attribute, *(value.name for value in f.attribute_proto)]
     if attributes or rng.chance(RATES.plain_call) or set(f.output) & set(f.input):
-        graph.node.append(_call(f, f.input, outputs))
+        graph.node.append(_make_call(f, f.input, outputs))
     else:
         renamed = {made: f"{name}_{made}" for node in f.node for made in node.output if made}
         for node in f.node:
@@ -134,16 +142,17 @@ def _branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
     return graph
 
 
-def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+def _pass_through_empty(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+    """Pass the arguments or results of f through an empty function."""
     before = bool(f.input) and rng.chance(RATES.handed_before)
-    calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
-    copied = limits.copied(taken.versions[""])
+    calls = [place for place, node in enumerate(taken.nodes) if _is_call(node, f)]
+    copied = limits.list_copyable(taken.versions[""])
     names = {
         name
         for place in calls
         for name in (taken.nodes[place].input if before else taken.nodes[place].output)
     }
-    if not calls or not copied or not all(_in_type(taken, name, copied) for name in names):
+    if not calls or not copied or not all(_is_of_dtype(taken, name, copied) for name in names):
         return
     count = len(f.input) if before else len(f.output)
     g = FunctionProto(domain=rng.choice(_DOMAINS), name=taken.new_name())
@@ -163,23 +172,24 @@ def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> 
             extra = NodeProto(op_type=g.name, domain=g.domain, input=held, output=list(call.output))
             call.output[:] = held
         extra.name = f"call_{g.name}_{ordinal}"
-        taken.changed(call)
+        taken.mark_changed(call)
         taken.nodes.insert(place if before else place + 1, extra)
 
 
-def _through(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
-    g = _like(taken, f, rng)
-    g.node.append(_call(f, g.input, g.output))
+def _call_through(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+    """Call f through a new function of the same parameters."""
+    g = _make_empty_like(taken, f, rng)
+    g.node.append(_make_call(f, g.input, g.output))
     g.opset_import.add(domain=f.domain, version=1)
-    _redirect(taken, f, g)
+    _redirect_calls(taken, f, g)
 
 
 _Rewrite = Callable[[Parts, FunctionProto, Rng, RewriteLimits], None]
-_REWRITES: Final[tuple[_Rewrite, ...]] = (_closure, _handed, _through)
+_REWRITES: Final[tuple[_Rewrite, ...]] = (_wrap_in_closure, _pass_through_empty, _call_through)
 
 
-def _like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:
-    """A function of the same parameters without nodes."""
+def _make_empty_like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:
+    """Return a function with the parameters of f and without nodes."""
     g = FunctionProto(domain=rng.choice(_DOMAINS), name=taken.new_name())
     g.input.extend(f.input)
     g.output.extend(f"{name}_out" for name in f.output)
@@ -188,8 +198,8 @@ def _like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:
     return g
 
 
-def _call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> NodeProto:
-    """A call of f from a function that has the same attributes."""
+def _make_call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> NodeProto:
+    """Return a call of f from a function with the same attributes."""
     call = NodeProto(op_type=f.name, domain=f.domain, name=f"inner_{f.name}", input=inputs, output=outputs)
     # An attribute is of the kind as which f's nodes use it.
     kinds = {item.ref_attr_name: item.type for node in all_nodes(f.node) for item in node.attribute}
@@ -198,28 +208,29 @@ def _call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> No
     return call
 
 
-def _redirect(taken: Parts, f: FunctionProto, g: FunctionProto) -> None:
-    """Have g in place of f wherever f is called but in g."""
+def _redirect_calls(taken: Parts, f: FunctionProto, g: FunctionProto) -> None:
+    """Call g instead of f everywhere except inside g."""
     for function in taken.functions.values():
         for node in all_nodes(function.node):
-            if _calls(node, f):
+            if _is_call(node, f):
                 node.op_type, node.domain = g.name, g.domain
-        if any(_calls(node, g) for node in all_nodes(function.node)) and g.domain not in {
+        if any(_is_call(node, g) for node in all_nodes(function.node)) and g.domain not in {
             entry.domain for entry in function.opset_import
         }:
             function.opset_import.add(domain=g.domain, version=1)
     for node in taken.nodes:
-        if _calls(node, f):
+        if _is_call(node, f):
             node.op_type, node.domain = g.name, g.domain
     taken.functions[g.name] = g
 
 
-def _calls(node: NodeProto, f: FunctionProto) -> bool:
+def _is_call(node: NodeProto, f: FunctionProto) -> bool:
+    """Whether a node calls a function."""
     return node.op_type == f.name and node.domain == f.domain
 
 
-def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
-    """Have other nodes call f that are the node which f was made of, but for attributes that f takes."""
+def _share_function(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
+    """Let other nodes that equal the node of f, apart from attributes that f takes, call f."""
     pattern = f.node[0]
     if any(
         attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in pattern.attribute
@@ -230,7 +241,7 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
         return
     lifted = {item.name: item.ref_attr_name for item in pattern.attribute if item.ref_attr_name}
     fixed = {item.name: item.SerializeToString() for item in pattern.attribute if not item.ref_attr_name}
-    taken.types()  # a constant that becomes a call tells no type
+    taken.get_dtypes()  # a constant that becomes a call tells no type
     for node in taken.nodes:
         if (node.op_type, node.domain, len(node.output)) != (pattern.op_type, pattern.domain, len(f.output)):
             continue
@@ -251,11 +262,11 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
                 node.attribute[-1].name = name
             node.input[:] = [name for name in node.input if name]
             node.op_type, node.domain = call.op_type, call.domain
-            taken.changed(node)
+            taken.mark_changed(node)
 
 
-def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
-    """Call a function a second time on the same inputs; some of those who read the results read these."""
+def _repeat_call(taken: Parts, call: NodeProto, rng: Rng) -> None:
+    """Call a function a second time on the same inputs, for some readers of the results."""
     place = taken.nodes.index(call)
     again = NodeProto()
     again.CopyFrom(call)
@@ -265,12 +276,12 @@ def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
     for node in taken.nodes[place + 1 :]:
         if rng.chance(RATES.twin_read):
             node.input[:] = [twins.get(name, name) for name in node.input]
-            taken.changed(node)
+            taken.mark_changed(node)
     taken.nodes.insert(place + 1, again)
     taken.twins.update((twin, name) for name, twin in twins.items())
 
 
-def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
+def _is_of_dtype(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
     """Whether a value is known to be a tensor of one of the dtypes."""
-    dtype = taken.type_of(name)
+    dtype = taken.get_dtype(name)
     return dtype in NUMBERS and dtype in allowed

@@ -1,10 +1,9 @@
-"""Rewrites that leave the meaning of an ONNX program as it is: what metamorphic testing asks a compiler to
-bear.
+"""Rewrites that keep the meaning of an ONNX program, for metamorphic testing.
 
 Le, Afshari and Su, "Compiler validation via equivalence modulo inputs" (PLDI 2014) and Chen, Cheung and Yiu,
-"Metamorphic testing" (1998): two programs with the same meaning are a test of their own, without anybody who
-knows the result. Each rewrite is done wherever it fits in the main graph (`chosen` narrows it); bodies and
-functions stay as they are. A program in which it fits nowhere is left alone.
+"Metamorphic testing" (1998): two programs with the same meaning test a compiler without a known result. A
+rewrite applies wherever it fits in the main graph (`chosen` selects places); bodies and functions are
+unchanged.
 """
 
 import heapq
@@ -21,7 +20,7 @@ from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
-from opsieve.gen.rewrites.parts import reads
+from opsieve.gen.rewrites.parts import list_reads
 
 Choice = Callable[[str], bool]  # of the places of a rewrite, named by a value there
 _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need not be an input
@@ -29,10 +28,9 @@ _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need no
 
 @dataclass(slots=True)
 class Rewriting:
-    """A model under rewriting: a copy, its nodes in order, the values that it is fed, and which places are
-    chosen.
+    """A model during rewriting: a copy, its nodes in order, the fed values, and the chosen places.
 
-    `rewritten` is set by a rewrite that found a place.
+    A rewrite that finds a place sets `rewritten`.
     """
 
     model: ModelProto
@@ -47,11 +45,11 @@ class Rewriting:
 
     @property
     def outputs(self) -> set[str]:
-        """The names of what the graph gives."""
+        """The names of the graph's outputs."""
         return {info.name for info in self.model.graph.output}
 
     def fresh(self, name: str) -> str:
-        """A name that nothing has, made of another."""
+        """Return an unused name, derived from another one."""
         number = 1
         while (made := f"{name}_{number}") in self.names:
             number += 1
@@ -59,15 +57,15 @@ class Rewriting:
         return made
 
     def is_standard(self, node: NodeProto) -> bool:
-        """Whether a node is of an operator of ONNX's own domain, and none of the model's functions."""
+        """Whether a node's operator is from ONNX's own domain and not a function of the model."""
         return node.domain in ("", "ai.onnx") and not any(
             (each.name, each.domain) == (node.op_type, node.domain) for each in self.model.functions
         )
 
-    def node(
+    def make_node(
         self, operator: str, inputs: Iterable[str], outputs: Iterable[str], axis: int | None = None
     ) -> NodeProto:
-        """A new node of ONNX's own domain."""
+        """Return a new node of ONNX's own domain."""
         made = list(outputs)
         return helper.make_node(operator, list(inputs), made, self.fresh(f"{operator}_{made[0]}"), axis=axis)
 
@@ -79,8 +77,8 @@ class Rewriting:
         tensor = self.tensors.get(name)
         return tensor is not None and tensor.dtype in had.dtypes(0)
 
-    def finished(self) -> ModelProto:
-        """The model with the nodes as they are now."""
+    def finish(self) -> ModelProto:
+        """Return the model with the current nodes."""
         nodes = [NodeProto.FromString(node.SerializeToString()) for node in self.nodes]
         del self.model.graph.node[:]
         self.model.graph.node.extend(nodes)
@@ -90,8 +88,8 @@ class Rewriting:
 Rewrite = Callable[[Rewriting], None]
 
 
-def rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) -> Rewriting:
-    """A copy of a model, ready to be rewritten."""
+def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) -> Rewriting:
+    """Copy a model for rewriting."""
     copy = ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
@@ -101,14 +99,16 @@ def rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) ->
     types = {
         name: kind
         for name, tensor in tensors.items()
-        if (kind := _type(declared.get(name), tensor)) is not None
+        if (kind := _get_type(declared.get(name), tensor)) is not None
     }
-    return Rewriting(copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, set(_names(copy)))
+    return Rewriting(
+        copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, set(_iterate_names(copy))
+    )
 
 
-def _type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
-    """The type of a value as the model declares it, else as its node's declaration infers it; None where
-    nobody knows.
+def _get_type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
+    """Return the type of a value as the model declares it, or as its node's declaration infers it; None if
+    unknown.
     """
     if declared is not None and declared.WhichOneof("value"):
         return declared
@@ -119,34 +119,34 @@ def _type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
     )
 
 
-def _names(model: ModelProto) -> Iterator[str]:
-    yield from _graph_names(model.graph)
+def _iterate_names(model: ModelProto) -> Iterator[str]:
+    """Yield every name of a model."""
+    yield from _iterate_graph_names(model.graph)
     for function in model.functions:
         yield from (*function.input, *function.output)
         for node in all_nodes(function.node):
             yield from (node.name, *node.output)
 
 
-def _graph_names(graph: onnx.GraphProto) -> Iterator[str]:
+def _iterate_graph_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield every name of a graph."""
     yield from (info.name for info in (*graph.input, *graph.output, *graph.value_info))
     yield from (tensor.name for tensor in graph.initializer)
     yield from (tensor.values.name for tensor in graph.sparse_initializer)
     for node in graph.node:
         yield from (node.name, *node.input, *node.output)
         for body in bodies(node):
-            yield from _graph_names(body)
+            yield from _iterate_graph_names(body)
 
 
 def insert_identities(at: Rewriting) -> None:
-    """An Identity behind every input and every result: who reads the value reads its copy, an output of the
-    graph is one.
-    """
+    """Put an Identity behind every input and result, read by all readers."""
     given, made = at.outputs, list[NodeProto]()
     renamed: dict[str, str] = {}
 
     def copied(name: str) -> None:
         renamed[name] = at.fresh(name)
-        made.append(at.node("Identity", [name], [renamed[name]]))
+        made.append(at.make_node("Identity", [name], [renamed[name]]))
 
     for info in at.model.graph.input:
         if info.name in at.inputs and at.takes("Identity", info.name) and at.chosen(info.name):
@@ -164,18 +164,18 @@ def insert_identities(at: Rewriting) -> None:
                 continue
             if name in given:
                 node.output[place] = at.fresh(name)
-                made.append(at.node("Identity", [node.output[place]], [name]))
+                made.append(at.make_node("Identity", [node.output[place]], [name]))
             else:
                 copied(name)
     at.rewritten = len(made) > len(at.nodes)
     at.nodes = made
 
 
-def duplicate(at: Rewriting) -> None:
-    """A node whose result is read more than once is computed once for each reader."""
+def duplicate_results(at: Rewriting) -> None:
+    """Compute a result that is read several times once for each reader."""
     uses: dict[str, int] = dict.fromkeys(at.outputs, 1)
     for node in at.nodes:
-        for name in reads(node):
+        for name in list_reads(node):
             uses[name] = uses.get(name, 0) + 1
     copied = {
         name: node
@@ -197,26 +197,26 @@ def duplicate(at: Rewriting) -> None:
                 made.append(copy)
                 at.rewritten = True
             seen.add(name)
-        seen.update(reads(node))
+        seen.update(list_reads(node))
         made.append(node)
     at.nodes = made
 
 
 def lift_constants(at: Rewriting) -> None:
-    """Initializers and Constants become inputs that are fed the same values."""
+    """Turn initializers and Constants into inputs that are fed the same values."""
     graph = at.model.graph
     there = {info.name for info in graph.input}
     kept = [
         tensor
         for tensor in graph.initializer
-        if tensor.name in there or not at.chosen(tensor.name) or not _lift(at, tensor, tensor.name)
+        if tensor.name in there or not at.chosen(tensor.name) or not _lift_tensor(at, tensor, tensor.name)
     ]
     left = []
     for node in at.nodes:
-        value = _constant(node) if node.op_type == "Constant" and at.is_standard(node) else None
+        value = _get_constant(node) if node.op_type == "Constant" and at.is_standard(node) else None
         name = node.output[0] if node.output else ""
         # An input of the graph cannot be an output of it everywhere; a constant can.
-        if value is None or name in at.outputs or not at.chosen(name) or not _lift(at, value, name):
+        if value is None or name in at.outputs or not at.chosen(name) or not _lift_tensor(at, value, name):
             left.append(node)
     at.rewritten = len(kept) < len(graph.initializer) or len(left) < len(at.nodes)
     tensors = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
@@ -225,14 +225,16 @@ def lift_constants(at: Rewriting) -> None:
     at.nodes = left
 
 
-def _constant(node: NodeProto) -> onnx.TensorProto | None:
+def _get_constant(node: NodeProto) -> onnx.TensorProto | None:
+    """Return the tensor of a Constant node, if it has one."""
     found = [
         each.t for each in node.attribute if each.type == AttributeProto.TENSOR and not each.ref_attr_name
     ]
     return found[0] if len(found) == len(node.attribute) == 1 else None
 
 
-def _lift(at: Rewriting, tensor: onnx.TensorProto, name: str) -> bool:
+def _lift_tensor(at: Rewriting, tensor: onnx.TensorProto, name: str) -> bool:
+    """Turn a tensor into an input; False if its values cannot be read."""
     try:
         array = read_tensor(tensor)
     except BadInput:  # of a type that numpy lacks
@@ -243,7 +245,7 @@ def _lift(at: Rewriting, tensor: onnx.TensorProto, name: str) -> bool:
 
 
 def freeze_inputs(at: Rewriting) -> None:
-    """Inputs become initializers that hold what they are fed: now everything can be computed beforehand."""
+    """Turn inputs into initializers with their fed values, so that everything can be precomputed."""
     graph = at.model.graph
     if at.model.ir_version < _INPUTS_OF_THEIR_OWN:
         return
@@ -263,7 +265,7 @@ def freeze_inputs(at: Rewriting) -> None:
 
 
 def swap_operands(at: Rewriting) -> None:
-    """The first two operands of what is commutative change places."""
+    """Exchange the first two operands of commutative operators."""
     if at.opset < OLDEST:  # early forms broadcast the second operand alone
         return
     for node in at.nodes:
@@ -274,18 +276,16 @@ def swap_operands(at: Rewriting) -> None:
             at.rewritten = True
 
 
-def reorder(at: Rewriting) -> None:
-    """The nodes stand in another order in which each comes after what it reads: of those that could be next,
-    the last one (Kahn).
-    """
+def reorder_nodes(at: Rewriting) -> None:
+    """Sort the nodes in another legal order: among possible next nodes, take the last (Kahn)."""
     maker = {name: place for place, node in enumerate(at.nodes) for name in node.output if name}
-    needs = [{maker[name] for name in reads(node) if name in maker} for node in at.nodes]
+    needs = [{maker[name] for name in list_reads(node) if name in maker} for node in at.nodes]
     readers: dict[int, list[int]] = {}
     for place, needed in enumerate(needs):
         for other in needed:
             readers.setdefault(other, []).append(place)
     left = [len(needed) for needed in needs]
-    ready = [_rank(at, place) for place, count in enumerate(left) if not count]
+    ready = [_rank_place(at, place) for place, count in enumerate(left) if not count]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
@@ -294,20 +294,20 @@ def reorder(at: Rewriting) -> None:
         for reader in readers.get(place, ()):
             left[reader] -= 1
             if not left[reader]:
-                heapq.heappush(ready, _rank(at, reader))
+                heapq.heappush(ready, _rank_place(at, reader))
     at.rewritten = order != list(range(len(at.nodes)))
     at.nodes = [at.nodes[place] for place in order]
 
 
-def _rank(at: Rewriting, place: int) -> tuple[int, int]:
-    """What comes first: the last of the chosen nodes, then the others as they stand."""
+def _rank_place(at: Rewriting, place: int) -> tuple[int, int]:
+    """Return the sort key of a node: the last chosen nodes first, then the others in order."""
     node = at.nodes[place]
     name = next(filter(None, node.output), "")
     return (-place, place) if at.chosen(name) else (place, place)
 
 
 def add_outputs(at: Rewriting) -> None:
-    """Every result on the way is an output too, so that nothing may be fused away."""
+    """Make every intermediate result an output, so that fusions must keep it."""
     graph = at.model.graph
     there = at.outputs | {info.name for info in graph.input}
     for node in at.nodes:

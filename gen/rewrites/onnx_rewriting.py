@@ -14,13 +14,13 @@ from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.rewrites import nodes as rewrites
 from opsieve.gen.rewrites.batches import split_batch
-from opsieve.gen.rewrites.nodes import Rewrite, rewriting
+from opsieve.gen.rewrites.nodes import Rewrite, start_rewriting
 
 
-def _apply(
+def _apply_rewrite(
     rewrite: Rewrite, program: OnnxProgram, inputs: Mapping[str, Value], seed: str
 ) -> Rewritten | None:
-    """The model after a rewrite, in about half of the places where there is a seed."""
+    """Apply a rewrite, in about half of the places if there is a seed."""
     model = program.proto
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     if any(_is_random(node) for node in all_nodes(nodes)):
@@ -29,19 +29,15 @@ def _apply(
     def chosen(place: str) -> bool:
         return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
 
-    at = rewriting(model, inputs, chosen)
+    at = start_rewriting(model, inputs, chosen)
     rewrite(at)
     if not at.rewritten:
         return None
-    return Rewritten(
-        OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs
-    )
+    return Rewritten(OnnxProgram(at.finish().SerializeToString(deterministic=True), program.name), at.inputs)
 
 
 def _is_random(node: NodeProto) -> bool:
-    """Whether its results are no function of its inputs: a rewrite may change how often or in which order
-    numbers are drawn.
-    """
+    """Whether a program's results depend on drawn numbers, whose order a rewrite may change."""
     operator = declared(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
     # the third says: in training
@@ -49,12 +45,12 @@ def _is_random(node: NodeProto) -> bool:
 
 
 REWRITES: Mapping[str, Rewriter[OnnxProgram]] = {
-    "insert-identities": partial(_apply, rewrites.insert_identities),
-    "duplicate": partial(_apply, rewrites.duplicate),
-    "lift-constants": partial(_apply, rewrites.lift_constants),
-    "freeze-inputs": partial(_apply, rewrites.freeze_inputs),
-    "split-batch": partial(_apply, split_batch),
-    "swap-operands": partial(_apply, rewrites.swap_operands),
-    "reorder": partial(_apply, rewrites.reorder),
-    "add-outputs": partial(_apply, rewrites.add_outputs),
+    "insert-identities": partial(_apply_rewrite, rewrites.insert_identities),
+    "duplicate": partial(_apply_rewrite, rewrites.duplicate_results),
+    "lift-constants": partial(_apply_rewrite, rewrites.lift_constants),
+    "freeze-inputs": partial(_apply_rewrite, rewrites.freeze_inputs),
+    "split-batch": partial(_apply_rewrite, split_batch),
+    "swap-operands": partial(_apply_rewrite, rewrites.swap_operands),
+    "reorder": partial(_apply_rewrite, rewrites.reorder_nodes),
+    "add-outputs": partial(_apply_rewrite, rewrites.add_outputs),
 }

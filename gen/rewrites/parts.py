@@ -1,8 +1,6 @@
-"""Parts of a model made local functions: which nodes may go together, and the function that says what they
-say.
+"""Turn parts of a model into local functions: choose nodes that may go together, and build the function.
 
-Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve
-makes.
+Names of values must be unique over a model's graph and all bodies, as in programs that opsieve makes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -61,7 +59,7 @@ _REACH: Final = 40  # places before and after the first node of a part at which 
 
 
 class NodeEnds(NamedTuple):
-    """What a node reads and what it makes, by names. It holds the node, so that no other one has its id."""
+    """The names that a node reads and makes. It holds the node, so that its id stays unique."""
 
     node: NodeProto
     read: Sequence[str]
@@ -70,10 +68,10 @@ class NodeEnds(NamedTuple):
 
 @dataclass(slots=True)
 class Parts:
-    """A model taken apart: the nodes of its graph in order, its functions by name, what the graph gives.
+    """A model taken apart: the nodes of its graph in order, its functions by name, its outputs.
 
-    `model` is the whole, whose nodes these are; `versions` are those of the operator sets in use, `ir` is the
-    least IR version. `twins` are results that are copies, by name, with those that they are copies of.
+    `model` is the whole model with these nodes; `versions` are the operator sets in use, `ir` is the least IR
+    version. `twins` maps results that are copies to their originals.
     """
 
     model: onnx.ModelProto
@@ -87,22 +85,22 @@ class Parts:
     _types: dict[str, str] = field(default_factory=dict)
 
     def new_name(self) -> str:
-        """A name that no function has."""
+        """Return an unused name for a function."""
         return f"f{len(self.functions) + 1}"
 
-    def ends(self, node: NodeProto) -> NodeEnds:
-        """What a node reads and makes: looked up in the message once, until it is `changed`."""
+    def get_ends(self, node: NodeProto) -> NodeEnds:
+        """Return what a node reads and makes, cached until the node is marked `changed`."""
         found = self._ends.get(id(node))
         if found is None:
-            found = self._ends[id(node)] = NodeEnds(node, reads(node), [*filter(None, node.output)])
+            found = self._ends[id(node)] = NodeEnds(node, list_reads(node), [*filter(None, node.output)])
         return found
 
-    def changed(self, node: NodeProto) -> None:
-        """Note that a node reads or makes something else now."""
+    def mark_changed(self, node: NodeProto) -> None:
+        """Record that a node reads or makes something else now."""
         self._ends.pop(id(node), None)
 
-    def know(self, builder: GraphBuilder) -> None:
-        """Take what nodes read and make, and dtypes, from the builder that the model was written from."""
+    def learn_from(self, builder: GraphBuilder) -> None:
+        """Take the names that nodes read and make, and dtypes, from the builder that wrote the model."""
         read = [leaf for leaf in builder.program.leaves if leaf.reads]
         constants = [leaf for leaf in read if leaf.leaf == "constant"]
         self._types = {tensor.name: tensor.dtype for tensor in read}
@@ -117,16 +115,16 @@ class Parts:
                 )
 
     def import_domains(self, function: FunctionProto) -> None:
-        """Have a function import the domains of its nodes, in the versions of the model."""
+        """Let a function import the domains of its nodes in the model's versions."""
         for domain in sorted({node.domain for node in all_nodes(function.node)}):
             function.opset_import.add(domain=domain, version=self.versions.get(domain, 1))
 
-    def types(self) -> Mapping[str, str]:
-        """The dtypes of values as the model had them."""
+    def get_dtypes(self) -> Mapping[str, str]:
+        """Return the dtypes of values as the model had them."""
         if not self._types:
             graph = self.model.graph
             self._types = {
-                info.name: _dtype(info.type) for info in (*graph.value_info, *graph.input, *graph.output)
+                info.name: _read_dtype(info.type) for info in (*graph.value_info, *graph.input, *graph.output)
             }
             for tensor in graph.initializer:
                 self._types[tensor.name] = DTYPES.get(tensor.data_type, "")
@@ -135,30 +133,30 @@ class Parts:
                     self._types[node.output[0]] = DTYPES.get(node.attribute[0].t.data_type, "")
         return self._types
 
-    def type_of(self, name: str) -> str | None:
-        """The dtype of a value; None where it is not known."""
+    def get_dtype(self, name: str) -> str | None:
+        """Return the dtype of a value, None if unknown."""
         while name in self.twins:
             name = self.twins[name]
-        return self.types().get(name)
+        return self.get_dtypes().get(name)
 
-    def dtypes_read(self, part: Sequence[int]) -> list[str | None]:
-        """The dtypes of what a function of these nodes would take."""
-        ends = [self.ends(self.nodes[place]) for place in part]
+    def list_input_dtypes(self, part: Sequence[int]) -> list[str | None]:
+        """Return the dtypes of the inputs that a function of these nodes would have."""
+        ends = [self.get_ends(self.nodes[place]) for place in part]
         made = {name for node in ends for name in node.made}
-        return [self.type_of(name) for node in ends for name in node.read if name not in made]
+        return [self.get_dtype(name) for node in ends for name in node.read if name not in made]
 
 
-def parts(model: bytes) -> Parts:
-    """A serialised model without functions, taken apart."""
+def take_apart(model: bytes) -> Parts:
+    """Take apart a serialised model without functions."""
     own = onnx.ModelProto.FromString(model)
     graph = own.graph
     versions = {entry.domain: entry.version for entry in own.opset_import}
     return Parts(own, list(graph.node), {info.name for info in graph.output}, versions)
 
 
-def assemble(taken: Parts) -> onnx.ModelProto:
-    """The model with these nodes and functions, and every operator set that is called; the parts are used
-    up.
+def assemble_model(taken: Parts) -> onnx.ModelProto:
+    """Return the model of the parts, with every operator set that is called; the parts cannot be used
+    afterwards.
     """
     made = taken.model
     del made.graph.node[:]
@@ -177,17 +175,18 @@ def assemble(taken: Parts) -> onnx.ModelProto:
     return made
 
 
-def reads(node: NodeProto) -> list[str]:
-    """The names that a node reads, in order, those that its bodies take from around it among them."""
+def list_reads(node: NodeProto) -> list[str]:
+    """List the names that a node reads, in order, including those that its bodies capture."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.type in _GRAPHS:
-            names += _captured(node)
+            names += _iterate_captured(node)
             break
     return names
 
 
-def _captured(node: NodeProto) -> Iterator[str]:
+def _iterate_captured(node: NodeProto) -> Iterator[str]:
+    """Yield the names that the bodies of a node capture."""
     for body in bodies(node):
         made = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
         made |= {name for inner in all_nodes(body.node) for name in inner.output}
@@ -200,14 +199,14 @@ def _captured(node: NodeProto) -> Iterator[str]:
 
 
 def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
-    """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a
-    draw gave none.
+    """Choose up to `most` connected nodes, by index, that no path leaves and enters again; None if a draw
+    fails.
     """
     if not taken.nodes:
         return None
     first = rng.below(len(taken.nodes))
     near_by = range(max(0, first - _REACH), min(len(taken.nodes), first + _REACH))
-    ends = {place: taken.ends(taken.nodes[place]) for place in near_by}
+    ends = {place: taken.get_ends(taken.nodes[place]) for place in near_by}
     part = {first}
     made, read = set(ends[first].made), set(ends[first].read)
     for _ in range(rng.below(most)):
@@ -222,23 +221,27 @@ def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
         part.add(added)
         made.update(ends[added].made)
         read.update(ends[added].read)
-    return sorted(part) if _follows(taken, part) is not None else None
+    return sorted(part) if _find_dependents(taken, part) is not None else None
 
 
-def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodeProto:
-    """Make nodes a function, put a call in their place, and give the call. `part` is what `chosen` gave."""
+def compose_function(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodeProto:
+    """Turn the nodes of `part`, from `choose_part`, into a function, replace them by a call, and return the
+    call.
+    """
     nodes = [taken.nodes[place] for place in part]
-    made = {name for node in nodes for name in taken.ends(node).made}
+    made = {name for node in nodes for name in taken.get_ends(node).made}
     within = set(part)
     outside = set[str]().union(
         *(
-            taken.ends(node).read
+            taken.get_ends(node).read
             for place, node in enumerate(taken.nodes[part[0] :], part[0])
             if place not in within
         )
     )
-    inputs = list(dict.fromkeys(name for node in nodes for name in taken.ends(node).read if name not in made))
-    every = [name for node in nodes for name in taken.ends(node).made]
+    inputs = list(
+        dict.fromkeys(name for node in nodes for name in taken.get_ends(node).read if name not in made)
+    )
+    every = [name for node in nodes for name in taken.get_ends(node).made]
     outputs = [name for name in every if name in outside or name in taken.given]
     if not outputs or rng.chance(RATES.all_results):
         outputs = every  # results that nobody asks for are results too
@@ -247,17 +250,17 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
     call = NodeProto(
         op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs
     )
-    _lift(taken, function, call, rng)
+    _lift_attributes(taken, function, call, rng)
     taken.import_domains(function)
     if rng.chance(RATES.own_names):
-        _rename(function)
+        _rename_function_values(function)
     taken.functions[function.name] = function
-    _replace(taken, within, call)
+    _replace_nodes(taken, within, call)
     return call
 
 
-def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> None:
-    """Make attributes of the function's nodes its own, given by the call or by a default."""
+def _lift_attributes(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> None:
+    """Turn attributes of the function's nodes into its own, with values from the call or defaults."""
     named: set[str] = set()
     for node in function.node:
         for attribute in node.attribute:
@@ -283,8 +286,8 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
             call.attribute.append(value)
 
 
-def _rename(function: FunctionProto) -> None:
-    """Give a function's values names of its own: those around it have others."""
+def _rename_function_values(function: FunctionProto) -> None:
+    """Give a function's values new names, distinct from those around it."""
     names = [*function.input, *(name for node in all_nodes(function.node) for name in node.output if name)]
     names += [info.name for node in all_nodes(function.node) for body in bodies(node) for info in body.input]
     renamed = {name: f"p{place}" for place, name in enumerate(dict.fromkeys(names))}
@@ -294,7 +297,7 @@ def _rename(function: FunctionProto) -> None:
 
 
 def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:
-    """Rename what nodes and their bodies read and make; values that are not named in `renamed` stay."""
+    """Rename what nodes and their bodies read and make; values missing from `renamed` keep their names."""
     for node in all_nodes(nodes):
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
@@ -304,15 +307,15 @@ def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> Non
                 info.name = renamed.get(info.name, info.name)
 
 
-def _follows(taken: Parts, part: Set[int]) -> set[int] | None:
-    """The places between the part's first and last that need what the part makes; None when the part needs
+def _find_dependents(taken: Parts, part: Set[int]) -> set[int] | None:
+    """Return the nodes between the part's first and last that depend on the part; None if the part depends on
     one of them.
     """
     made: set[str] = set()  # by the part
     later: set[str] = set()  # by others, from what the part made
     after: set[int] = set()
     for place in range(min(part), max(part) + 1):
-        ends = taken.ends(taken.nodes[place])
+        ends = taken.get_ends(taken.nodes[place])
         if place in part:
             if not later.isdisjoint(ends.read):
                 return None
@@ -323,9 +326,10 @@ def _follows(taken: Parts, part: Set[int]) -> set[int] | None:
     return after
 
 
-def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
+def _replace_nodes(taken: Parts, part: Set[int], call: NodeProto) -> None:
+    """Replace the nodes of a part by a call."""
     first, last = min(part), max(part)
-    after = _follows(taken, part)
+    after = _find_dependents(taken, part)
     assert after is not None
     between = [place for place in range(first, last + 1) if place not in part]
     order = [taken.nodes[place] for place in between if place not in after]
@@ -333,8 +337,8 @@ def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
     taken.nodes[first : last + 1] = order
 
 
-def _dtype(type_: onnx.TypeProto) -> str:
-    """The dtype of a value, `sequence(float32)` of a sequence; "" where it is open, or of an optional."""
+def _read_dtype(type_: onnx.TypeProto) -> str:
+    """Return the dtype of a type, `sequence(float32)` for a sequence; "" if it is open or an optional."""
     if type_.HasField("sequence_type"):
-        return f"sequence({_dtype(type_.sequence_type.elem_type)})"
+        return f"sequence({_read_dtype(type_.sequence_type.elem_type)})"
     return DTYPES.get(type_.tensor_type.elem_type, "")

@@ -18,46 +18,53 @@ from opsieve.gen.model.tensors import Value
 _WRITTEN = re.compile(r"([a-z-]{1,40})(?:@([1-9][0-9]{0,3}))?")
 
 
-def _rewrites(ir: str) -> Mapping[str, Rewriter[Any]]:
+def _load_rewrites(ir: str) -> Mapping[str, Rewriter[Any]]:
+    """Load the rewrites of an IR by name."""
     rewrites = ir_named(ir).rewrites
     found: Mapping[str, Rewriter[Any]] = load_named(rewrites) if rewrites else {}
     return found
 
 
-def names_for(ir: str) -> tuple[str, ...]:
-    """The names of the rewrites of programs of an IR; () where there are none."""
-    return tuple(_rewrites(ir))
+def list_relations(ir: str) -> tuple[str, ...]:
+    """List the names of the rewrites for programs of an IR."""
+    return tuple(_load_rewrites(ir))
 
 
 def check_relation(written: str) -> None:
-    """BadInput where no relation is written so."""
-    _parsed(written)
+    """Check that a relation is written so.
 
-
-def relation_of(ir: str, number: int) -> str:
-    """The relation that the test of a number is put to: all rewrites in turn, everywhere first, then in
-    places.
+    Raises:
+        BadInput: If the text is not a relation.
     """
-    names = names_for(ir)
+    _parse_relation(written)
+
+
+def choose_relation(ir: str, number: int) -> str:
+    """Return the relation for a test number: all rewrites in turn, first everywhere, then in some places."""
+    names = list_relations(ir)
     if not names:
         return ""
     turn, place = divmod(number, len(names))
     return names[place] if turn % 3 == 0 else f"{names[place]}@{turn % 1000}"
 
 
-def rewritten(program: Program, inputs: Mapping[str, Value], written: str) -> Rewritten | None:
-    """The program after a rewrite; None where it fits nowhere, or the program was made to be wrong. BadInput
-    for an unknown one.
+def rewrite_program(program: Program, inputs: Mapping[str, Value], written: str) -> Rewritten | None:
+    """Return the program after a rewrite; None if it fits nowhere, or the program was made invalid on
+    purpose.
+
+    Raises:
+        BadInput: If the rewrite is unknown.
     """
-    name, seed = _parsed(written)
-    rewrite = _rewrites(program.ir).get(name)
+    name, seed = _parse_relation(written)
+    rewrite = _load_rewrites(program.ir).get(name)
     return None if rewrite is None or program.fault is not None else rewrite(program, inputs, seed)
 
 
-def _parsed(written: str) -> tuple[str, str]:
+def _parse_relation(written: str) -> tuple[str, str]:
+    """Parse a relation into its name and number."""
     found = _WRITTEN.fullmatch(written)
-    if found is None or not any(found[1] in names_for(ir) for ir in ir_names()):
-        every = [name for ir in ir_names() for name in names_for(ir)]
+    if found is None or not any(found[1] in list_relations(ir) for ir in ir_names()):
+        every = [name for ir in ir_names() for name in list_relations(ir)]
         raise BadInput(
             f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some"
             " places"

@@ -19,7 +19,7 @@ from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.constraint_violations import Violation, violations
+from opsieve.gen.generation.constraint_violations import Violation, list_violations
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
@@ -43,7 +43,7 @@ class _Attempts:
 
 def disruptive(request: GenRequest, seed: int) -> Case:
     """The program of a seed, with a fault that was tried least in its batch."""
-    builder, chosen = _BATCHES.made(request, seed)
+    builder, chosen = _BATCHES.make_at(request, seed)
     if chosen is None:
         raise BadInput(
             f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in"
@@ -97,7 +97,7 @@ def _chosen(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] |
         op = there.get(node.op) if not node.domain else None
         if op is None or op.family in _WITH_BODIES or not node.outs or not node.outs[0].name:
             continue
-        for violation in violations(builder, node, op):
+        for violation in list_violations(builder, node, op):
             key = (
                 tried.violations[node.op, violation.kind, violation.place],
                 tried.kinds[violation.kind],

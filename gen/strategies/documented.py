@@ -27,8 +27,14 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.declarations.catalogue import OLDEST, choices, declared
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.pieces import plant
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
+from opsieve.gen.generation.pieces import plant_piece
+from opsieve.gen.generation.random_graph import (
+    SUPPORTED,
+    GenRequest,
+    draw_operator,
+    finish,
+    start,
+)
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value
@@ -59,13 +65,13 @@ def documented(request: GenRequest, seed: int) -> Case:
     first = _first(request, rng, seed)
     builder = start(replace(request, opset=first.opset), seed, NAME)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    plant(builder, first, _RATES.joined)
+    plant_piece(builder, first, _RATES.joined)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         piece = _another(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
         if piece is not None:
-            plant(builder, piece, _RATES.joined)
+            plant_piece(builder, piece, _RATES.joined)
         elif from_all:
-            builder.grow(draw(builder, from_all))
+            builder.grow(draw_operator(builder, from_all))
         else:
             break
     return finish(builder, request, NAME, seed)

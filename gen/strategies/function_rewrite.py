@@ -12,7 +12,7 @@ from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.gen.rewrites.functions import RewriteLimits, rewrite_parts
-from opsieve.gen.rewrites.parts import parts
+from opsieve.gen.rewrites.parts import take_apart
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.mutate import grown_anew, mutated
 from opsieve.gen.strategies.patterns.strategy import planted
@@ -35,8 +35,8 @@ def function_rewrite(request: GenRequest, seed: int) -> Case:
     name, base = rng.choice(_BASES)
     builder = base(request, _BESIDE + seed)
     made = finish(builder, request, name, _BESIDE + seed, types=True)
-    taken = parts(onnx_program(made.program, NAME).model)
-    taken.know(builder)
+    taken = take_apart(onnx_program(made.program, NAME).model)
+    taken.learn_from(builder)
     model = rewrite_parts(taken, rng, RewriteLimits(request.only, request.supports))
     origin = replace(made.origin, generator=NAME, seed=seed)
     return replace(made, program=OnnxProgram(model, f"{NAME}-{seed}"), origin=origin)

@@ -16,7 +16,14 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices
 from opsieve.gen.declarations.tensor import ANY, Tensor
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import SELDOM, GenRequest, draw, finish, start, weighted_choices
+from opsieve.gen.generation.random_graph import (
+    SELDOM,
+    GenRequest,
+    draw_operator,
+    finish,
+    list_weighted_choices,
+    start,
+)
 from opsieve.gen.graph.graph import Node, Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
@@ -34,7 +41,7 @@ Readers: TypeAlias = set[str]  # names of operators
 
 def hirfuzz(request: GenRequest, seed: int) -> Case:
     """The program of a seed, guided by those before it in its batch."""
-    return finish(_BATCHES.made(request, seed), request, NAME, seed)
+    return finish(_BATCHES.make_at(request, seed), request, NAME, seed)
 
 
 class _Source:
@@ -177,7 +184,7 @@ def _guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
     """Grow a builder: each time by the best of some operators."""
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+    from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     recent = builder.scope.recent
     guide.begin()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
@@ -185,7 +192,7 @@ def _guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
             near = guide.near(recent)
             builder.grow(guide.choice(builder, from_all, near), near=near)
         else:
-            builder.grow(draw(builder, from_all))
+            builder.grow(draw_operator(builder, from_all))
         guide.note(builder.nodes)
     return builder
 

@@ -18,10 +18,17 @@ from opsieve.gen.declarations.catalogue import OLDEST, choices
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.architectures import drawn
+from opsieve.gen.generation.architectures import draw_architecture
 from opsieve.gen.generation.mutation import Changes, ModelReplay
-from opsieve.gen.generation.pieces import cut, plant
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
+from opsieve.gen.generation.pieces import cut_piece, plant_piece
+from opsieve.gen.generation.random_graph import (
+    SUPPORTED,
+    GenRequest,
+    choose_outputs,
+    fill,
+    finish,
+    start,
+)
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.program import onnx_programs
@@ -103,14 +110,14 @@ def mutated(request: GenRequest, seed: int) -> GraphBuilder:
     builder = start(wished, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
-        ModelReplay(builder, Changes({})).run(donor)
-    ModelReplay(builder, _changes(source, rng, request)).run(source)
+        ModelReplay(builder, Changes({})).replay_nodes(donor)
+    ModelReplay(builder, _changes(source, rng, request)).replay_nodes(source)
     piece = _piece(wished, rng, seed) if rng.chance(_RATES.spliced) else None
     if piece is not None:
-        plant(builder, piece, _RATES.joined)
+        plant_piece(builder, piece, _RATES.joined)
     fill(builder, wished)
     if not builder.nodes:  # one large node was left out, and nothing that was drawn fits the budget
-        ModelReplay(builder, Changes({})).run(source)
+        ModelReplay(builder, Changes({})).replay_nodes(source)
     return builder
 
 
@@ -123,15 +130,15 @@ def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
     if part is not None:
         return part
     made = rng.choice((grown_anew, chained, planted))(smaller, seed)
-    return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
+    return Source(made.opset, tuple(made.nodes), tuple(choose_outputs(made)))
 
 
 def _architecture(request: GenRequest, rng: Rng) -> Source | None:
     """Part of an architecture with the nodes wished for; None where none of the program's opset has only the
     operators and dtypes asked for.
     """
-    found = drawn(rng, request.opset)
-    part = cut(found, rng, request.nodes) if found is not None else None
+    found = draw_architecture(rng, request.opset)
+    part = cut_piece(found, rng, request.nodes) if found is not None else None
     return part if part is not None and _is_wanted(part, request) else None
 
 
@@ -140,7 +147,7 @@ def _piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
     most = rng.between(2, _MOST_SPLICED)
     if not request.corpus:
         return _architecture(replace(request, nodes=most), rng)
-    piece = cut(_from_corpus(request, rng, seed), rng, most)
+    piece = cut_piece(_from_corpus(request, rng, seed), rng, most)
     return piece if piece.opset == request.opset else None
 
 

@@ -237,7 +237,7 @@ def test_equal_tables_make_equal_requests_and_a_batch_is_grown_once() -> None:
     batches = Batches(8, list, lambda request, seed, memory: grown.append(seed))
     for seed in range(24):
         read_anew = (support("Erf 13 float16"), support("Relu 14 int8"))
-        batches.made(GenRequest(supports=both(read_anew), target=tables(read_anew)), seed)
+        batches.make_at(GenRequest(supports=both(read_anew), target=tables(read_anew)), seed)
     assert grown == list(range(24))
     assert support("Erf 13 float16") != support("Erf 13 float32")
     assert support() != support().soundly()

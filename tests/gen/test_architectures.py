@@ -10,26 +10,31 @@ from opsieve.gen.analysis.reading import Source
 from opsieve.gen.declarations.catalogue import OLDEST
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Tensor
-from opsieve.gen.generation.architectures import architectures, drawn, read_architecture, read_at
-from opsieve.gen.generation.pieces import cut
+from opsieve.gen.generation.architectures import (
+    draw_architecture,
+    load_architectures,
+    read_architecture,
+    read_at,
+)
+from opsieve.gen.generation.pieces import cut_piece
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.strategies.registry import generate
 
 
 def test_every_architecture_is_valid_at_the_oldest_and_newest_opset_that_it_says() -> None:
-    assert len({each.name for each in architectures()}) == len(architectures()) > 30
-    for each in architectures():
+    assert len({each.name for each in load_architectures()}) == len(load_architectures()) > 30
+    for each in load_architectures():
         assert OLDEST <= each.oldest <= each.newest <= SUPPORTED
         for opset in {each.oldest, each.newest}:
-            model = each.model(opset)
+            model = each.parse_model(opset)
             onnx.checker.check_model(model, full_check=True)
             onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
 
 
 def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
     for opset in range(OLDEST, SUPPORTED + 1):
-        there = [each for each in architectures() if each.oldest <= opset <= each.newest]
+        there = [each for each in load_architectures() if each.oldest <= opset <= each.newest]
         assert there
         for each in there:
             source = read_architecture(each, opset)
@@ -45,7 +50,7 @@ def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
 
 
 def test_what_is_read_once_is_what_the_oldest_and_newest_opset_give() -> None:
-    for each in architectures():
+    for each in load_architectures():
         for opset in {each.oldest, each.newest}:
             assert told(read_at(each, opset)) == told(read_architecture(each, opset))
 
@@ -65,9 +70,9 @@ def told(value: object) -> object:
 def test_a_cut_is_connected_in_order_and_reads_nothing_that_is_not_there() -> None:
     for seed in range(60):
         rng = Rng(f"cut {seed}")
-        source = drawn(rng, 17)
+        source = draw_architecture(rng, 17)
         assert source is not None
-        part = cut(source, rng, 5)
+        part = cut_piece(source, rng, 5)
         made: set[str] = set()
         touched: list[set[str]] = []
         for node in part.nodes:

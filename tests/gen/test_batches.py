@@ -40,9 +40,9 @@ def test_what_is_made_depends_on_the_batch_alone(asked: list[tuple[GenRequest, i
     for request, seed in asked:
         if FAULTY <= seed < FAULTY - FAULTY % SIZE + SIZE:
             with pytest.raises(BadInput):
-                batches.made(request, seed)
+                batches.make_at(request, seed)
         else:
-            assert batches.made(request, seed) == expected(request, seed)
+            assert batches.make_at(request, seed) == expected(request, seed)
 
 
 def test_seeds_in_order_are_made_once_each() -> None:
@@ -54,7 +54,7 @@ def test_seeds_in_order_are_made_once_each() -> None:
 
     batches = Batches(SIZE, list[int], counted)
     for seed in range(3 * SIZE):
-        batches.made(GenRequest(between=(1, 5)), seed)
+        batches.make_at(GenRequest(between=(1, 5)), seed)
     assert made == list(range(3 * SIZE))
-    batches.made(GenRequest(between=(1, 5)), 3)
+    batches.make_at(GenRequest(between=(1, 5)), 3)
     assert made[3 * SIZE :] == [0, 1, 2, 3]

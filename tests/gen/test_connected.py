@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import choices
 from opsieve.gen.declarations.tensor import ANY, Domain
-from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, OtherPieces, draw, fill, finish, start
+from opsieve.gen.generation.random_graph import (
+    TOPOLOGIES,
+    GenRequest,
+    OtherPieces,
+    draw_operator,
+    fill,
+    finish,
+    start,
+)
 from opsieve.gen.graph.adapters import adapt_to, count_steps_to
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
@@ -55,7 +63,7 @@ def test_results_of_other_pieces_are_followed_while_pieces_come_and_are_joined(s
     builder = start(GenRequest(opset=20), seed, "isra", pick=0.3)
     table, others, pieces, met = choices(20, None, None), OtherPieces(builder), builder.program.pieces, 0
     for turn in range(60):
-        found = others.results()
+        found = others.list_results()
         home = pieces.find_root(builder.scope.recent[-1].name) if builder.scope.recent else ""
         made = [
             out
@@ -66,7 +74,7 @@ def test_results_of_other_pieces_are_followed_while_pieces_come_and_are_joined(s
         assert found == (
             [out for out in made if pieces.find_root(out.name) != home] if pieces.count > 1 else []
         )
-        builder.grow(draw(builder, table), found if turn % 3 else ())
+        builder.grow(draw_operator(builder, table), found if turn % 3 else ())
         met += len(found)
     assert met > 60
 

@@ -20,7 +20,7 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.model.structure import check_structure
-from opsieve.gen.rewrites.relation import names_for, relation_of, rewritten
+from opsieve.gen.rewrites.relation import choose_relation, list_relations, rewrite_program
 from opsieve.gen.strategies.registry import generate
 
 F, D = TensorProto.FLOAT, np.float32
@@ -53,15 +53,15 @@ def operators(found: Any) -> list[str]:
 @given(
     st.sampled_from(["isra", "pattern", "mutate", "function-rewrite"]),
     SEEDS,
-    st.sampled_from(sorted(names_for("onnx"))),
+    st.sampled_from(sorted(list_relations("onnx"))),
     st.sampled_from(["", "@1", "@2"]),
 )
 def test_a_rewritten_program_is_valid_and_gives_the_same(
     workers: Workers, strategy: str, seed: int, name: str, places: str
 ) -> None:
     case = generate(strategy, seed, GenRequest(nodes=6, between=(4, 10)))
-    found = rewritten(case.program, case.inputs, name + places)
-    again = rewritten(case.program, case.inputs, name + places)
+    found = rewrite_program(case.program, case.inputs, name + places)
+    again = rewrite_program(case.program, case.inputs, name + places)
     assert (found is None) == (again is None)
     if found is None or again is None:
         return
@@ -81,7 +81,7 @@ def test_a_rewritten_program_is_valid_and_gives_the_same(
 
 
 def test_identities_stand_behind_inputs_and_results() -> None:
-    found = rewritten(
+    found = rewrite_program(
         program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "insert-identities"
     )
     assert operators(found) == ["Identity", "Relu", "Identity", "Neg", "Identity"]
@@ -89,21 +89,24 @@ def test_identities_stand_behind_inputs_and_results() -> None:
 
 def test_a_result_that_is_read_twice_is_computed_twice() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Add", ["a", "a"], ["b"]), node("Mul", ["a", "b"], ["y"])]
-    assert operators(rewritten(program(nodes), X, "duplicate")).count("Relu") == 3
+    assert operators(rewrite_program(program(nodes), X, "duplicate")).count("Relu") == 3
 
 
 def test_what_is_read_once_is_not_duplicated() -> None:
-    assert rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "duplicate") is None
+    assert (
+        rewrite_program(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "duplicate")
+        is None
+    )
 
 
 def test_constants_become_inputs_and_inputs_constants() -> None:
     plain = program([node("Add", ["x", "w"], ["y"])], {"w": [1, 2, 3]})
-    lifted = rewritten(plain, X, "lift-constants")
+    lifted = rewrite_program(plain, X, "lift-constants")
     assert lifted is not None
     assert list(lifted.inputs) == ["x", "w"]
     assert isinstance(lifted.program, OnnxProgram)
     assert not lifted.program.proto.graph.initializer
-    back = rewritten(lifted.program, lifted.inputs, "freeze-inputs")
+    back = rewrite_program(lifted.program, lifted.inputs, "freeze-inputs")
     assert back is not None
     assert back.inputs == {}
     assert isinstance(back.program, OnnxProgram)
@@ -112,7 +115,7 @@ def test_constants_become_inputs_and_inputs_constants() -> None:
 
 def test_commutative_operands_change_places_and_others_do_not() -> None:
     nodes = [node("Sub", ["x", "w"], ["a"]), node("Add", ["a", "w"], ["y"])]
-    found = rewritten(program(nodes, {"w": [1, 2, 3]}), X, "swap-operands")
+    found = rewrite_program(program(nodes, {"w": [1, 2, 3]}), X, "swap-operands")
     assert found is not None
     assert isinstance(found.program, OnnxProgram)
     assert [list(each.input) for each in found.program.proto.graph.node] == [["x", "w"], ["w", "a"]]
@@ -120,11 +123,13 @@ def test_commutative_operands_change_places_and_others_do_not() -> None:
 
 def test_nodes_stand_in_another_order() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Add", ["a", "b"], ["y"])]
-    assert operators(rewritten(program(nodes), X, "reorder")) == ["Neg", "Relu", "Add"]
+    assert operators(rewrite_program(program(nodes), X, "reorder")) == ["Neg", "Relu", "Add"]
 
 
 def test_results_on_the_way_become_outputs() -> None:
-    found = rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "add-outputs")
+    found = rewrite_program(
+        program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "add-outputs"
+    )
     assert found is not None
     assert list(found.program.outputs()) == ["y", "a"]
 
@@ -141,7 +146,7 @@ def test_results_on_the_way_become_outputs() -> None:
     ],
 )
 def test_rows_that_are_kept_apart_are_computed_in_two_parts(made: NodeProto, weights: dict[str, Any]) -> None:
-    found = operators(rewritten(program([made], weights), X, "split-batch"))
+    found = operators(rewrite_program(program([made], weights), X, "split-batch"))
     assert (found.count(made.op_type), found.count("Concat"), "Split" in found) == (2, 1, True)
 
 
@@ -157,19 +162,19 @@ def test_rows_that_are_kept_apart_are_computed_in_two_parts(made: NodeProto, wei
     ],
 )
 def test_what_mixes_rows_is_left_whole(made: NodeProto) -> None:
-    assert rewritten(program([made], {"w": np.ones((4, 3))}), X, "split-batch") is None
+    assert rewrite_program(program([made], {"w": np.ones((4, 3))}), X, "split-batch") is None
 
 
 def test_parts_are_handed_on_and_joined_where_they_are_read_whole() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("Softmax", ["b"], ["y"], axis=0)]
-    assert operators(rewritten(program(nodes), X, "split-batch")) == [
+    assert operators(rewrite_program(program(nodes), X, "split-batch")) == [
         "Split", "Relu", "Relu", "Neg", "Neg", "Concat", "Softmax"
     ]  # fmt: skip
 
 
 def test_random_numbers_are_drawn_as_often_as_before() -> None:
     nodes = [node("RandomNormalLike", ["x"], ["a"]), node("Add", ["a", "a"], ["y"])]
-    assert all(rewritten(program(nodes), X, name) is None for name in names_for("onnx"))
+    assert all(rewrite_program(program(nodes), X, name) is None for name in list_relations("onnx"))
 
 
 def test_what_was_made_to_be_wrong_is_left_alone() -> None:
@@ -178,7 +183,7 @@ def test_what_was_made_to_be_wrong_is_left_alone() -> None:
         for seed in range(200)
         if (made := generate("disruptive", seed, GenRequest(nodes=6))).program.fault is not None
     )
-    assert rewritten(case.program, case.inputs, "insert-identities") is None
+    assert rewrite_program(case.program, case.inputs, "insert-identities") is None
 
 
 def test_a_module_of_relax_has_relations_of_its_own() -> None:
@@ -188,8 +193,8 @@ def test_a_module_of_relax_has_relations_of_its_own() -> None:
         if (made := generate("relax", seed, GenRequest(nodes=6))).program.fault is None
     )
     assert isinstance(case.program, RelaxProgram)
-    for name in names_for("relax"):
-        found = rewritten(case.program, case.inputs, name)
+    for name in list_relations("relax"):
+        found = rewrite_program(case.program, case.inputs, name)
         assert found is not None
         assert found.program.digest != case.program.digest
         assert list(found.inputs) == list(found.program.inputs())
@@ -197,13 +202,13 @@ def test_a_module_of_relax_has_relations_of_its_own() -> None:
             id(case.inputs[name]) for name in case.program.inputs()
         ]
         assert list(found.program.outputs()) == list(case.program.outputs())
-    assert rewritten(case.program, case.inputs, "duplicate") is None
-    assert (names_for(TirProgram.ir), relation_of(TirProgram.ir, 5)) == ((), "")
+    assert rewrite_program(case.program, case.inputs, "duplicate") is None
+    assert (list_relations(TirProgram.ir), choose_relation(TirProgram.ir, 5)) == ((), "")
 
 
 def test_tests_take_all_relations_in_turn() -> None:
-    asked = [relation_of("onnx", number) for number in range(3 * len(names_for("onnx")))]
-    assert set(asked[: len(names_for("onnx"))]) == set(names_for("onnx"))
+    asked = [choose_relation("onnx", number) for number in range(3 * len(list_relations("onnx")))]
+    assert set(asked[: len(list_relations("onnx"))]) == set(list_relations("onnx"))
     assert len(set(asked)) == len(asked)
 
 
@@ -212,4 +217,4 @@ def test_tests_take_all_relations_in_turn() -> None:
 )
 def test_an_unknown_relation_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="there is no rewrite"):
-        rewritten(program([node("Relu", ["x"], ["y"])]), X, written)
+        rewrite_program(program([node("Relu", ["x"], ["y"])]), X, written)

@@ -6,7 +6,7 @@ from opsieve.gen.declarations.builder import Budget, Style
 from opsieve.gen.declarations.catalogue import choices, operators
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Domain
-from opsieve.gen.generation.random_graph import single_node
+from opsieve.gen.generation.random_graph import build_single_node
 from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import ProgramState
@@ -40,7 +40,7 @@ def test_loops_end_before_their_first_turn_or_early_where_nothing_is_collected()
     loop = next(choice for choice in choices(20, frozenset(("Loop",)), None) if choice.op.name == "Loop")
     met = set()
     for seed in range(80):
-        builder = single_node(loop, 20, seed)
+        builder = build_single_node(loop, 20, seed)
         for node in builder.nodes if builder is not None else ():
             if node.op == "Loop":
                 body, trips = node.attrs["body"], node.ins[0]

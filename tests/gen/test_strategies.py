@@ -23,7 +23,7 @@ from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
-from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
+from opsieve.gen.generation.request import from_record, parse_nodes, select_dtypes, select_operators
 from opsieve.gen.graph.adapters import ADAPTERS
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
@@ -162,22 +162,22 @@ def test_a_saved_case_can_be_made_again(tmp_path: Path) -> None:
 
 
 def test_operators_and_dtypes_are_named_by_pattern() -> None:
-    assert named_operators([]) is None
-    convs = named_operators(["Conv*", "-ConvInteger"])
+    assert select_operators([]) is None
+    convs = select_operators(["Conv*", "-ConvInteger"])
     assert convs is not None
     assert {"Conv", "ConvTranspose"} <= convs
     assert "ConvInteger" not in convs
-    rest = named_operators(["-Conv*"])
+    rest = select_operators(["-Conv*"])
     assert rest is not None
     assert "Add" in rest
     assert not rest & convs
     assert not any("::" in name for name in rest)
-    assert nodes("5-60") == (5, 60)
+    assert parse_nodes("5-60") == (5, 60)
     for bad in (["Zzz*"], ["Add", "-Add"]):
         with pytest.raises(BadInput):
-            named_operators(bad)
+            select_operators(bad)
     with pytest.raises(BadInput, match="no element type"):
-        named_dtypes(["float31"])
+        select_dtypes(["float31"])
     model = generate("isra", 1, GenRequest(nodes=12, only=convs, dtypes=frozenset({"float32"}))).program.proto
     kinds = {node.op_type for node in model.graph.node} - {"Constant"}
     assert kinds & convs

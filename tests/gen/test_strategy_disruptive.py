@@ -21,8 +21,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import choices, operators
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.constraint_violations import false_relations, violations
-from opsieve.gen.generation.random_graph import GenRequest, single_node
+from opsieve.gen.generation.constraint_violations import find_false_relations, list_violations
+from opsieve.gen.generation.random_graph import GenRequest, build_single_node
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.irs.onnx.model_file import check
 from opsieve.gen.irs.onnx.program import OnnxProgram, broken
@@ -102,7 +102,7 @@ def test_a_program_of_another_strategy_is_not_broken() -> None:
 @settings(deadline=None)
 def test_breaking_a_relation_leaves_the_others_true(name: str, seed: int) -> None:
     for choice in choices(21, frozenset((name,))):
-        builder = single_node(choice, 21, seed)
+        builder = build_single_node(choice, 21, seed)
         if (
             builder is None
             or builder.nodes[-1].domain
@@ -110,10 +110,10 @@ def test_breaking_a_relation_leaves_the_others_true(name: str, seed: int) -> Non
         ):
             continue
         node, op = builder.nodes[-1], choice.op
-        assert false_relations(op, node.ins, node.attrs) == [], name
-        for violation in violations(builder, node, op):
+        assert find_false_relations(op, node.ins, node.attrs) == [], name
+        for violation in list_violations(builder, node, op):
             if violation.kind == "relation":
-                assert false_relations(op, violation.ins, violation.attrs) == [
+                assert find_false_relations(op, violation.ins, violation.attrs) == [
                     int(violation.place.split()[0])
                 ]
 
@@ -122,7 +122,7 @@ def test_breaking_a_relation_leaves_the_others_true(name: str, seed: int) -> Non
 @settings(max_examples=60, deadline=None)
 def test_what_is_not_broken_passes_the_checker(name: str, seed: int) -> None:
     for choice in choices(21, frozenset((name,))):
-        builder = single_node(choice, 21, seed)
+        builder = build_single_node(choice, 21, seed)
         if builder is not None:
             outputs = [out for node in builder.nodes for out in node.outs if out.name]
             assert check(serialize(builder, outputs, "sound")[0]) == "", name

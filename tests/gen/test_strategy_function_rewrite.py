@@ -17,8 +17,8 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.model_file import parse_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.rewrites.functions import rewritten
-from opsieve.gen.rewrites.parts import assemble, choose_part, composed, parts, reads
+from opsieve.gen.rewrites.functions import rewrite_functions
+from opsieve.gen.rewrites.parts import assemble_model, choose_part, compose_function, list_reads, take_apart
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")
@@ -49,7 +49,7 @@ def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> Non
     pairs, tests = [], []
     for seed in range(90):
         base = generate(("isra", "pattern", "mutate")[seed % 3], seed, GenRequest(nodes=8, types=True))
-        new = rewritten(base.program, Rng(seed))
+        new = rewrite_functions(base.program, Rng(seed))
         pairs.append((base, new))
         tests += [Test(base.program, base.inputs), Test(new, base.inputs)]
     answers = list(workers.observe_many(PLAIN, tests))
@@ -132,13 +132,13 @@ g (float[2] x) => (float[2] y) {
 @given(st.integers(0, 400), st.integers(1, 4))
 def test_parts_are_never_such_that_a_path_leaves_and_comes_back(seed: int, most: int) -> None:
     model = onnx.parser.parse_model(DIAMOND)
-    taken = parts(model.SerializeToString())
+    taken = take_apart(model.SerializeToString())
     part = choose_part(taken, Rng(seed), most)
     if part is None:
         return
     assert not ({0, 3} <= set(part) and len(part) < 4)
-    composed(taken, part, "local", Rng(seed))
-    made = assemble(taken)
+    compose_function(taken, part, "local", Rng(seed))
+    made = assemble_model(taken)
     onnx.checker.check_model(made, full_check=True)
     check_structure(made)
 
@@ -151,9 +151,9 @@ def test_what_bodies_take_from_around_them_is_read_by_their_node() -> None:
                         else_branch = e () => (float[2] w) { w = Abs (z) }>
         }"""
     )
-    assert list(reads(model.graph.node[0])) == ["c", "x", "z"]
+    assert list(list_reads(model.graph.node[0])) == ["c", "x", "z"]
     program = OnnxProgram(model.SerializeToString())
     for seed in range(20):
-        made = rewritten(program, Rng(seed))
+        made = rewrite_functions(program, Rng(seed))
         assert parse_model(made.model, __file__).functions  # type: ignore[arg-type]
         onnx.checker.check_model(made.proto, full_check=True)

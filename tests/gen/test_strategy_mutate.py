@@ -25,7 +25,7 @@ from opsieve.gen.declarations.catalogue import OpTable, choices
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.mutation import Changes, ModelReplay
-from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
+from opsieve.gen.generation.random_graph import GenRequest, choose_outputs, start, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
@@ -46,7 +46,7 @@ def source(seed: int, name: str = "isra") -> Source:
 def replayed(read_: Source, changes: Changes, seed: int = 0) -> GraphBuilder:
     builder = start(GenRequest(opset=read_.opset), seed, "test")
     builder.program.choices = OpTable()
-    ModelReplay(builder, changes).run(read_)
+    ModelReplay(builder, changes).replay_nodes(read_)
     return builder
 
 
@@ -88,7 +88,7 @@ def test_a_program_that_is_read_and_laid_again_is_the_same(seed: int, name: str)
     case = generate(name, seed, GenRequest(nodes=8, types=True))
     read_ = read(case.program.proto, case.inputs)
     builder = replayed(read_, Changes({}))
-    model, inputs = serialize(builder, outputs(builder), "again")
+    model, inputs = serialize(builder, choose_outputs(builder), "again")
     proto = onnx.load_model_from_string(model)
     onnx.checker.check_model(proto, full_check=True)
     assert operators_of(proto) == operators_of(case.program.proto)
@@ -108,8 +108,8 @@ def test_every_kind_of_change_changes_programs_and_leaves_them_valid(kind: str) 
         for changes in (Changes({}), Changes({}, **{kind: frozenset((len(read_.nodes) // 2,))})):
             builder = start(GenRequest(opset=read_.opset), seed, "test")
             builder.program.choices = choices(read_.opset)
-            ModelReplay(builder, changes).run(read_)
-            model, _ = serialize(builder, outputs(builder), "changed")
+            ModelReplay(builder, changes).replay_nodes(read_)
+            model, _ = serialize(builder, choose_outputs(builder), "changed")
             onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
             models.append(onnx.load_model_from_string(model))
         shapes = [

@@ -13,7 +13,7 @@ from opsieve.gen.declarations.builder import Budget, Style
 from opsieve.gen.declarations.catalogue import choices
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, choose_outputs
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.graph.writing import serialize
@@ -74,7 +74,7 @@ def test_every_structure_can_be_planted_and_is_valid(name: str) -> None:
         found = [builder for seed in range(DRAWS) if (builder := planted(name, seed, twisted)) is not None]
         assert len(found) >= DRAWS // 10, (name, twisted, len(found))
         for builder in found[:4]:
-            model, _ = serialize(builder, outputs(builder), name)
+            model, _ = serialize(builder, choose_outputs(builder), name)
             onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
 
 

@@ -16,7 +16,7 @@ from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import ANY
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, build_single_node, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.graph.writing import serialize
@@ -68,7 +68,7 @@ def test_every_operator_runs_at_the_sizes_that_are_left_open(workers: Workers) -
         for seed in range(8 if allowed and name not in KNOWN else 0):
             dtype = "float32" if "float32" in allowed else allowed[0]
             safe = operator.safe[0] if operator.safe else ANY
-            builder = single_node(
+            builder = build_single_node(
                 OpChoice(operator, frozenset((dtype,)), (dtype,), *operator.ranks, safe), SUPPORTED, seed
             )
             assert builder is not None

@@ -18,7 +18,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.generation.constraint_violations import Violation, violations
+from opsieve.gen.generation.constraint_violations import Violation, list_violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.irs.onnx.model_file import check, inferred
@@ -133,7 +133,7 @@ def near_misses(op: Operator, count: int) -> Iterator[tuple[str, bytes, dict[str
                 continue
             if any("(" in tensor.dtype for tensor in (*node.ins, *node.outs) if tensor is not None):
                 continue
-            for violation in violations(builder, node, op):
+            for violation in list_violations(builder, node, op):
                 if violation.kind == "relation":
                     yield violation.place, *broken_by(node, violation, opset)
 

@@ -20,7 +20,7 @@ from onnx.reference import ReferenceEvaluator
 from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, OpChoice, first_dtypes, form, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import ANY, Tensor
-from opsieve.gen.generation.random_graph import SUPPORTED, single_node
+from opsieve.gen.generation.random_graph import SUPPORTED, build_single_node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.lowering import lower_ir
@@ -72,7 +72,7 @@ def instances(
     for seed in range(2 * count):
         if made == count:
             return
-        builder = single_node(choice, opset, seed)
+        builder = build_single_node(choice, opset, seed)
         if builder is not None:
             made += 1
             yield seed, builder

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.strategies.mix import BATCH, placed
@@ -40,7 +40,7 @@ class CampaignPlan:
     supports: tuple[Support, ...] = ()
     metamorphic: bool = False
     further: OracleChoice = _NO_CHOICE
-    edition: str = field(default_factory=generator_version)
+    edition: str = field(default_factory=compute_generator_version)
     costs: Costs = NONE
 
     @property

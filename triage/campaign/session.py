@@ -18,7 +18,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation import request as gen_request
-from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.irs.tir.fuzzing import Settings
 from opsieve.gen.irs.tir.seeds import basic
@@ -114,7 +114,7 @@ def open_campaign(
     if found is not None:
         plan, limited = parse_plan(found.generator)
         # Nothing tells whether its programs are the same.
-        if plan.edition != generator_version() and not store.count_done(found):
+        if plan.edition != compute_generator_version() and not store.count_done(found):
             raise _make_edition_error(found)
         check_consent(() if request.targets else found.targets)  # those that only the store names
         targets = [resolve(name) for name in found.targets]
@@ -262,7 +262,7 @@ def _find_to_resume(store: Store, request: FuzzRequest) -> Campaign:
 
 def _make_plan(request: FuzzRequest) -> CampaignPlan:
     if request.nodes is not None:
-        low, high = gen_request.nodes(request.nodes)
+        low, high = gen_request.parse_nodes(request.nodes)
     else:
         low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
     values = named_values(request.values or RANGED, (RANGED, SPECIAL))
@@ -271,8 +271,8 @@ def _make_plan(request: FuzzRequest) -> CampaignPlan:
         nodes=low,
         between=(low, high) if low != high else None,
         values=values,
-        only=gen_request.named_operators(gen_request.items(request.operators)),
-        dtypes=gen_request.named_dtypes(gen_request.items([request.dtypes])),
+        only=gen_request.select_operators(gen_request.split_items(request.operators)),
+        dtypes=gen_request.select_dtypes(gen_request.split_items([request.dtypes])),
     )
     further = replace(request.oracles, names=request.oracles.measured)
     plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic, further=further)
@@ -332,7 +332,7 @@ def _check_resumption(
     if changed:
         say(f"{'; '.join(changed)}: new failures are those of the new version")
     forget_changed(store, campaign, plan, versions)
-    if plan.edition != generator_version():
+    if plan.edition != compute_generator_version():
         known = store.sample_digests(campaign, _COMPARED)
         learnt = store.read_state(campaign)
         if any(
@@ -354,7 +354,7 @@ def _check_resumption(
 def _make_edition_error(campaign: Campaign) -> BadInput:
     return BadInput(
         f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has"
-        f" ({generator_version()}); go on with the opsieve that began it, or begin a new one without --resume"
+        f" ({compute_generator_version()}); go on with the opsieve that began it, or begin a new one without --resume"
     )
 
 

@@ -20,7 +20,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
-from opsieve.gen.rewrites.relation import relation_of, rewritten
+from opsieve.gen.rewrites.relation import choose_relation, rewrite_program
 from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
@@ -176,8 +176,8 @@ def find_rewrite_failures(
     lab: ObservationCache,
 ) -> list[FoundFailure]:
     """Find failures of targets on an equivalent program; the test's number determines the rewrite."""
-    relation = relation_of(case.program.ir, number)
-    if not relation or rewritten(case.program, case.inputs, relation) is None:
+    relation = choose_relation(case.program.ir, number)
+    if not relation or rewrite_program(case.program, case.inputs, relation) is None:
         return []
     found = []
     test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()

@@ -18,7 +18,7 @@ from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
 from opsieve.triage.campaign.lane_messages import decode_message, encode_message
@@ -97,7 +97,7 @@ def describe_installed(targets: Sequence[str], offline: bool = False) -> Install
                 versions[name] = workers.version(resolve(name))
             except (Unavailable, BadTarget) as error:
                 missing[name] = str(error)
-    return Installed(generator_version(), platform.python_version(), versions, missing)
+    return Installed(compute_generator_version(), platform.python_version(), versions, missing)
 
 
 def answer_question(campaign: str, begin: bytes, question: bytes) -> list[bytes]:

@@ -18,7 +18,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import TensorType, Value, ValueType
-from opsieve.gen.rewrites.relation import rewritten
+from opsieve.gen.rewrites.relation import rewrite_program
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 
@@ -96,7 +96,7 @@ class ExportedFailure:
 def use_given_program(exported: ExportedFailure) -> ExportedFailure:
     """Return the failure on the program that the compiler was given, if that is a rewritten one."""
     target, case, verdict = exported.target, exported.case, exported.verdict
-    found = rewritten(case.program, case.inputs, target.rewrite) if target.rewrite else None
+    found = rewrite_program(case.program, case.inputs, target.rewrite) if target.rewrite else None
     if found is None:
         return replace(exported, target=target.unrewritten)
     if verdict.kind == "metamorphic":

@@ -18,7 +18,13 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain, Number, Tensor
 from opsieve.gen.declarations.terms import OpenSize, Term
-from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
+from opsieve.gen.generation.random_graph import (
+    GenRequest,
+    fill,
+    finish,
+    list_weighted_choices,
+    start,
+)
 from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
@@ -35,7 +41,7 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     open_ = [
         choice
-        for choice in weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+        for choice in list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
         if not choice.op.domain and choice.op.symbolic
     ]
     while open_ and builder.size < request.nodes and builder.program.elements < request.budget.elements:

@@ -92,8 +92,8 @@ def pad_window(w: PatternBuilder) -> Tensor:
     """Pad before a convolution or pooling: with zeros, another number, edges, or over channels."""
     x = w.x(4)
     spatial = [w.rng.between(0, 2) for _ in range(2)]
-    before = [0, 1 if w.breaks(w.rates.even) else 0, *spatial]
-    mode = w.rng.choice(("reflect", "edge")) if w.breaks(w.rates.even) else "constant"
+    before = [0, 1 if w.is_broken_here(w.rates.even) else 0, *spatial]
+    mode = w.rng.choice(("reflect", "edge")) if w.is_broken_here(w.rates.even) else "constant"
     if mode == "reflect" and any(pad >= side for pad, side in zip(spatial, x.shape[2:], strict=True)):
         mode = "edge"
     value = w.scalar(0, x.dtype) if mode == "constant" and w.rng.chance(w.rates.even) else None
@@ -223,7 +223,7 @@ def _quantised(w: PatternBuilder, x: Tensor) -> Tensor:
     dtype = w.one_of("uint8", "int8")
     scale, zero = w.builder.ints([w.rng.choice((0.05, 0.1))], x.dtype, ()), w.builder.ints([0], dtype, ())
     q = w.op("QuantizeLinear", x, scale, zero)
-    other = w.builder.ints([0.25], x.dtype, ()) if w.breaks(w.rates.unlikely) else scale
+    other = w.builder.ints([0.25], x.dtype, ()) if w.is_broken_here(w.rates.unlikely) else scale
     return w.op("DequantizeLinear", w.tap(q), other, zero)
 
 

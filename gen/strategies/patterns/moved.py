@@ -62,7 +62,7 @@ def squeezes(w: PatternBuilder) -> Tensor:
     axes = [w.rng.between(0, x.rank)]
     y = w.tap(w.op("Unsqueeze", x, w.ints(*axes)))
     ones = [axis for axis, side in enumerate(y.shape) if side == 1]
-    return w.op("Squeeze", y, w.ints(w.rng.choice(ones) if w.breaks(w.rates.mostly) else axes[0]))
+    return w.op("Squeeze", y, w.ints(w.rng.choice(ones) if w.is_broken_here(w.rates.mostly) else axes[0]))
 
 
 def casts(w: PatternBuilder) -> Tensor:
@@ -99,7 +99,7 @@ def concat_split(w: PatternBuilder) -> Tensor:
     y = w.tap(w.op("Concat", x, other, axis=axis))
     side = x.shape[axis]
     if w.rng.chance(w.rates.even):
-        sizes = (side - 1, side + 1) if side > 1 and w.breaks(w.rates.mostly) else (side, side)
+        sizes = (side - 1, side + 1) if side > 1 and w.is_broken_here(w.rates.mostly) else (side, side)
         parts = w.ops("Split", y, w.ints(*sizes), axis=axis)
     else:
         parts = [
@@ -276,7 +276,7 @@ def gather_slices(w: PatternBuilder) -> Tensor:
         "Gather",
         x,
         w.ints(*(w.rng.below(side) for _ in range(side)))
-        if w.breaks(w.rates.mostly)
+        if w.is_broken_here(w.rates.mostly)
         else w.ints(*range(side)),
         axis=axis,
     )

@@ -13,7 +13,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import choices
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
-from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start
+from opsieve.gen.generation.random_graph import GenRequest, draw_operator, finish, start
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import TensorScope, is_numeric_result
@@ -59,7 +59,7 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
         elif bodied and rng.chance(rates.in_body):
             builder.grow(rng.choice(bodied))
         else:
-            builder.grow(draw(builder, from_all))
+            builder.grow(draw_operator(builder, from_all))
     return builder
 
 

@@ -124,13 +124,13 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
         return replace(
             repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
         )
-    low, high = gen_request.nodes(given["nodes"])
+    low, high = gen_request.parse_nodes(given["nodes"])
     usual = Budget()  # large programs may hold more in all
     program = GenRequest(
         nodes=low,
-        only=gen_request.named_operators(gen_request.items(given["operators"])),
-        dtypes=gen_request.named_dtypes(gen_request.items([given["dtypes"]])),
-        opset=gen_request.checked_opset(given["opset"] or 0),
+        only=gen_request.select_operators(gen_request.split_items(given["operators"])),
+        dtypes=gen_request.select_dtypes(gen_request.split_items([given["dtypes"]])),
+        opset=gen_request.check_opset(given["opset"] or 0),
         budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
         between=(low, high) if low != high else None,
         dynamic=given["dynamic"],
