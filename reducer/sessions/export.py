@@ -113,6 +113,11 @@ def case_folder(what: str, store: Path) -> Path:
     return place
 
 
+def is_reduced(place: Path) -> bool:
+    """Return whether a reduction wrote the case, or the model, at `place`."""
+    return bool(_beside(place, "reduction.json"))
+
+
 def _case_of(place: Path) -> Path:
     """The case folder that `place` is, or is the reduced form of."""
     folder = place if place.is_dir() else place.parent

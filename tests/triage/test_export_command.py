@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from exported import X, model
+from onnx import helper
 from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
@@ -56,6 +57,17 @@ def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_pa
     assert len(text) == told["bytes"]
     assert "Fails since 1.3 (last good: 1.2)." in text
     assert "`Fuse?It`" in text
+
+
+def test_exporting_what_was_not_reduced_suggests_it(tmp_path: Path) -> None:
+    made = model()
+    made.graph.node.insert(0, helper.make_node("Neg", ["x"], ["unused"]))
+    program = OnnxProgram(made.SerializeToString())
+    save(Case(program, {"x": X}, parameters={"target": "fake:wrong@Relu"}), tmp_path / "case")
+    told = f"opsieve reduce {tmp_path / 'case'}"
+    assert told in exported(tmp_path / "case", "-o", tmp_path)[2]
+    (tmp_path / "case" / "reduction.json").write_text('{"target": "fake:wrong@Relu"}')
+    assert told not in exported(tmp_path / "case", "-o", tmp_path)[2]
 
 
 def test_what_does_not_fail_is_not_exported(case: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -187,6 +188,16 @@ def test_every_project_gets_its_own_headings(target: str) -> None:
     assert wanted.get(target, "### To reproduce") in text
     assert "the graph" in text
     assert "def run(model, inputs)" in text
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "openvino"])
+def test_the_symptom_does_not_stand_under_what_is_expected(target: str) -> None:
+    """Of every project whose form has a heading for what is expected (TVM, onnxslim)."""
+    text = write_issue(exported(target), ModelText("the graph", False))
+    under = re.split(r"\n(?:###|\*\*)", text)
+    for section in under:
+        if section.strip().lower().startswith("expected"):
+            assert "wrong values" not in section.lower()
 
 
 def write(folder: Path, made: ExportedFailure, test: bool = False) -> Path:

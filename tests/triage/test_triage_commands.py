@@ -424,3 +424,53 @@ def test_a_program_is_reduced_once_for_all_the_builds_that_fail_on_it(
     assert max(attempt["nodes"] for attempt in first) == len(many)
     assert {attempt["nodes"] for attempts in later for attempt in attempts} == {1}
     assert all(len(attempts) < len(first) for attempts in later)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["op:Nope"], "operator 'Nope'"),
+        (["-op:Nope"], "operator 'Nope'"),
+        (["op:Add,Nope"], "operator 'Nope'"),
+        (["target:nope"], "target 'nope'"),
+        (["target:onnxruntime==9.9"], "target 'onnxruntime==9.9'"),
+        (["backend:nope"], "backend 'nope'"),
+        (["pass:nope"], "guilty pass 'nope'"),
+        (["bad:nope"], "first bad release 'nope'"),
+        (["rule:nope"], "rule 'nope'"),
+        (["id:c99"], "id 'c99'"),
+        (["kernel", "qwertz"], "has 'qwertz' in its title"),
+        (["foo:bar"], "no field 'foo'"),
+        (["kind:"], "kind: of the filter has no value"),
+        (["--non-bugs", "op:Add"], "cannot be used with --non-bugs"),
+    ],
+)
+def test_a_filter_that_can_match_nothing_is_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], words: list[str], named: str
+) -> None:
+    for command in (["clusters", "--"], ["clusters", "--group", "kind", "--"]):
+        if "--non-bugs" in words:
+            command = command[:-1]
+        code, out, err = opsieve(*command[:1], "--store", store, *command[1:], *words, capsys=capsys)
+        assert code == 2
+        assert not out
+        assert err.count("\n") == 1
+        assert named in err
+
+
+def test_a_known_name_that_no_cluster_has_is_an_empty_answer(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["op:Celu"], ["target:tvm"], ["backend:tvm"], ["kind:hang"], ["status:fixed"]):
+        assert asked(capsys, store, "clusters", *words)["total"] == 0
+    # an empty store has nothing to compare with
+    assert asked(capsys, filled(tmp_path / "empty", []), "clusters", "qwertz", "op:Nope")["total"] == 0
+
+
+def test_a_report_refuses_a_filter_that_can_match_nothing(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "r.html"
+    code, _, err = opsieve("report", store, "--filter", "op:Nope", "-o", page, capsys=capsys)
+    assert (code, page.exists()) == (2, False)
+    assert "operator 'Nope'" in err

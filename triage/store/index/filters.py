@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -20,9 +20,10 @@ from opsieve.gen.errors import BadInput, meant, shown
 
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
 _LONGEST = 500
-_TOKEN = re.compile(r'(-?[a-z]+:)?(?:"([^"]*)"|(\S+))')
+_TOKEN = re.compile(r'(?=\S)(-?[a-z]+:)?(?:"([^"]*)"|(\S*))')
 _SINCE = re.compile(r"(\d{1,6})([mhdw])")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
+SINCE = "since"  # the field that depends on the time
 _WORD = re.compile(r"[^\W_]+")  # as the index cuts text into words
 
 
@@ -34,60 +35,74 @@ class Condition:
     values: tuple[object, ...]
 
 
-def parse_filter(text: str, now: float | None = None) -> Condition:
-    """Translate a filter to SQL.
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One part of a filter: a field with the values that it may have, or "" with one text of words."""
+
+    field: str
+    negated: bool
+    values: tuple[str, ...]
+
+    def to_condition(self, now: float) -> Condition:
+        """Translate the term to SQL. BadInput for a value that the field cannot have."""
+        if not self.field:
+            return _match_words(self.values[0])
+        alternatives = [
+            _match_since(value, now) if self.field == SINCE else FIELDS[self.field](value)
+            for value in self.values
+        ]
+        sql = f"({' OR '.join(each.sql for each in alternatives)})"
+        values = tuple(value for each in alternatives for value in each.values)
+        return Condition(f"NOT {sql}" if self.negated else sql, values)
+
+
+def split_filter(text: str) -> tuple[Term, ...]:
+    """Split a filter into its terms.
 
     Raises:
-        BadInput: For an invalid value of a field, or a filter over 500 characters.
+        BadInput: For a field that does not exist, an invalid value of a field, or a filter over 500
+            characters.
     """
     if len(text) > _LONGEST:
         raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
     text = text.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
+    return tuple(map(_parse_term, _TOKEN.finditer(text)))
+
+
+def _parse_term(match: re.Match[str]) -> Term:
+    field, quoted = match[1] or "", match[2]
+    given = match[3] if quoted is None else quoted
+    name = field.strip("-:")
+    if field and name not in (*FIELDS, SINCE):
+        # `onnx::Add` and addresses are words, too
+        if quoted is None and not given.startswith((":", "//")):
+            raise BadInput(
+                f"a filter has no field {shown(name)}{meant(name, (*FIELDS, SINCE))}; fields are"
+                f" {', '.join((*FIELDS, SINCE))}; to search for the text, quote it: '\"{name}:...\"'"
+            )
+        return Term("", False, (field + given,))
+    if not field:
+        return Term("", False, (given,))
+    values = tuple(value for value in given.split(",") if value)
+    if not values:
+        raise BadInput(f"the field {name}: of the filter has no value")
+    allowed = VALUES.get(name, ())
+    for value in values:
+        if allowed and value.lower() not in allowed:
+            raise BadInput(
+                f"{name}:{shown(value)} cannot occur{meant(value, allowed)}; take one of {', '.join(allowed)}"
+            )
+    return Term(name, field.startswith("-"), values)
+
+
+def parse_filter(text: str, now: float | None = None) -> Condition:
+    """Translate a filter to SQL. BadInput as from `split_filter`."""
     at = time.time() if now is None else now
-
-    def since(value: str) -> Condition:
-        return _match_since(value, at)
-
-    fields = {**FIELDS, "since": since}
-    parts: list[str] = ["+members > 0"]  # +: no index, since it is true of nearly every row
-    values: list[object] = []
-    for match in _TOKEN.finditer(text):
-        field, given = match[1] or "", match[2] if match[2] is not None else match[3]
-        if (name := field.strip("-:")) in fields:
-            made = _join_or([fields[name](value) for value in given.split(",") if value])
-            parts.append(f"NOT {made.sql}" if field.startswith("-") else made.sql)
-        else:
-            made = _match_words(field + given)
-            parts.append(made.sql)
-        values += made.values
-    return Condition(" AND ".join(parts), tuple(values))
-
-
-def _join_or(found: Sequence[Condition]) -> Condition:
-    if not found:
-        return Condition("1", ())
+    found = [Condition("+members > 0", ())]  # +: no index, since it is true of nearly every row
+    found += [term.to_condition(at) for term in split_filter(text)]
     return Condition(
-        f"({' OR '.join(one.sql for one in found)})", tuple(value for one in found for value in one.values)
+        " AND ".join(each.sql for each in found), tuple(value for each in found for value in each.values)
     )
-
-
-def explain_filter(text: str) -> tuple[str, ...]:
-    """Explain parts of a filter that are not fields, or not values of their field, and so act as words or
-    match nothing.
-    """
-    found = []
-    for match in _TOKEN.finditer(text[:_LONGEST]):
-        field, given = (match[1] or "").strip("-:"), match[2] if match[2] is not None else match[3]
-        if field and field not in {*FIELDS, "since"}:
-            hint = meant(field, [*FIELDS, "since"])
-            if hint and not given.startswith(":"):  # `onnx::Add` is a word
-                found.append(f"{field}: is no field but a word{hint}")
-        found += [
-            f"no cluster has the {field} {shown(value)}{meant(value, VALUES[field])}"
-            for value in (given.split(",") if field in VALUES else ())
-            if value and value.lower() not in VALUES[field]
-        ]
-    return tuple(found)
 
 
 def _escape_like(text: str) -> str:
@@ -117,9 +132,7 @@ def _match_flag(value: str) -> Condition:
         "noted": "note != ''",
         "merged": "fingerprints > 1",
     }
-    if value not in known:
-        raise BadInput(f"{shown(value)} is nothing that a cluster is; take one of {', '.join(known)}")
-    return Condition(f"({known[value]})", ())
+    return Condition(f"({known[value.lower()]})", ())
 
 
 def _match_number(value: str) -> Condition:
@@ -150,7 +163,7 @@ def _match_words(text: str) -> Condition:
     )
 
 
-# `since` is one besides, which depends on the time.
+# `since` comes on top.
 FIELDS: dict[str, Callable[[str], Condition]] = {
     "kind": _match_column("kind"),
     "stage": _match_column("stage"),

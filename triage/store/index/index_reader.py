@@ -5,6 +5,7 @@ One connection, one thread. The caller translates errors of SQLite (`index_file.
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +17,19 @@ from opsieve.triage.known.issues import ClusterSignature, decode_issues
 from opsieve.triage.store.failure_record import read_components
 from opsieve.triage.store.index.filters import (
     MOST,
+    SINCE,
     STATUS,
+    VALUES,
     Order,
     Sort,
+    Term,
     parse_cursor,
     parse_filter,
     read_page,
+    split_filter,
 )
 from opsieve.triage.store.index.index_file import OpenIndex
+from opsieve.triage.store.index.known_names import describe_absence, is_known_name
 from opsieve.triage.store.index.row_types import decode_json
 from opsieve.triage.store.rows import (
     CampaignRow,
@@ -144,6 +150,22 @@ class IndexReader(OpenIndex):
         with self._connect() as database:
             rows, total, more = read_page(database.conn, _COLUMNS, wanted, order, limit)
         return ClusterPage(tuple(map(_make_cluster, rows)), total, more)
+
+    def check_filter(self, text: str) -> None:
+        """Refuse a filter with a value that no cluster of the store has and that is no known name.
+
+        A misspelled operator would otherwise look like a store without such failures. A store without
+        clusters refuses nothing but what `split_filter` refuses.
+        """
+        terms, now = split_filter(text), time.time()
+        if not self._select("SELECT 1 FROM clusters WHERE members > 0 LIMIT 1"):
+            return
+        for term in terms:
+            for value in term.values if term.field not in (*VALUES, SINCE) else ():
+                wanted = Term(term.field, False, (value,)).to_condition(now)
+                sql = f"SELECT 1 FROM clusters WHERE +members > 0 AND {wanted.sql} LIMIT 1"
+                if not self._select(sql, *wanted.values) and not is_known_name(term.field, value):
+                    raise BadInput(describe_absence(term.field, value))
 
     def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
         """Count the clusters that match a filter by a property, the largest group first.

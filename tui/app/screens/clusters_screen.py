@@ -11,9 +11,8 @@ from textual.widgets import Input, Static
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
-from opsieve.triage.store.index.filters import explain_filter
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
-from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
+from opsieve.triage.store.rows import ClusterGroup, ClusterPage, ClusterRow, Counts, FingerprintRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import run_in_background
@@ -113,17 +112,21 @@ class ClustersScreen(SteadyScreen[None]):
         run_in_background(self, "figures", store.counts, self._show_counts)
         if self.grouping is not None:
             grouping = self.grouping
-            run_in_background(
-                self, "rows", lambda: store.groups(grouping, text), self._show_groups, self._show_problem
-            )
+
+            def count_groups() -> tuple[ClusterGroup, ...]:
+                store.check_filter(text)
+                return store.groups(grouping, text)
+
+            run_in_background(self, "rows", count_groups, self._show_groups, self._show_problem)
             return
         wanted = max(FIRST, len(self.found)) if keep else FIRST
+
+        def read_first() -> ClusterPage:
+            store.check_filter(text)
+            return read_clusters(store, text, sort, down, "", wanted)
+
         run_in_background(
-            self,
-            "rows",
-            lambda: read_clusters(store, text, sort, down, "", wanted),
-            lambda page: self._show_first(page, keep),
-            self._show_problem,
+            self, "rows", read_first, lambda page: self._show_first(page, keep), self._show_problem
         )
 
     @on(PagedList.More, "#clusters")
@@ -170,18 +173,21 @@ class ClustersScreen(SteadyScreen[None]):
         now = get_app(self).now()
         return [make_cluster_row(row, now) for row in rows]
 
-    def _show_groups(self, groups: Sequence[object]) -> None:
-        from opsieve.triage.store.rows import ClusterGroup
-
+    def _show_groups(self, groups: Sequence[ClusterGroup]) -> None:
         self.problem = ""
         table = self.query_one("#groups", PagedList)
-        table.show_rows(
-            [make_group_row(cast(ClusterGroup, group)) for group in groups], complete=True, keep=True
-        )
+        table.show_rows([make_group_row(group) for group in groups], complete=True, keep=True)
         self._show_figures()
 
     def _show_problem(self, sentence: str) -> None:
+        """Show why there are no rows: a filter that cannot match, or a store that cannot be read."""
         self.problem = sentence
+        if self.filter_text:
+            self.found, self.total, self.next = {}, 0, ""
+            for name in ("#clusters", "#groups"):
+                table = self.query_one(name, PagedList)
+                table.empty = "no cluster passes this filter; esc clears it"
+                table.show_rows([], complete=True)
         self._show_figures()
 
     def _show_counts(self, counts: Counts) -> None:
@@ -204,10 +210,6 @@ class ClustersScreen(SteadyScreen[None]):
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
         words[1] += f", {marked} selected" if marked else ""
-        if said := explain_filter(self.filter_text):
-            line.set_class(True, "problem")
-            line.update(f"{words[0]} {words[1]} · {to_one_line(said[0], 200)}")
-            return
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
             counts = self.counts

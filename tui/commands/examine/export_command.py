@@ -59,7 +59,7 @@ def command(
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.durable import write_output
-    from opsieve.reducer.sessions.export import case_folder, reproduced
+    from opsieve.reducer.sessions.export import case_folder, is_reduced, reproduced
     from opsieve.triage.export.exports import KINDS, export_failure
 
     place = case_folder(what, folder)
@@ -73,6 +73,11 @@ def command(
                 click.echo(json.dumps(facts))
             raise
         made = export_failure(exported, next(each for each in KINDS if each == kind), workers)
+    nodes = len(case.program.operators())
+    if nodes > 1 and not is_reduced(place):
+        print_message(
+            f"this case of {nodes} nodes was not reduced; to make it smaller: opsieve reduce {what}"
+        )
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0

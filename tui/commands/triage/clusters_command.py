@@ -53,13 +53,13 @@ def command(
     status:new target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate
     alternatives; a leading - negates (write -- before such a filter).
     """
-    from opsieve.triage.store.index.filters import explain_filter
     from opsieve.triage.store.queries import Queries
 
     text = " ".join(words)
-    for remark in explain_filter(text):
-        print_message(remark)
+    if text and (non_bugs or non_bugs_once):
+        raise click.UsageError("a filter selects clusters, so it cannot be used with --non-bugs")
     with Queries(folder) as store:
+        store.check_filter(text)
         if by is not None:
             _print_groups(by, store.groups(by, text), as_json)  # type: ignore[arg-type]
             return 0

@@ -50,6 +50,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     check_output(output)
     rows: list[ClusterRow] = []
     with Queries(folder) as store:
+        store.check_filter(text)
         after, total = "", 0
         while len(rows) < limit:
             found = store.clusters(text, after=after, limit=min(_PAGE, limit - len(rows)))
