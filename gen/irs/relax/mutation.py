@@ -13,6 +13,7 @@ from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import number, numbers
+from opsieve.gen.irs.relax.edits import bindings_of, replace_binding
 from opsieve.gen.irs.relax.generator import Generator
 from opsieve.gen.irs.relax.known_faults import settled
 from opsieve.gen.irs.relax.outlining import with_own_sides
@@ -34,7 +35,7 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, Type, symbols
-from opsieve.gen.irs.relax.walk import all_bindings, find_callers, functions, is_recursive, reads
+from opsieve.gen.irs.relax.walk import find_callers, functions, is_recursive, reads
 from opsieve.gen.model.program import FAULT
 
 
@@ -192,8 +193,7 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     """
     sites = [
         (name, binding)
-        for name, function in functions(module)
-        for binding in all_bindings(function.body)
+        for name, binding in bindings_of(module)
         if isinstance(binding, Bind) and isinstance(binding.value, Call) and _breakable(binding.value)
     ]
     if not sites:
@@ -206,11 +206,8 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     broken = Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
     what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
     said = f"{what} {kind} {place} in {name}"
-    made = tuple(
-        (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f)
-        for n, f in module.functions
-    )
-    return Module(made, (*module.attrs, (FAULT, said))), said
+    changed = replace_binding(module, binding.var.name, broken)
+    return replace(changed, attrs=(*module.attrs, (FAULT, said))), said
 
 
 def _breaches(call: Call) -> list[tuple[str, tuple[Expr, ...]]]:
@@ -241,17 +238,3 @@ def _breakable(call: Call) -> bool:
     return (
         isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
     )
-
-
-def _swap(seq: Seq, new: Bind) -> Seq:
-    def binding(old: Binding) -> Binding:
-        if old.var.name == new.var.name:
-            return new
-        value = old.value
-        if isinstance(value, If):
-            value = replace(value, then=_swap(value.then, new), other=_swap(value.other, new))
-        elif isinstance(value, Function):
-            value = replace(value, body=_swap(value.body, new))
-        return replace(old, value=value)
-
-    return Seq(tuple(BindingBlock(tuple(map(binding, b.bindings)), b.dataflow) for b in seq.blocks), seq.body)
