@@ -18,11 +18,12 @@ from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.model.printable import printable
-from opsieve.triage.clustering.statements import Links
+from opsieve.triage.clustering.log_clusters import LogClusters, LoggedFailure, describe_failure
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
 from opsieve.triage.fingerprint.normalise import is_interpreters
+from opsieve.triage.fingerprint.stack import list_calls
 from opsieve.triage.fingerprint.traces import FailureTrace, read_trace, wrong_result
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
@@ -103,23 +104,23 @@ def read_and_cluster(path: Path) -> LogTriage:
 
 def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     """Assign each record, given with its index, to its cluster; one record is in memory at a time."""
-    links = Links()
-    seen: dict[str, Fingerprint] = {}
-    keys: list[tuple[int, str]] = []
+    clusters = LogClusters()
+    seen: dict[LoggedFailure, Fingerprint] = {}
+    failures: list[tuple[int, LoggedFailure]] = []
     for index, record in records:
-        found = compute_fingerprint(record)
-        seen.setdefault(found.key, found)
-        links.add_fingerprint(found.key, found.components)
-        keys.append((index, found.key))
-    described = {
-        key: (title_of(found), found.value(ComponentName.KIND), _explain(found))
-        for key, found in seen.items()
-    }
-    return [
-        Assignment(index, cluster, *described[cluster])
-        for index, key in keys
-        for cluster in [links.find_cluster(key)]
-    ]
+        observation, found = _fingerprint_record(record)
+        calls = list_calls(observation.frames) if found.value(ComponentName.KIND) == "error" else ()
+        failure = describe_failure(found.key, observation.exception, observation.message, calls)
+        clusters.add_failure(failure, found.components, calls)
+        seen.setdefault(failure, found)
+        failures.append((index, failure))
+    assigned = clusters.assign_clusters()
+    described: dict[str, tuple[str, str, str]] = {}
+    for failure, found in seen.items():
+        if assigned[failure] not in described:
+            kind = found.value(ComponentName.KIND)
+            described[assigned[failure]] = title_of(found), kind, _explain(found)
+    return [Assignment(index, assigned[each], *described[assigned[each]]) for index, each in failures]
 
 
 def _explain(found: Fingerprint) -> str:
@@ -129,6 +130,11 @@ def _explain(found: Fingerprint) -> str:
 
 def compute_fingerprint(record: Record) -> Fingerprint:
     """Compute the fingerprint of another tool's record by the rules of our own failures."""
+    return _fingerprint_record(record)[1]
+
+
+def _fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
+    """Make the observation that a run of ours would have given, and its fingerprint."""
     text = record.text or record.traceback
     trace = read_trace(text or record.output)
     message = record.message or trace.message
@@ -152,7 +158,7 @@ def compute_fingerprint(record: Record) -> Fingerprint:
     if mismatch is not None:
         kind = "mismatch"
     verdict = Verdict("fail", "", kind, stage, message, mismatch=mismatch)
-    return fingerprint(verdict, observation, record.operators)
+    return observation, fingerprint(verdict, observation, record.operators)
 
 
 def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:

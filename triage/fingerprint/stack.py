@@ -20,6 +20,7 @@ _LISTS = Path(__file__).with_name("frame_denylist.toml")
 _MAX_NAME = 160
 _MAX_PERIOD = 8  # functions in one turn of a recursion
 _BEYOND = 2  # frames of other files that belong to a statement
+_CALLS = 4  # places of a failure that tell whether another one is of the same version
 _MOST_LEAVES = 4  # where the stack need not have run out
 _TURNS = 3  # as often must it turn to count as one
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
@@ -110,6 +111,12 @@ def read(
         line,
         statement,
     )
+
+
+def list_calls(frames: Sequence[Frame]) -> tuple[str, ...]:
+    """List `file:line` of the innermost telling frames, innermost first; of frames without a line nothing."""
+    own = [frame for frame in frames[_first_package(frames) :] if not _is_uninteresting(frame)]
+    return tuple(place for frame in own[: -_CALLS - 1 : -1] if (place := _line_of(frame)))
 
 
 def _statement(chosen: Sequence[Frame], raised: bool) -> tuple[str, ...]:

@@ -1,0 +1,129 @@
+"""Clusters of a log of one version: what lines, callers and looked-up keys tell apart, and what they join."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opsieve.triage.external.external_logs import read_and_cluster
+
+HOME = "v/lib/python3.11/site-packages/acme"
+
+
+def record(said: str, *calls: str) -> dict[str, str]:
+    """A failure whose calls, innermost last, are `file:line function`."""
+    lines = ""
+    for call in ("__init__.py:8 compile", *calls):
+        place, function = call.split()
+        file, line = place.split(":")
+        lines += f'  File "{HOME}/{file}", line {line}, in {function}\n    x\n'
+    exception, _, message = said.partition(": ")
+    trace = f"Traceback (most recent call last):\n{lines}{said}\n"
+    return {
+        "backend": "acme",
+        "phase": "compile",
+        "exc_type": exception,
+        "message": message,
+        "traceback": trace,
+    }
+
+
+def cluster(folder: Path, *records: dict[str, str]) -> list[str]:
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    found = read_and_cluster(path).assignments
+    assert all(each.cluster.startswith("acme-error-") for each in found)
+    return [each.cluster for each in found]
+
+
+def test_one_sentence_at_two_places_is_two_bugs(tmp_path: Path) -> None:
+    said = "ValueError: unsupported layout {} of {}"
+    one = [record(said.format(*words), "conv.py:11 lower") for words in (("NCHW", "x_1"), ("linear", "t"))]
+    other = [record(said.format(*words), "conv.py:24 lower") for words in (("NCHW", "y"), ("linear", "z_3"))]
+    first, second, third, fourth = cluster(tmp_path, *one, *other)
+    assert first == second != third == fourth
+
+
+def test_a_method_of_one_name_in_two_classes_is_two_bugs(tmp_path: Path) -> None:
+    said = "NotImplementedError: dilated kernels are not handled"
+    first, second = cluster(tmp_path, record(said, "conv.py:9 lower"), record(said, "conv.py:25 lower"))
+    assert first != second
+
+
+def test_lines_say_nothing_where_versions_may_differ(tmp_path: Path) -> None:
+    """No call further out is common to two failures."""
+    said = "ValueError: no rank is known"
+    moved = [record(said, "conv.py:9 lower"), record(said, "conv.py:25 lower")]
+    moved[1]["traceback"] = moved[1]["traceback"].replace("line 8", "line 80")
+    assert len(set(cluster(tmp_path, *moved))) == 1
+
+
+CALLERS = ("conv.py:5 lower", "pool.py:4 convert_pool", "pad.py:14 convert_pad")
+
+
+@pytest.mark.parametrize(
+    "said", ["IndexError: list index out of range", "ValueError: expected rank 3 but got 4"]
+)
+def test_mistakes_of_three_callers_of_a_shared_function_are_three_bugs(tmp_path: Path, said: str) -> None:
+    helper = "util.py:12 check"
+    records = [record(said, caller, helper) for caller in CALLERS for _ in range(2)]
+    assert len(set(cluster(tmp_path, *records))) == 3
+    many = [record(said, f"f{number}.py:3 f{number}", helper) for number in range(5) for _ in range(2)]
+    assert len(set(cluster(tmp_path, *many))) == 1
+
+
+def test_a_text_of_placeholders_says_nothing_of_who_called(tmp_path: Path) -> None:
+    records = [record("E: 3 4: 5", f"f{number}.py:3 f{number}", "util.py:12 report") for number in range(8)]
+    assert len(set(cluster(tmp_path, *records))) == 8
+
+
+def test_one_call_of_one_statement_is_one_bug_whatever_is_further_out(tmp_path: Path) -> None:
+    inner = ("shape.py:50 infer", "shape.py:22 unsqueeze")
+    records = [
+        record("IndexError: list index out of range", *outer, *inner) for outer in ((), ("sub.py:3 f",))
+    ]
+    assert len(set(cluster(tmp_path, *records))) == 1
+
+
+def test_a_key_that_the_compiler_looked_up_names_the_bug(tmp_path: Path) -> None:
+    helper = "util.py:12 attribute"
+    keys = [
+        record(f"KeyError: '{key}'", caller, helper)
+        for key, caller in zip(("mode", "pads"), CALLERS[:2], strict=True)
+    ]
+    assert len(set(cluster(tmp_path, *keys))) == 2
+    direct = [
+        record(f"KeyError: '{key}'", f"conv.py:{line} lower") for key, line in (("mode", 3), ("pads", 5))
+    ]
+    assert len(set(cluster(tmp_path, *direct))) == 2
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("(<Kind.ADD: 1>, 'f32')", "(<Kind.MUL: 2>, 'bool')", "(<Kind.MOD: 5>, 'i64')"),
+        ("<Kind.POW: 4>", "<Kind.SUB: 3>", "<Kind.MOD: 5>"),
+        ("(2, 3)", "(14, 0)", "(1, 1)"),
+        ("'x_1'", "'weight'", "'conv'"),
+        ("dtype('float32')", "dtype('int8')", "<class 'int'>"),
+    ],
+)
+def test_keys_that_the_program_chose_do_not_split_a_bug(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    records = [record(f"KeyError: {key}", "passes.py:34 codegen", "util.py:26 kernel") for key in keys]
+    assert len(set(cluster(tmp_path, *records))) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "PassError: pass '{}' failed on main: 'weight'",
+        "RuntimeError: An error occurred when running the '{}' pass after the following passes: []",
+        "PassError: while running pass {}: no shape",
+    ],
+)
+def test_a_runner_of_passes_that_hides_the_cause_names_the_pass(tmp_path: Path, said: str) -> None:
+    records = [
+        record(said.format(name), "passes.py:28 run") for name in ("fuse_conv", "fold_const", "fuse_conv")
+    ]
+    first, second, third = cluster(tmp_path, *records)
+    assert first == third != second

@@ -1,0 +1,175 @@
+"""Cluster failures of a log, in which lines and callers of one version of a compiler can be compared. Pure.
+
+A fingerprint drops line numbers, since they change between versions. A log is of one version if one line of it made
+calls that differ. There lines and callers tell bugs of one fingerprint apart: one sentence that two statements raise,
+one shared function that three callers use wrongly, a runner of passes that hides the exception that it caught. Keys that
+a program chose (tuples, members of an enum, names of values) are no difference.
+"""
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsieve.triage.clustering.clusters import make_alternative_titles
+from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
+from opsieve.triage.fingerprint.component import Component, ComponentName
+from opsieve.triage.fingerprint.normalise import is_interpreters
+
+# Exceptions that Python raises about data; a mistake shows in them at several lines.
+_ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "StopIteration"])
+# So many callers of a statement, each seen often, made as many mistakes. Of 4 shared functions with two such callers in
+# five seeded logs all were wrong themselves, and so is a function that fails for more callers.
+_CALLERS_AT_FAULT = 3
+_OFTEN = 2  # failures of a caller, after which it counts by itself
+# A runner of passes names the pass whose exception it replaced.
+_PASS = re.compile(
+    r"\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`]?([A-Za-z]\w*_\w+|[A-Z]\w*[a-z][A-Z]\w*)"
+    r"|\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`](\w+)['\"`]"
+    r"|['\"`](\w+)['\"`] (?:pass|stage|phase|rule|rewrite|transform|transformation)\b"
+)
+_TEXT_KEY = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFailure:
+    """Failures of a log that nothing tells apart: fingerprint, `file:line` of the innermost frame and of its caller,
+    the pass that the message names, the text that was looked up in vain.
+    """
+
+    key: str
+    place: str = ""
+    caller: str = ""
+    guilty_pass: str = ""
+    item: str = ""
+
+
+def describe_failure(key: str, exception: str, message: str, calls: Sequence[str]) -> LoggedFailure:
+    """Describe a failure by its fingerprint, its exception and the places of its calls, innermost first."""
+    place, caller = (*calls[:2], "", "")[:2]
+    name = next(filter(None, match.groups()), "") if (match := _PASS.search(message[:2000])) else ""
+    text = _TEXT_KEY.fullmatch(message.strip()) if exception.rpartition(".")[2] == "KeyError" else None
+    return LoggedFailure(key, place, caller, name, (text[1] or text[2]) if text else "")
+
+
+class LogClusters:
+    """Failures in order of arrival; `assign_clusters` names the cluster of each."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[LoggedFailure] = Counter()
+        self._components: dict[LoggedFailure, Sequence[Component]] = {}
+        self._inner: defaultdict[str, set[str]] = defaultdict(set)
+
+    def add_failure(
+        self, failure: LoggedFailure, components: Sequence[Component], calls: Sequence[str]
+    ) -> None:
+        """Add a failure; `calls` are the places of its calls, innermost first."""
+        self._counts[failure] += 1
+        self._components.setdefault(failure, components)
+        for inner, outer in itertools.pairwise(calls):
+            if len(self._inner[outer]) < 2:
+                self._inner[outer].add(inner)
+
+    def assign_clusters(self) -> dict[LoggedFailure, str]:
+        """Return the cluster of each failure: the fingerprint of its first one, with a place where several clusters
+        have it.
+        """
+        parents = {failure: failure for failure in self._counts}
+
+        def find(failure: LoggedFailure) -> LoggedFailure:
+            while parents[failure] is not failure:
+                failure = parents[failure]
+            return failure
+
+        order = {failure: number for number, failure in enumerate(parents)}
+        rules = _Rules(self._counts, self._components, any(len(each) > 1 for each in self._inner.values()))
+        for one, other in rules.list_links():
+            first, later = sorted((find(one), find(other)), key=order.__getitem__)
+            parents[later] = first
+        names: dict[LoggedFailure, str] = {}
+        taken: set[str] = set()
+        for failure in parents:
+            if find(failure) is failure:
+                name = failure.key
+                if name in taken:
+                    name = f"{name}@{'/'.join(filter(None, (failure.place, failure.caller, failure.guilty_pass)))}"
+                while name in taken:
+                    name += "'"
+                taken.add(name)
+                names[failure] = name
+        return {failure: names[find(failure)] for failure in parents}
+
+
+class _Rules:
+    """Which failures of a log are linked."""
+
+    def __init__(
+        self,
+        counts: Counter[LoggedFailure],
+        components: dict[LoggedFailure, Sequence[Component]],
+        one_version: bool,
+    ):
+        self._counts, self._components, self._one_version = counts, components, one_version
+        self._callers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._items: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for failure, count in counts.items():
+            self._callers[failure.place][failure.caller] += count
+            self._items[failure.place, failure.caller].add(failure.item)
+
+    def list_links(self) -> list[tuple[LoggedFailure, LoggedFailure]]:
+        """List pairs that are one bug: of one fingerprint, of one alternative title, of one statement with one
+        text.
+        """
+        links: list[tuple[LoggedFailure, LoggedFailure]] = []
+        alike: defaultdict[str, list[LoggedFailure]] = defaultdict(list)
+        statements: defaultdict[str, list[LoggedFailure]] = defaultdict(list)
+        for failure in self._counts:
+            components = self._components[failure]
+            for title in (failure.key, *make_alternative_titles(components)):
+                links += [(other, failure) for other in alike[title] if not self._are_apart(other, failure)]
+                if len(alike[title]) < MOST_COMPARED:
+                    alike[title].append(failure)
+            if statement := get_statement(components):
+                others = [each for each in statements[statement] if not self._are_apart(each, failure)]
+                texts = find_common_texts(components, [self._components[each] for each in others])
+                links += [
+                    (other, failure)
+                    for other, text in zip(others, texts, strict=True)
+                    if text is not None or self._is_same_call(failure, other)
+                ]
+                if len(statements[statement]) < MOST_COMPARED:
+                    statements[statement].append(failure)
+        return links
+
+    def _is_same_call(self, one: LoggedFailure, other: LoggedFailure) -> bool:
+        """Return whether Python raised both exceptions in one statement, called from one line; of keys any line."""
+        if one.place != other.place or not one.place or not self._is_about_data(one):
+            return False
+        return one.caller == other.caller or self._read(one, ComponentName.EXCEPTION) == "KeyError"
+
+    def _read(self, failure: LoggedFailure, name: ComponentName) -> str:
+        return next((part.value for part in self._components[failure] if part.name is name), "")
+
+    def _are_apart(self, one: LoggedFailure, other: LoggedFailure) -> bool:
+        """Return whether two failures that look alike are two bugs."""
+        if one.guilty_pass and other.guilty_pass and one.guilty_pass != other.guilty_pass:
+            return True
+        if not self._one_version or not (one.place and other.place):
+            return False
+        if one.place != other.place:
+            return one.item != other.item if one.item and other.item else not self._is_about_data(one)
+        if one.caller == other.caller:
+            return False
+        if one.item and other.item:
+            vary = any(len(self._items[each.place, each.caller]) > 1 for each in (one, other))
+            return one.item != other.item and not vary
+        callers = self._callers[one.place]
+        often = all(callers[each.caller] >= _OFTEN for each in (one, other))
+        return often and len(callers) == _CALLERS_AT_FAULT
+
+    def _is_about_data(self, failure: LoggedFailure) -> bool:
+        """Return whether Python raised the exception about a value, so that its line says little."""
+        return self._read(failure, ComponentName.EXCEPTION) in _ABOUT_DATA or is_interpreters(
+            self._read(failure, ComponentName.MESSAGE)
+        )
