@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from test_campaign import PLAN
 from test_schedule import asked_about
+from tvm_programs import tir_program
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
@@ -20,7 +21,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
-from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
+from opsieve.triage.campaign.schedule.batch import BatchDecision, list_features, read_decision
 from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.known_failures import (
     OFTEN,
@@ -168,6 +169,13 @@ def test_a_failure_of_nearly_every_program_or_of_no_feature_is_not_known() -> No
             "t", has, [key for key, share in (("t-all", 0.9), ("t-seldom", 0.2)) if rng.random() < share]
         )
     assert known.list_known() == {}
+
+
+def test_the_passes_that_a_program_asks_for_are_features() -> None:
+    features = list_features(tir_program("tirx.NarrowDataType:32", "=tirx.UnrollLoop.auto_max_step:3"))
+    assert [name for name in features if name.startswith("pass ")] == ["pass tirx.NarrowDataType"]
+    known = {"tvm": {"pass tirx.NarrowDataType": "tvm-crash-1"}}
+    assert any(choose_skipped_feature(1, number, "tvm", features, known) for number in range(50))
 
 
 def test_one_program_in_eight_still_goes_there() -> None:

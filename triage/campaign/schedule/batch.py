@@ -1,7 +1,7 @@
 """Decisions about a batch of tests, made before any of them begins, and the features of programs behind them.
 
 A feature is a part of a program that a compiler may not have seen or may fail at: an operator, an operator
-that feeds another one, a type at the border of the program.
+that feeds another one, a type at the border of the program, a pass that the program asks for.
 """
 
 import json
@@ -46,8 +46,8 @@ MOST = 400  # of one program
 
 
 def list_features(program: Program) -> tuple[str, ...]:
-    """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`; each once,
-    sorted.
+    """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`, `pass FuseOps`;
+    each once, sorted.
     """
     return tuple(sorted(set(_iter_features(program))))[:MOST]
 
@@ -62,6 +62,8 @@ def _iter_features(program: Program) -> Iterator[str]:
     yield from (f"{producer} > {consumer}" for producer, consumer in program.edges() if producer)
     yield from (f"in {_name_type(type_)}" for type_ in program.inputs().values())
     yield from (f"out {_name_type(type_)}" for type_ in program.outputs().values())
+    # `NAME:ARGUMENT`; `=OPTION:VALUE` is no pass.
+    yield from (f"pass {item.partition(':')[0]}" for item in program.passes if not item.startswith("="))
 
 
 def _name_type(type_: ValueType) -> str:
