@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,21 @@ from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
-from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, If, Module, RelaxOperator, Scalar, Var
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    BindingBlock,
+    Call,
+    Function,
+    GlobalVar,
+    If,
+    Module,
+    Projection,
+    RelaxOperator,
+    Scalar,
+    Seq,
+    Var,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
@@ -215,3 +230,23 @@ def test_a_binding_that_nothing_reads_stays_where_the_failure_needs_it() -> None
     assert len(read_tree(best.program.data).unread.bindings) == 1
     assert len(operators(module_of(best))) <= 1
     assert not module_of(best).main.params
+
+
+def test_a_module_that_takes_a_tuple_is_reduced() -> None:
+    """What main takes field by field stays fed, and the tuple may become constants."""
+    kind = RelaxTensorType("float64", (3,))
+    pair, taken = Var("pair", TupleType((kind, kind))), Var("taken", kind)
+    total = Var("total", kind)
+    bindings = (
+        Bind(taken, Projection(pair, 1, kind)),
+        Bind(total, Call(RelaxOperator("relax.add"), (taken, taken), kind)),
+    )
+    main = Function((pair,), Seq((BindingBlock(bindings),), total), kind)
+    program = RelaxProgram(to_json(Module((("main", main),))).encode())
+    subject = TvmSubject(program, {name: np.ones(3) for name in program.inputs()})
+    candidates = [edit.apply(subject) for dimension in PASSES for edit in dimension.edits(subject)]
+    assert any(candidate and candidate.inputs for candidate in candidates)
+    for candidate in filter(None, candidates):
+        assert list(candidate.inputs) == list(RelaxProgram(candidate.program.data).inputs())
+    best, _ = reduced(subject, applies("relax.add"))
+    assert (operators(module_of(best)), dict(best.inputs)) == (["relax.add"], {})

@@ -297,11 +297,11 @@ class RelaxEdits:
     def refit(self, subject: TvmSubject, change: Retyped) -> TvmSubject | None:
         """Every type changed, and the values fed cut or repeated to fit."""
         module = change.module(tree_of(subject).module)
-        fed: dict[str, Value] = {}
+        fed = dict(subject.inputs)
         for param in module.main.params:
-            value, kind = np.asarray(subject.inputs[param.name]), param.type
+            kind = param.type
             if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
+                value = np.asarray(fed[param.name])
                 shape = [s if isinstance(s, int) else value.shape[n] for n, s in enumerate(kind.shape)]
-                value = np.resize(value, shape).astype(kind.dtype)
-            fed[param.name] = value
+                fed[param.name] = np.resize(value, shape).astype(kind.dtype)
         return self.settle(subject, module, fed)
