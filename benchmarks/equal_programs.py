@@ -55,7 +55,7 @@ def digest(case: Case) -> str:
 
 def digests(names: Sequence[str], programs: int, size: str) -> dict[str, list[str]]:
     """By strategy, of those that this tree has, the digests of its seeds."""
-    here = [name for name in registry.names() if not names or name in names]
+    here = [name for name in registry.list_names() if not names or name in names]
     least, most = parse_nodes(size)
     request = GenRequest(nodes=least, between=(least, most) if most > least else None)
     return {

@@ -46,7 +46,7 @@ def generators() -> dict[str, Generate]:
     def of_core(name: str) -> Generate:
         return lambda seed, nodes: strategies.generate(name, seed, GenRequest(nodes=nodes))
 
-    return {name: of_core(name) for name in strategies.names()}
+    return {name: of_core(name) for name in strategies.list_names()}
 
 
 def measure(make: Generate, models: int, nodes: int) -> tuple[list[Case], float]:

@@ -45,7 +45,7 @@ ORT = resolve("onnxruntime:disable_all")
 
 def own() -> list[str]:
     """Every strategy that makes valid programs."""
-    return [name for name in strategies.names() if name not in LEFT_OUT]
+    return [name for name in strategies.list_names() if name not in LEFT_OUT]
 
 
 def bare(program: OnnxProgram) -> OnnxProgram:

@@ -104,7 +104,7 @@ def repeat_request(origin: Path) -> GenerationRequest:
     """
     case = load(origin.parent if origin.name == "case.json" else origin)
     made = case.origin
-    if made.generator not in strategies.names() or made.seed is None:
+    if made.generator not in strategies.list_names() or made.seed is None:
         raise BadInput(
             f"{shown(origin, 200)} records no generator and seed (its generator is {shown(made.generator)})"
         )
@@ -135,7 +135,7 @@ def generate_programs(
     """Make, check and write the programs; yields how many there are, group by group. What is written is
     always whole.
     """
-    strategies.strategy(request.strategy)  # an unknown name is refused before anything is probed
+    strategies.load_strategy(request.strategy)  # an unknown name is refused before anything is probed
     if (
         request.out is not None
         and request.out.exists()

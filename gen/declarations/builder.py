@@ -225,5 +225,5 @@ class OpenBuilder(Builder, Protocol):
         `spread` is left to the solver.
         """
 
-    def pinned(self, size: Size) -> int:
+    def pin_number(self, size: Size) -> int:
         """A drawn number that the size is asked to be: products stay linear so."""

@@ -158,7 +158,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
         asked = [*view[:axis], *rng.shuffled((factor, part)), *view[axis + 1 :]]
     elif kind == "merge" and x.rank > 1:
         axis = rng.below(x.rank - 1)
-        view[axis + rng.below(2)] = builder.pinned(view[axis])
+        view[axis + rng.below(2)] = builder.pin_number(view[axis])
         view[axis : axis + 2] = _open_both_asked(builder, x, view, axis)
         asked = [*view[:axis], view[axis] * view[axis + 1], *view[axis + 2 :]]
     elif kind == "ones" and x.rank < 5:
@@ -180,7 +180,7 @@ def _open_both_asked(builder: OpenBuilder, x: Tensor, view: list[Size], axis: in
     """Of two axes one is a number by now, and asked to be."""
     pair = list(x.shape[axis : axis + 2])
     place = 0 if isinstance(view[axis], int) else 1
-    pair[place] = builder.pinned(pair[place])
+    pair[place] = builder.pin_number(pair[place])
     return pair
 
 
@@ -191,7 +191,7 @@ def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
         kept = builder.rng.choice(group) if group else 0
         for place in group:
             if place != kept:
-                view[place] = builder.pinned(view[place])
+                view[place] = builder.pin_number(view[place])
     return Instance(
         [viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis}
     )

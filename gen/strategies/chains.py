@@ -1,12 +1,11 @@
-"""Programs of chains of operators which optimisers rewrite, so that all chains of three of them come up as
-soon as may be.
+"""Programs that are chains of operators which optimisers rewrite, covering all chains of three as soon as
+possible.
 
-Which operator comes next says a linear recurrence over a prime field whose period is as long as can be: each
-window of three of its symbols comes once before any comes again (Golomb, Shift Register Sequences, 1967,
-chapter III). A seed tells where in the sequence a program begins, without those before it. Of the next few
-symbols that is taken first which a recent result fits as it is: what makes it fit would stand between the
-two. Now and then what comes next is a rewrite that an optimiser lists (rewrites.txt), or a near miss of one,
-so that rewrites meet.
+A linear recurrence over a prime field of maximal period names the next operator: each window of three symbols
+occurs once before any recurs (Golomb, Shift Register Sequences, 1967, chapter III). The seed chooses where a
+program begins in the sequence. Among the next few symbols the first one that fits a recent result unchanged
+is taken, because an adapter would stand between the two. At times a listed rewrite of an optimiser
+(rewrites.txt), or a near miss of one, comes next, so that rewrites meet.
 """
 
 import functools
@@ -106,10 +105,10 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ChainRates:
-    """How often: `listed`, what comes next is a rewrite of the table, of which at the rate `missed` one
-    operator is another, missing, or has a neighbour more; `fixed`, the further inputs of one are parameters
-    rather than results; `in_body`, it stands in a body; `shared`, a chain goes on from a result before the
-    last; `given`, a result on the chain is an output.
+    """How often: `listed`, the next nodes are a rewrite of the table, of which at the rate `missed` one
+    operator differs, is missing or has an extra neighbour; `fixed`, its further inputs are parameters;
+    `in_body`, it stands in a body; `shared`, a chain continues from a result before the last; `given`, a
+    result on the chain is an output.
     """
 
     listed: float = 0.1
@@ -125,21 +124,19 @@ _PARAMETERS: Final = 0.1  # of further inputs are results where they are to be p
 
 
 def chains(request: GenRequest, seed: int) -> Case:
-    """The program of a seed."""
-    return finish(chained(request, seed), request, NAME, seed)
+    """Make the program of a seed."""
+    return finish(grow_chains(request, seed), request, NAME, seed)
 
 
-def chained(request: GenRequest, seed: int) -> GraphBuilder:
-    """As much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where
-    operators are not there.
-    """
+def grow_chains(request: GenRequest, seed: int) -> GraphBuilder:
+    """Grow chains and rewrites up to the requested nodes, and other nodes where operators are missing."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    there, bodied = _table(builder.opset, request.only, request.dtypes)
-    builder.program.plant = lambda body: _rewrite(body, there, [])
+    there, bodied = _list_drawable(builder.opset, request.only, request.dtypes)
+    builder.program.plant = lambda body: _add_rewrite(body, there, [])
     rng, ends = builder.rng, list[Tensor]()
     span = max(1, round(request.nodes * _READ))
-    symbols, waiting = sequence(seed * span), list[OpChoice]()
+    symbols, waiting = iterate_symbols(seed * span), list[OpChoice]()
     for _ in range(4 * request.nodes):
         if builder.size >= request.nodes or builder.program.elements >= request.budget.elements:
             break
@@ -148,7 +145,7 @@ def chained(request: GenRequest, seed: int) -> GraphBuilder:
         if len(ends) > 1 and rng.chance(_RATES.shared):
             ends.append(ends.pop(rng.below(len(ends) - 1)))
         if rng.chance(_RATES.listed):
-            _rewrite(builder, there, ends)
+            _add_rewrite(builder, there, ends)
             continue
         waiting += [
             there[name]
@@ -156,46 +153,46 @@ def chained(request: GenRequest, seed: int) -> GraphBuilder:
             if name in there
         ]
         if waiting:
-            choice, end = _next(waiting, ends, builder.style.ranged)
-            _go_on(builder, choice, end, ends)
+            choice, end = _choose_next(waiting, ends, builder.style.ranged)
+            _extend_chain(builder, choice, end, ends)
     fill(builder, request)
     return builder
 
 
 @functools.cache
-def _table(
+def _list_drawable(
     opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None
 ) -> tuple[dict[str, OpChoice], list[OpChoice]]:
-    """What may be drawn by name, and what has bodies."""
+    """List the operators that may be drawn by name, and those with bodies."""
     table = choices(opset, only, dtypes)
     return {choice.op.name: choice for choice in table}, [
         each for each in table if each.op.family == _WITH_BODIES
     ]
 
 
-def _rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
-    """Lay what a rewrite looks for behind the last result, or a near miss of it."""
+def _add_rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
+    """Add what a rewrite looks for behind the last result, or a near miss of it."""
     rng, style = builder.rng, builder.style
-    drawn = [each for each in (rng.choice(rewrites()) for _ in range(_AHEAD)) if each[0] in there]
+    drawn = [each for each in (rng.choice(load_rewrites()) for _ in range(_AHEAD)) if each[0] in there]
     if not drawn:
         return
-    first, end = _next([there[each[0]] for each in drawn], ends, style.ranged)
+    first, end = _choose_next([there[each[0]] for each in drawn], ends, style.ranged)
     listed = list(next(each for each in drawn if each[0] == first.op.name))
     if rng.chance(_RATES.missed):
         place = rng.below(len(listed))
         listed[place : place + rng.below(2)] = rng.choice(([], [rng.choice(OPERATORS)]))
     if rng.chance(_RATES.fixed):
-        builder.style = _with_parameters(style)
+        builder.style = _use_parameters(style)
     for name in listed:
         if name in there:
-            _go_on(builder, there[name], end, ends)
+            _extend_chain(builder, there[name], end, ends)
             end = ends[-1] if ends else None
     builder.style = style
 
 
-def _go_on(builder: GraphBuilder, choice: OpChoice, end: Tensor | None, ends: list[Tensor]) -> None:
-    """Lay an operator behind a result; what it gives is the last of the ends of chains."""
-    made = _laid(builder, choice, end)
+def _extend_chain(builder: GraphBuilder, choice: OpChoice, end: Tensor | None, ends: list[Tensor]) -> None:
+    """Add an operator behind a result; its output becomes the last of the ends of chains."""
+    made = _add_reader(builder, choice, end)
     if made is not None and is_closed(made.shape):
         ends[:] = [*ends[-_ENDS:], made]
         if builder.rng.chance(_RATES.given) and builder.scope.outer is None:
@@ -203,15 +200,17 @@ def _go_on(builder: GraphBuilder, choice: OpChoice, end: Tensor | None, ends: li
 
 
 @functools.cache
-def rewrites() -> tuple[tuple[str, ...], ...]:
-    """What optimisers look for, by the table: operators in a row."""
+def load_rewrites() -> tuple[tuple[str, ...], ...]:
+    """Load the rewrites of the table: operators in a row."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.partition(";")[0].split()) for line in lines if line and not line.startswith("#"))
 
 
-def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tuple[OpChoice, Tensor | None]:
-    """An operator that waits and a result that it takes as it is, late results first; else the first
-    operator: what makes a result fit would stand between the two.
+def _choose_next(
+    waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool
+) -> tuple[OpChoice, Tensor | None]:
+    """Choose a waiting operator and a result that it takes unchanged, late results first; else the first
+    operator.
     """
     for end in reversed(ends):
         for place, choice in enumerate(waiting):
@@ -220,9 +219,9 @@ def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tupl
     return waiting.pop(0), ends[-1] if ends else None
 
 
-def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
-    """What a node of an operator gives that reads the last result, made to fit if need be; None where there
-    is none.
+def _add_reader(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
+    """Add an operator that reads the last result, adapted if necessary, and return its output; None if that
+    fails.
     """
     mark, inner = len(builder.nodes), builder.program.inner
     x = adapt_first(builder, last, choice) if last is not None else None
@@ -235,43 +234,47 @@ def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tenso
     return added[0]
 
 
-def sequence(start: int) -> Iterator[int]:
-    """The symbols from a place on, without end: the recurrence from 0, 0, 1."""
+def iterate_symbols(start: int) -> Iterator[int]:
+    """Yield the symbols from a place on, without end; the recurrence begins with 0, 0, 1."""
     x, y, z = 0, 0, 1
     place, scale = start % _PERIOD, 1
     while place:
         place, digit = divmod(place, _LEAPS)
         if digit:
-            a, b, c = _leap(digit * scale)
-            x, y, z = _dot(a, x, y, z), _dot(b, x, y, z), _dot(c, x, y, z)
+            a, b, c = _compute_power(digit * scale)
+            x, y, z = _multiply_row(a, x, y, z), _multiply_row(b, x, y, z), _multiply_row(c, x, y, z)
         scale *= _LEAPS
     while True:
         yield x
-        x, y, z = y, z, _dot(_RECURRENCE, x, y, z)
+        x, y, z = y, z, _multiply_row(_RECURRENCE, x, y, z)
 
 
-def _dot(row: Row, x: int, y: int, z: int) -> int:
+def _multiply_row(row: Row, x: int, y: int, z: int) -> int:
+    """Multiply a row with a column, modulo the size of the field."""
     return (row[0] * x + row[1] * y + row[2] * z) % _FIELD
 
 
 @functools.cache
-def _leap(steps: int) -> tuple[Row, Row, Row]:
-    """The matrix of so many steps: some hundreds are asked for in all."""
+def _compute_power(steps: int) -> tuple[Row, Row, Row]:
+    """Return the matrix of so many steps; some hundreds occur in all."""
     one = ((0, 1, 0), (0, 0, 1), _RECURRENCE)
     if steps == 1:
         return one
-    half = _leap(steps // 2)
-    found = _product(half, half)
-    return _product(found, one) if steps % 2 else found
+    half = _compute_power(steps // 2)
+    found = _multiply_matrices(half, half)
+    return _multiply_matrices(found, one) if steps % 2 else found
 
 
-def _product(one: tuple[Row, Row, Row], other: tuple[Row, Row, Row]) -> tuple[Row, Row, Row]:
+def _multiply_matrices(one: tuple[Row, Row, Row], other: tuple[Row, Row, Row]) -> tuple[Row, Row, Row]:
+    """Multiply two matrices over the field."""
     first, second, third = zip(*other, strict=True)
-    a, b, c = ((_dot(row, *first), _dot(row, *second), _dot(row, *third)) for row in one)
+    a, b, c = (
+        (_multiply_row(row, *first), _multiply_row(row, *second), _multiply_row(row, *third)) for row in one
+    )
     return a, b, c
 
 
 @functools.lru_cache(maxsize=4096)
-def _with_parameters(style: Style) -> Style:
-    """A style in which further inputs are parameters."""
+def _use_parameters(style: Style) -> Style:
+    """Return a style in which further inputs are parameters."""
     return replace(style, pick=_PARAMETERS)

@@ -1,11 +1,10 @@
-"""Programs with exactly one fault (HirFuzz, section 3.1.5): compilers are to reject them with an error, not
-to accept them, not to crash.
+"""Programs with exactly one fault (HirFuzz, section 3.1.5), which compilers must reject with an error.
 
-A sound program of the strategy isra has one rule broken at one node
-(gen/generation/constraint_violations.py); what would read that node's outputs is taken out, so that nothing
-else is wrong. What was tried is remembered for each operator and rule within a batch of 64 seeds, and what
-was tried least comes next; the memory is built anew for each batch, so a program can be made again from its
-seed alone. The name of its graph tells what is broken.
+One rule is broken at one node of a valid program of the strategy isra
+(gen/generation/constraint_violations.py); nodes that read its outputs are removed, so that nothing else is
+wrong. Attempts are counted for each operator and rule within a batch of 64 seeds, and the rarest comes next.
+The counts are rebuilt for each batch, so a program can be made again from its seed alone. The graph's name
+states the fault.
 """
 
 from collections import Counter
@@ -35,14 +34,14 @@ _WITH_BODIES = ("control", "container", "text")
 
 @dataclass(slots=True)
 class _Attempts:
-    """What was broken how often in a batch so far."""
+    """How often each rule was broken so far in a batch."""
 
     violations: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
 
 
 def disruptive(request: GenRequest, seed: int) -> Case:
-    """The program of a seed, with a fault that was tried least in its batch."""
+    """Make the program of a seed, with the fault that is rarest in its batch."""
     builder, chosen = _BATCHES.make_at(request, seed)
     if chosen is None:
         raise BadInput(
@@ -50,7 +49,7 @@ def disruptive(request: GenRequest, seed: int) -> Case:
         )
     sound = finish(builder, request, NAME, seed)
     node, violation = chosen
-    declared = _break(builder, node, violation)
+    declared = _break_node(builder, node, violation)
     outputs = [
         *declared,
         *(
@@ -64,33 +63,31 @@ def disruptive(request: GenRequest, seed: int) -> Case:
     title = str(Broken(node.op, violation.kind, violation.place))
     model, inputs = serialize(builder, outputs, title, request.types)
     if violation.declared is None:
-        model = _unshaped(model, {out.name for out in declared})
+        model = _drop_shapes(model, {out.name for out in declared})
     return replace(sound, program=OnnxProgram(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
-def _grown(
+def _grow_breakable(
     request: GenRequest, seed: int, tried: _Attempts
 ) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:
-    """A sound program, with the node and the violation that are to come; None for these where nothing in it
-    can be broken.
-    """
+    """Grow a valid program, and choose the node and the violation; None for these if nothing can be broken."""
     builder = start(request, seed, NAME)
     fill(builder, request)
-    chosen = _chosen(builder, tried)
+    chosen = _choose_rarest(builder, tried)
     for _ in range(_MORE):
         if chosen is not None:
             break
         # No operator so far has rules that can be broken here.
         fill(builder, replace(request, nodes=builder.size + 1))
-        chosen = _chosen(builder, tried)
+        chosen = _choose_rarest(builder, tried)
     return builder, chosen
 
 
-_BATCHES = Batches(BATCH, _Attempts, _grown)
+_BATCHES = Batches(BATCH, _Attempts, _grow_breakable)
 
 
-def _chosen(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] | None:
-    """The node and the violation that were tried least; what is as seldom is drawn."""
+def _choose_rarest(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] | None:
+    """Choose the node and the violation that were tried least; ties are drawn."""
     there = operators()
     best: tuple[tuple[int, int, float], Node, Violation] | None = None
     for node in builder.nodes:
@@ -113,19 +110,19 @@ def _chosen(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] |
     return node, violation
 
 
-def _break(builder: GraphBuilder, node: Node, violation: Violation) -> list[Tensor]:
-    """Make the node wrong, take out what reads it, and give its outputs as they are to be declared."""
+def _break_node(builder: GraphBuilder, node: Node, violation: Violation) -> list[Tensor]:
+    """Break the node, remove its readers, and return its outputs as they are declared."""
     dead = {out.name for out in node.outs}
     kept = []
     for other in builder.nodes:
-        if other is not node and not dead.isdisjoint(tensor.name for tensor in _read(other)):
+        if other is not node and not dead.isdisjoint(tensor.name for tensor in _iterate_reads(other)):
             dead |= {out.name for out in other.outs}
-            for tensor in _read(other):
+            for tensor in _iterate_reads(other):
                 tensor.reads -= 1
         else:
             kept.append(other)
     builder.nodes[:] = kept
-    ins = [_made(builder, tensor) for tensor in violation.ins]
+    ins = [_make_input(builder, tensor) for tensor in violation.ins]
     for change, tensors in ((-1, node.ins), (1, ins)):
         for read in tensors:
             if read is not None:
@@ -138,9 +135,9 @@ def _break(builder: GraphBuilder, node: Node, violation: Violation) -> list[Tens
     return outs
 
 
-def _unshaped(model: bytes, names: set[str]) -> bytes:
-    """The model with some outputs declared without a shape: what a broken node gives has none, and its old
-    one would be a second fault.
+def _drop_shapes(model: bytes, names: set[str]) -> bytes:
+    """Drop the declared shapes of some outputs: a broken node has none, and its old shape would be a second
+    fault.
     """
     proto = onnx.ModelProto.FromString(model)
     for info in (*proto.graph.output, *proto.graph.value_info):
@@ -149,8 +146,8 @@ def _unshaped(model: bytes, names: set[str]) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _made(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:
-    """The input of a violation: itself, or a leaf where it has no name yet."""
+def _make_input(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:
+    """Return an input of a violation: the tensor itself, or a new leaf if it has no name."""
     if tensor is None or tensor.name:
         return tensor
     if tensor.values is not None:
@@ -158,10 +155,10 @@ def _made(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:
     return builder.leaf(tensor.dtype, tensor.shape, kinds=("input", "input", "initializer"))
 
 
-def _read(node: Node) -> Iterator[Tensor]:
-    """What a node reads, its bodies too."""
+def _iterate_reads(node: Node) -> Iterator[Tensor]:
+    """Yield what a node and its bodies read."""
     yield from (tensor for tensor in node.ins if tensor is not None)
     for value in node.attrs.values():
         if isinstance(value, BodyGraph):
             for inner in value.nodes:
-                yield from _read(inner)
+                yield from _iterate_reads(inner)

@@ -1,11 +1,9 @@
-"""Documented tests as parts of programs: what ONNX's own node tests, or the models of a corpus, do, among
-random nodes.
+"""Documented tests inside programs: ONNX's node tests, or the models of a corpus, among random nodes.
 
-The idea is that of OATest and OPERA: a test that is known to mean something is cut out with the conditions
-under which it holds, and planted into a context that it was not written for. Here a piece is a whole node
-test, its conditions are the values of its integer, boolean and text inputs, which stay as they are; its other
-inputs become tensors of the program of the same type and shape, so that what is before it feeds it and what
-comes behind reads it.
+The idea is that of OATest and OPERA: a meaningful test is cut out together with the conditions under which it
+holds, and planted into another context. Here a piece is a whole node test. Its conditions are the values of
+its integer, boolean and text inputs, which are kept; its other inputs become tensors of the program, and
+later nodes read its outputs.
 """
 
 import functools
@@ -58,16 +56,18 @@ _RATES = DocumentedRates()
 
 
 def documented(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: a piece first, then in turn with random nodes others of its opset. BadInput when
-    no piece can be read.
+    """Make the program of a seed: a piece first, then random nodes and other pieces of its opset in turn.
+
+    Raises:
+        BadInput: If no piece can be read.
     """
     rng = Rng(f"{NAME} {seed}", request.bins)
-    first = _first(request, rng, seed)
+    first = _choose_first(request, rng, seed)
     builder = start(replace(request, opset=first.opset), seed, NAME)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     plant_piece(builder, first, _RATES.joined)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        piece = _another(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
+        piece = _choose_piece(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
         if piece is not None:
             plant_piece(builder, piece, _RATES.joined)
         elif from_all:
@@ -77,10 +77,11 @@ def documented(request: GenRequest, seed: int) -> Case:
     return finish(builder, request, NAME, seed)
 
 
-def _first(request: GenRequest, rng: Rng, seed: int) -> Source:
-    opsets = [request.opset] if request.opset else sorted(_pieces(request.corpus))
+def _choose_first(request: GenRequest, rng: Rng, seed: int) -> Source:
+    """Choose the first piece, and with it the opset."""
+    opsets = [request.opset] if request.opset else sorted(_load_pieces(request.corpus))
     for opset in rng.shuffled(opsets):
-        found = _another(request, rng, seed, opset)
+        found = _choose_piece(request, rng, seed, opset)
         if found is not None:
             return found
     raise BadInput(
@@ -88,9 +89,9 @@ def _first(request: GenRequest, rng: Rng, seed: int) -> Source:
     )
 
 
-def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
-    """A piece of an opset, of a few drawn the first that can be read and is made of what is asked for."""
-    there = _pieces(request.corpus).get(opset, ())
+def _choose_piece(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
+    """Choose a readable piece of an opset that uses only what is requested, from a few draws."""
+    there = _load_pieces(request.corpus).get(opset, ())
     for _ in range(_TRIES if there else 0):
         try:
             model = rng.choice(there)
@@ -113,11 +114,11 @@ def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | N
 
 
 @functools.lru_cache(maxsize=4)
-def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]]:
-    """Small models by opset: those of the corpus, else ONNX's node tests, their conditions as
+def _load_pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]]:
+    """Return small models by opset: those of the corpus, else ONNX's node tests, with conditions as
     initializers.
     """
-    given = [each.proto for each in onnx_programs(corpus)] or _node_tests()
+    given = [each.proto for each in onnx_programs(corpus)] or _load_node_tests()
     found: dict[int, list[onnx.ModelProto]] = {}
     for model in given:
         opset = max(
@@ -128,14 +129,12 @@ def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]
     return {opset: tuple(models) for opset, models in found.items()}
 
 
-def _node_tests() -> list[onnx.ModelProto]:
-    """ONNX's node tests, conditioned. To make them takes seconds, for their outputs are computed: they are
-    kept in the user's cache.
-    """
+def _load_node_tests() -> list[onnx.ModelProto]:
+    """Load ONNX's node tests with conditions; computing them takes seconds, so they are cached for the user."""
     kept = user_cache_path("opsieve") / "node-tests" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.zip"
     with suppress(OSError, BadZipFile, DecodeError), ZipFile(kept) as held:
         return [onnx.ModelProto.FromString(held.read(name)) for name in held.namelist()]
-    made = _made_node_tests()
+    made = _make_node_tests()
     packed = io.BytesIO()
     with ZipFile(packed, "w", ZIP_DEFLATED) as held:
         for name, model in made.items():
@@ -146,8 +145,8 @@ def _node_tests() -> list[onnx.ModelProto]:
     return list(made.values())
 
 
-def _made_node_tests() -> dict[str, onnx.ModelProto]:
-    """Name -> model; the code of a test draws its inputs anew in every process, by a seed of its own."""
+def _make_node_tests() -> dict[str, onnx.ModelProto]:
+    """Make the node tests by name; their inputs are drawn by a seed of opsieve's own."""
     from onnx.backend.test.loader import load_node_model_tests
 
     with warnings.catch_warnings():
@@ -158,12 +157,12 @@ def _made_node_tests() -> dict[str, onnx.ModelProto]:
         if test.model is not None:
             names = [value.name for value in test.model.graph.input]
             inputs = test.data_sets[0][0] if test.data_sets else ()
-            found[test.name] = _conditioned(test.model, dict(zip(names, inputs, strict=False)))
+            found[test.name] = _store_conditions(test.model, dict(zip(names, inputs, strict=False)))
     return found
 
 
-def _conditioned(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
-    """The model with the inputs that are no floats as initializers of their values."""
+def _store_conditions(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
+    """Store the inputs that are not floats as initializers; None if that is impossible."""
     held = {
         name: value
         for name, value in values.items()

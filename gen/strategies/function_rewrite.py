@@ -13,16 +13,16 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.gen.rewrites.functions import RewriteLimits, rewrite_parts
 from opsieve.gen.rewrites.parts import take_apart
-from opsieve.gen.strategies.chains import chained
-from opsieve.gen.strategies.mutate import grown_anew, mutated
-from opsieve.gen.strategies.patterns.strategy import planted
+from opsieve.gen.strategies.chains import grow_chains
+from opsieve.gen.strategies.mutate import grow_again, mutate_program
+from opsieve.gen.strategies.patterns.strategy import grow_planted
 
 NAME: Final = "function-rewrite"
 _BASES: Final[tuple[tuple[str, Callable[[GenRequest, int], GraphBuilder]], ...]] = (
-    ("isra", grown_anew),
-    ("chains", chained),
-    ("pattern", planted),
-    ("mutate", mutated),
+    ("isra", grow_again),
+    ("chains", grow_chains),
+    ("pattern", grow_planted),
+    ("mutate", mutate_program),
 )
 # From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but
 # others.

@@ -45,8 +45,8 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
 
 
 class _Source:
-    """What made a result, and what reads such results in a batch: those of this operator, and those of it
-    behind each of the links before it.
+    """What made a result, and which operators have read such results in a batch, also behind each of the
+    earlier links.
 
     One is made for every node: a frozen dataclass would take three times as long.
     """
@@ -58,24 +58,24 @@ class _Source:
         self.readers = readers
         self.behind = behind
 
-    def adds(self, name: str) -> int:
-        """How many of its edge and its chains an operator would be the first to read: several chains through
-        one result count once.
+    def count_new(self, name: str) -> int:
+        """Count how many edges and chains an operator would be the first to read; several chains through one
+        result count once.
         """
         for readers in self.behind:
             if name not in readers:
                 return 1 + (name not in self.readers)
         return name not in self.readers
 
-    def note(self, name: str) -> None:
-        """An operator reads such a result."""
+    def add_reader(self, name: str) -> None:
+        """Record that an operator reads such a result."""
         self.readers.add(name)
         for readers in self.behind:
             readers.add(name)
 
 
 class Guide:
-    """What the programs of a batch cover so far, and where the results of the one that grows come from."""
+    """The coverage of a batch's programs, and the sources of the results of the growing program."""
 
     def __init__(self) -> None:
         self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)  # of a dtype, and of a shape
@@ -88,15 +88,13 @@ class Guide:
         self._sources: dict[str, _Source] = {}
         self._noted = 0
 
-    def begin(self) -> None:
-        """Another program."""
+    def begin_program(self) -> None:
+        """Start another program."""
         self._sources = {}
         self._noted = 0
 
-    def near(self, recent: Sequence[Tensor]) -> Tensor:
-        """Of the last results one that many nodes lead to, and of a dtype and shape that few operators have
-        read.
-        """
+    def choose_result(self, recent: Sequence[Tensor]) -> Tensor:
+        """Choose a recent result that many nodes lead to, of a dtype and shape that few operators have read."""
         worn, near, most = self._worn, recent[-1], -1 << 30
         for tensor in recent[: -_RECENT - 1 : -1]:
             good = _DEPTH * tensor.depth - worn[tensor.shape] - worn[tensor.dtype]
@@ -104,9 +102,9 @@ class Guide:
                 near, most = tensor, good
         return near
 
-    def choice(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
-        """Of some operators the one that would cover most by reading a result: of those that take it as it
-        is, and one of all that is there less often than others.
+    def choose_operator(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
+        """Choose the operator that would cover the most by reading a result: among those that take it
+        unchanged, and a rare one.
         """
         random, ranged, counts, few = (
             builder.rng.random,
@@ -118,13 +116,18 @@ class Guide:
         if best.op.family in SELDOM and counts[best.op.name] < few / _RARE:
             return best
         of_dtype, of_shape = self._by_type[near.dtype], self._by_type[near.shape]
-        source, other = self._sources[near.name], self._partner(builder, near)
-        fit = _fitting(from_all, near.dtype, len(near.shape))
+        source, other = self._sources[near.name], self._find_partner_source(builder, near)
+        fit = _list_fitting(from_all, near.dtype, len(near.shape))
         for _ in range(_CANDIDATES if fit else 0):
             name, choice, pairs = fit[int(random() * len(fit))]
-            new = (name not in of_dtype) + (name not in of_shape) + (counts[name] < few) + source.adds(name)
+            new = (
+                (name not in of_dtype)
+                + (name not in of_shape)
+                + (counts[name] < few)
+                + source.count_new(name)
+            )
             if pairs and other is not None:
-                new += other.adds(name)
+                new += other.count_new(name)
             if new > most:
                 if ranged and choice.safe is not ANY and not near.within(choice.safe):
                     new -= _CLIPPED
@@ -133,8 +136,8 @@ class Guide:
                 best, most = choice, new
         return best
 
-    def _partner(self, builder: GraphBuilder, near: Tensor) -> _Source | None:
-        """Where a result comes from that a node which reads another may read, too."""
+    def _find_partner_source(self, builder: GraphBuilder, near: Tensor) -> _Source | None:
+        """Return the source of a result that a node which reads `near` may read, too."""
         dtype, shape = near.dtype, near.shape
         for tensor in reversed(builder.scope.recent):
             if (
@@ -145,15 +148,15 @@ class Guide:
                 return self._sources[tensor.name]
         return None
 
-    def note(self, nodes: Sequence[Node]) -> None:
-        """Count in the nodes of the program that came since."""
+    def count_nodes(self, nodes: Sequence[Node]) -> None:
+        """Count the nodes added to the program since the last call."""
         sources, counts = self._sources, self._counts
         for node in nodes[self._noted :]:
             name, links = node.op, []
             counts[name] += 1
             for tensor in node.ins:
                 if tensor is not None and (source := sources.get(tensor.name)) is not None:
-                    source.note(name)
+                    source.add_reader(name)
                     links.append(source.link)
             if node.ins and (x := node.ins[0]) is not None:
                 for kind in (x.dtype, x.shape):
@@ -169,9 +172,9 @@ class Guide:
 
 
 @functools.lru_cache(maxsize=4096)
-def _fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpChoice, bool], ...]:
-    """Those of some operators whose first input can have a dtype and so many dimensions: by name, and whether
-    they can bring several tensors together.
+def _list_fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpChoice, bool], ...]:
+    """List the operators whose first input can have a dtype and rank: by name, and whether they join several
+    tensors.
     """
     return tuple(
         (choice.op.name, choice, choice.op.pairs)
@@ -180,21 +183,21 @@ def _fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpCho
     )
 
 
-def _guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
-    """Grow a builder: each time by the best of some operators."""
+def _grow_guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
+    """Grow a program, each time by the best of some operators."""
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     recent = builder.scope.recent
-    guide.begin()
+    guide.begin_program()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         if recent:
-            near = guide.near(recent)
-            builder.grow(guide.choice(builder, from_all, near), near=near)
+            near = guide.choose_result(recent)
+            builder.grow(guide.choose_operator(builder, from_all, near), near=near)
         else:
             builder.grow(draw_operator(builder, from_all))
-        guide.note(builder.nodes)
+        guide.count_nodes(builder.nodes)
     return builder
 
 
-_BATCHES: Final = Batches(BATCH, Guide, _guided)
+_BATCHES: Final = Batches(BATCH, Guide, _grow_guided)

@@ -14,7 +14,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.request import draw_nodes
-from opsieve.gen.strategies.registry import names, strategy
+from opsieve.gen.strategies.registry import list_names, load_strategy
 
 BATCH = 256
 # Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time,
@@ -34,30 +34,29 @@ WEIGHTS = {
 
 def mix(request: GenRequest, seed: int) -> Case:
     """The program of a seed, by the strategy that has its place."""
-    name, own = placed(seed)
-    return strategy(name)(draw_nodes(request, own), own)
+    name, own = find_place(seed)
+    return load_strategy(name)(draw_nodes(request, own), own)
 
 
-def placed(seed: int, shares: tuple[tuple[str, float], ...] = ()) -> tuple[str, int]:
-    """The strategy that has the place of a seed in its batch, by the usual `shares` or others, and the seed
-    that is its own.
-    """
+def find_place(seed: int, shares: tuple[tuple[str, float], ...] = ()) -> tuple[str, int]:
+    """Return the strategy that has the place of a seed in its batch, and its own seed."""
     batch, place = divmod(seed, BATCH)
-    name, ordinal = _places(batch, shares or _usual())[place]
+    name, ordinal = _assign_places(batch, shares or _list_shares())[place]
     return name, batch * BATCH + ordinal
 
 
 @functools.cache
-def _usual() -> tuple[tuple[str, float], ...]:
-    return tuple((name, weight) for name, weight in WEIGHTS.items() if name in names())
+def _list_shares() -> tuple[tuple[str, float], ...]:
+    """Return the usual shares of the installed strategies."""
+    return tuple((name, weight) for name, weight in WEIGHTS.items() if name in list_names())
 
 
 @functools.lru_cache(maxsize=8)
-def _places(batch: int, shares: tuple[tuple[str, float], ...]) -> tuple[tuple[str, int], ...]:
-    """For each place of a batch the strategy, and how many places it had before."""
+def _assign_places(batch: int, shares: tuple[tuple[str, float], ...]) -> tuple[tuple[str, int], ...]:
+    """Return the strategy for each place of a batch, with the number of its earlier places."""
     whole = sum(share for _, share in shares)
     # A share of less than a place has one in some batches.
-    drawn = 0.5 if shares == _usual() else Rng(f"shares {batch}").random()
+    drawn = 0.5 if shares == _list_shares() else Rng(f"shares {batch}").random()
     ends, sofar = [], 0.0
     for _, share in shares:
         sofar += share

@@ -32,8 +32,8 @@ from opsieve.gen.generation.random_graph import (
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.program import onnx_programs
-from opsieve.gen.strategies.chains import chained
-from opsieve.gen.strategies.patterns.strategy import planted
+from opsieve.gen.strategies.chains import grow_chains
+from opsieve.gen.strategies.patterns.strategy import grow_planted
 
 NAME: Final = "mutate"
 _DTYPES: Final = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
@@ -82,20 +82,24 @@ _RATES: Final = MutationRates()
 
 
 def mutate(request: GenRequest, seed: int) -> Case:
-    """The program of a seed; BadInput when nothing in the corpus can be read."""
-    return finish(mutated(request, seed), request, NAME, seed)
+    """Make the program of a seed.
+
+    Raises:
+        BadInput: If no program of the corpus can be read.
+    """
+    return finish(mutate_program(request, seed), request, NAME, seed)
 
 
-def mutated(request: GenRequest, seed: int) -> GraphBuilder:
-    """Another program with one to four changes, and new nodes (up to the number wished without a corpus)."""
+def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
+    """Change another program one to four times, and add nodes (up to the requested number without a corpus)."""
     rng = Rng(f"{NAME} {seed}", request.bins)
     if request.corpus:
-        source, donor = _from_corpus(request, rng, seed), None
-        tensors = _tensors(source)
+        source, donor = _read_from_corpus(request, rng, seed), None
+        tensors = _list_tensors(source)
         budget = replace(
             request.budget,
-            tensor=max((request.budget.tensor, *map(_size, tensors))),
-            elements=request.budget.elements + sum(map(_size, tensors)),
+            tensor=max((request.budget.tensor, *map(_count_elements, tensors))),
+            elements=request.budget.elements + sum(map(_count_elements, tensors)),
             work=1 << 40,
         )
         wished = replace(
@@ -105,14 +109,16 @@ def mutated(request: GenRequest, seed: int) -> GraphBuilder:
         opset = request.opset or (SUPPORTED if rng.chance(_RATES.newest) else rng.between(OLDEST, SUPPORTED))
         wished = replace(request, opset=opset)
         crossed = request.nodes > 3 and rng.chance(_RATES.crossed)
-        source = _made(wished, rng, _BESIDE + 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own))
-        donor = _made(wished, rng, _BESIDE + 2 * seed + 1, _RATES.donor) if crossed else None
+        source = _make_own(
+            wished, rng, _BESIDE + 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own)
+        )
+        donor = _make_own(wished, rng, _BESIDE + 2 * seed + 1, _RATES.donor) if crossed else None
     builder = start(wished, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
         ModelReplay(builder, Changes({})).replay_nodes(donor)
-    ModelReplay(builder, _changes(source, rng, request)).replay_nodes(source)
-    piece = _piece(wished, rng, seed) if rng.chance(_RATES.spliced) else None
+    ModelReplay(builder, _draw_changes(source, rng, request)).replay_nodes(source)
+    piece = _cut_piece(wished, rng, seed) if rng.chance(_RATES.spliced) else None
     if piece is not None:
         plant_piece(builder, piece, _RATES.joined)
     fill(builder, wished)
@@ -121,51 +127,53 @@ def mutated(request: GenRequest, seed: int) -> GraphBuilder:
     return builder
 
 
-def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
-    """Part of an architecture, or a program of the strategy isra, chains or pattern as it was grown, with a
-    share of the nodes wished for.
+def _make_own(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
+    """Make a part of an architecture, or a program of isra, chains or pattern with a share of the requested
+    nodes.
     """
     smaller = replace(request, nodes=max(1, round(request.nodes * share)))
-    part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
+    part = _cut_architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
     if part is not None:
         return part
-    made = rng.choice((grown_anew, chained, planted))(smaller, seed)
+    made = rng.choice((grow_again, grow_chains, grow_planted))(smaller, seed)
     return Source(made.opset, tuple(made.nodes), tuple(choose_outputs(made)))
 
 
-def _architecture(request: GenRequest, rng: Rng) -> Source | None:
-    """Part of an architecture with the nodes wished for; None where none of the program's opset has only the
-    operators and dtypes asked for.
+def _cut_architecture(request: GenRequest, rng: Rng) -> Source | None:
+    """Cut a part with the requested nodes out of an architecture; None if none has only requested operators
+    and dtypes.
     """
     found = draw_architecture(rng, request.opset)
     part = cut_piece(found, rng, request.nodes) if found is not None else None
     return part if part is not None and _is_wanted(part, request) else None
 
 
-def _piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
-    """What is spliced in: part of a program of the corpus, else of an architecture."""
+def _cut_piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
+    """Cut what is spliced in: a part of a program of the corpus, else of an architecture."""
     most = rng.between(2, _MOST_SPLICED)
     if not request.corpus:
-        return _architecture(replace(request, nodes=most), rng)
-    piece = cut_piece(_from_corpus(request, rng, seed), rng, most)
+        return _cut_architecture(replace(request, nodes=most), rng)
+    piece = cut_piece(_read_from_corpus(request, rng, seed), rng, most)
     return piece if piece.opset == request.opset else None
 
 
 def _is_wanted(source: Source, request: GenRequest) -> bool:
-    dtypes = {tensor.dtype for tensor in _tensors(source) if "float" in tensor.dtype}
+    """Whether a source has only requested operators and float dtypes."""
+    dtypes = {tensor.dtype for tensor in _list_tensors(source) if "float" in tensor.dtype}
     return (request.only is None or all(node.op in request.only for node in source.nodes)) and (
         request.dtypes is None or dtypes <= request.dtypes
     )
 
 
-def grown_anew(request: GenRequest, seed: int) -> GraphBuilder:
-    """The program of the strategy isra, as it was grown."""
+def grow_again(request: GenRequest, seed: int) -> GraphBuilder:
+    """Grow the program of the strategy isra for a seed."""
     builder = start(request, seed, "isra")
     fill(builder, request)
     return builder
 
 
-def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
+def _read_from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
+    """Read a program of the corpus."""
     reason = ""
     for program in rng.shuffled(onnx_programs(request.corpus)):
         try:
@@ -175,7 +183,8 @@ def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
     raise BadInput(f"no model of the corpus ({len(request.corpus):,}) can be mutated; one has {reason}")
 
 
-def _tensors(source: Source) -> list[Tensor]:
+def _list_tensors(source: Source) -> list[Tensor]:
+    """List the named tensors of a source."""
     return [
         tensor
         for node in source.nodes
@@ -184,21 +193,22 @@ def _tensors(source: Source) -> list[Tensor]:
     ]
 
 
-def _size(tensor: Tensor) -> int:
+def _count_elements(tensor: Tensor) -> int:
+    """Count the elements of a tensor over known sizes."""
     return math.prod(side for side in tensor.shape if isinstance(side, int))
 
 
-def _changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
-    """One to four changes, at any nodes and leaves."""
+def _draw_changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
+    """Draw one to four changes, at any nodes and leaves."""
     places: dict[str, set[int]] = {kind: set() for kind in _KINDS}
     leaves: dict[str, tuple[str, Shape]] = {}
     if source.nodes:
         for _ in range(rng.between(1, 4)):
             kind = rng.choice(_KINDS)
             if kind == "dtype":
-                leaves |= _other_dtype(source, rng, request)
+                leaves |= _change_dtype(source, rng, request)
             elif kind == "shape":
-                leaves |= _other_shape(source, rng)
+                leaves |= _change_shape(source, rng)
             else:
                 places[kind].add(rng.below(len(source.nodes)))
     chosen = {
@@ -207,17 +217,17 @@ def _changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
     return Changes(leaves, **chosen)
 
 
-def _data(source: Source) -> list[Tensor]:
-    """The leaves that hold data rather than shapes and axes."""
-    found = {tensor.name: tensor for tensor in _tensors(source) if tensor.leaf}
+def _list_data_leaves(source: Source) -> list[Tensor]:
+    """List the leaves that hold data rather than shapes and axes."""
+    found = {tensor.name: tensor for tensor in _list_tensors(source) if tensor.leaf}
     return [
         leaf for leaf in found.values() if leaf.values is None or (leaf.rank > 0 and "float" in leaf.dtype)
     ]
 
 
-def _other_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tuple[str, Shape]]:
-    """Another dtype for one leaf, or for all of its dtype."""
-    leaves = [leaf for leaf in _data(source) if leaf.dtype in _DTYPES]
+def _change_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tuple[str, Shape]]:
+    """Draw another dtype for one leaf, or for all leaves of its dtype."""
+    leaves = [leaf for leaf in _list_data_leaves(source) if leaf.dtype in _DTYPES]
     allowed = [dtype for dtype in _DTYPES if request.dtypes is None or dtype in request.dtypes]
     if not leaves or not allowed:
         return {}
@@ -226,9 +236,9 @@ def _other_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tup
     return {leaf.name: (dtype, leaf.shape) for leaf in changed}
 
 
-def _other_shape(source: Source, rng: Rng) -> dict[str, tuple[str, Shape]]:
-    """Another size for one dimension of a leaf, or for all dimensions of leaves that have this size."""
-    leaves = [leaf for leaf in _data(source) if leaf.rank]
+def _change_shape(source: Source, rng: Rng) -> dict[str, tuple[str, Shape]]:
+    """Draw another size for one dimension of a leaf, or for all dimensions of this size."""
+    leaves = [leaf for leaf in _list_data_leaves(source) if leaf.rank]
     if not leaves:
         return {}
     first = rng.choice(leaves)

@@ -29,27 +29,31 @@ def isra(request: GenRequest, seed: int) -> Case:
 
 
 @functools.cache
-def _points() -> dict[str, EntryPoint]:
-    """Every strategy installed, the first of a name: looked up once, for that reads a file of every
+def _find_entry_points() -> dict[str, EntryPoint]:
+    """Find every installed strategy, the first of a name; cached, because that reads a file of every
     distribution.
     """
     return {point.name: point for point in reversed(tuple(entry_points(group=GROUP)))}
 
 
 @functools.cache
-def names() -> tuple[str, ...]:
-    """Every strategy installed."""
-    return tuple(sorted(_points()))
+def list_names() -> tuple[str, ...]:
+    """List the installed strategies."""
+    return tuple(sorted(_find_entry_points()))
 
 
 @functools.cache
-def strategy(name: str) -> Strategy:
-    """The strategy of a name; BadInput when there is none."""
-    if name not in _points():
+def load_strategy(name: str) -> Strategy:
+    """Return the strategy of a name.
+
+    Raises:
+        BadInput: If there is no such strategy.
+    """
+    if name not in _find_entry_points():
         raise BadInput(
-            f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}"
+            f"there is no strategy {shown(name)}; there are {', '.join(list_names())}{meant(name, list_names())}"
         )
-    found: Strategy = _points()[name].load()
+    found: Strategy = _find_entry_points()[name].load()
     return found
 
 
@@ -69,7 +73,7 @@ def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
     # what makes a program holds no cycles, and looking for some takes a tenth to a sixth of the time
     gc.disable()
     try:
-        made = strategy(name)(draw_nodes(request, seed), seed)
+        made = load_strategy(name)(draw_nodes(request, seed), seed)
         return with_special(made, request.values, made.origin.seed or 0)
     finally:
         if collecting:

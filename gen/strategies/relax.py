@@ -59,25 +59,25 @@ _USUAL = tuple(name for name in POLICIES if name != KnownFaults.name)
 def relax(request: GenRequest, seed: int) -> Case:
     """The program of a seed; of the request, the number of nodes bounds how many operations are made."""
     rng = random.Random(f"{NAME} {seed}")
-    made, policy = _generated(request, rng)
+    made, policy = _generate_module(request, rng)
     module, wrong = made.module, False
     way = rng.random()
     if way < _RATES.mutated:
-        module = mutated(module, rng, policy, made.symbols, _solutions()) or module
+        module = mutated(module, rng, policy, made.symbols, _get_solutions()) or module
     elif way < _RATES.mutated + _RATES.rewritten:
         module, _ = rewritten(module, rng)
     elif way < _RATES.mutated + _RATES.rewritten + _RATES.wrong:
         found = incorrect(module, rng)
         module, wrong = (found[0], True) if found else (module, False)
-    steps = () if wrong or rng.random() > _RATES.passes else _sequence(seed, rng)
-    return _case(NAME, module, steps, made.symbols, seed, request)
+    steps = () if wrong or rng.random() > _RATES.passes else _draw_sequence(seed, rng)
+    return _make_case(NAME, module, steps, made.symbols, seed, request)
 
 
 def relax_passes(request: GenRequest, seed: int) -> Case:
     """The program of a seed, with a sequence of passes."""
     rng = random.Random(f"{PASSES} {seed}")
-    made, _ = _generated(request, rng)
-    return _case(PASSES, made.module, _sequence(seed, rng), made.symbols, seed, request)
+    made, _ = _generate_module(request, rng)
+    return _make_case(PASSES, made.module, _draw_sequence(seed, rng), made.symbols, seed, request)
 
 
 def relax_mutate(request: GenRequest, seed: int) -> Case:
@@ -86,24 +86,25 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
     BadInput when the corpus has no Relax module that can be read.
     """
     rng = random.Random(f"{MUTATE} {seed}")
-    made, policy = _generated(request, rng)
+    made, policy = _generate_module(request, rng)
     module, symbols = made.module, made.symbols
     if request.corpus:
-        module, symbols = _from_corpus(request, rng), {}
+        module, symbols = _read_from_corpus(request, rng), {}
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
-        module = mutated(module, rng, policy, symbols, _solutions()) or module
-    steps = _sequence(seed, rng) if rng.random() < _RATES.passes else ()
-    return _case(MUTATE, module, steps, symbols, seed, request)
+        module = mutated(module, rng, policy, symbols, _get_solutions()) or module
+    steps = _draw_sequence(seed, rng) if rng.random() < _RATES.passes else ()
+    return _make_case(MUTATE, module, steps, symbols, seed, request)
 
 
-def _generated(request: GenRequest, rng: random.Random) -> tuple[Generated, GenerationPolicy]:
-    """A new module, and the policy that it is made by."""
+def _generate_module(request: GenRequest, rng: random.Random) -> tuple[Generated, GenerationPolicy]:
+    """Generate a module and return the policy that made it."""
     policy = POLICIES[rng.choice(_USUAL)]()
     policy.bindings = max(4, request.nodes)
-    return generate(rng.getrandbits(62), policy, _solutions()), policy
+    return generate(rng.getrandbits(62), policy, _get_solutions()), policy
 
 
-def _from_corpus(request: GenRequest, rng: random.Random) -> Module:
+def _read_from_corpus(request: GenRequest, rng: random.Random) -> Module:
+    """Read a module of the corpus."""
     found = [program for program in request.corpus if isinstance(program, RelaxProgram)]
     rng.shuffle(found)
     for program in found:
@@ -116,7 +117,7 @@ def _from_corpus(request: GenRequest, rng: random.Random) -> Module:
     )
 
 
-def _case(
+def _make_case(
     strategy: str,
     module: Module,
     steps: passes.Steps,
@@ -124,6 +125,7 @@ def _case(
     seed: int,
     request: GenRequest,
 ) -> Case:
+    """Make the case of a module with inputs."""
     program = RelaxProgram(to_json(module).encode(), steps, f"{strategy}-{seed}")
     inputs = fitting_inputs(program, symbols, seed)
     return Case(program, inputs, origin=Origin(strategy, seed, {}, "seeded", to_record(request)))
@@ -144,8 +146,10 @@ def fitting_inputs(program: RelaxProgram, sizes: Mapping[str, int], seed: int) -
     return seeded_values(types, seed)
 
 
-def _sequence(seed: int, rng: random.Random) -> passes.Steps:
-    """A new sequence, or one of a seed before in the batch, extended or crossed with another."""
+def _draw_sequence(seed: int, rng: random.Random) -> passes.Steps:
+    """Draw a new sequence of passes, or one of an earlier seed of the batch, extended or crossed with
+    another.
+    """
     first = seed - seed % _BATCH
     if seed == first or rng.random() < _RATES.new:
         return passes.draw(rng, rng.randint(1, 8))
@@ -156,5 +160,6 @@ def _sequence(seed: int, rng: random.Random) -> passes.Steps:
 
 
 @functools.cache
-def _solutions() -> Solutions:
+def _get_solutions() -> Solutions:
+    """Return the shared cache of solutions."""
     return Solutions(Draw(random.Random(NAME)))

@@ -26,16 +26,16 @@ def made(grown: GraphBuilder, op: str, ins: list[Tensor], shape: tuple[int, ...]
 
 def begun(guide: Guide, op: str) -> tuple[GraphBuilder, Tensor]:
     """A program of one node, noted."""
-    guide.begin()
+    guide.begin_program()
     grown = builder()
     last = made(grown, op, [grown.leaf("float32", (2, 3))])
-    guide.note(grown.nodes)
+    guide.count_nodes(grown.nodes)
     return grown, last
 
 
 def taken(guide: Guide, grown: GraphBuilder, near: Tensor, names: OpTable) -> set[str]:
     """What comes oftener than by luck: of six candidates all may be one operator."""
-    met = Counter(guide.choice(grown, names, near).op.name for _ in range(60))
+    met = Counter(guide.choose_operator(grown, names, near).op.name for _ in range(60))
     return {name for name, times in met.items() if times > 9}
 
 
@@ -44,7 +44,7 @@ def test_what_was_read_before_gives_way_to_what_was_not() -> None:
     grown, last = begun(guide, "Abs")
     assert taken(guide, grown, last, both) == {"Neg", "Ceil"}
     made(grown, "Neg", [last])
-    guide.note(grown.nodes)
+    guide.count_nodes(grown.nodes)
     assert taken(guide, grown, last, both) == {"Ceil"}  # Neg has read this dtype, this shape and an Abs
 
 
@@ -54,11 +54,11 @@ def test_a_chain_is_new_behind_another_operator_though_its_end_is_not() -> None:
         grown, x = begun(guide, first)
         middle = made(grown, "Abs", [x])
         made(grown, last, [middle])
-        guide.note(grown.nodes)
+        guide.count_nodes(grown.nodes)
     begun(guide, "Neg")
     grown, x = begun(guide, "Cos")
     middle = made(grown, "Abs", [x])
-    guide.note(grown.nodes)
+    guide.count_nodes(grown.nodes)
     # Cos, Abs, Ceil was there; Sin, Abs, Neg was not behind a Cos
     assert taken(guide, grown, middle, both) == {"Neg"}
 
@@ -69,17 +69,17 @@ def test_a_result_of_a_shape_that_few_have_read_is_gone_on_from() -> None:
     for op in ("Neg", "Ceil", "Sin", "Cos", "Exp", "Floor", "Sqrt", "Tanh"):
         made(grown, op, [x])
     rare, worn = made(grown, "Transpose", [x], (3, 2)), made(grown, "Erf", [x])
-    guide.note(grown.nodes)
-    assert guide.near([rare, worn]) is rare
+    guide.count_nodes(grown.nodes)
+    assert guide.choose_result([rare, worn]) is rare
     worn.depth += 9  # as deep as that it is worth going on
-    assert guide.near([rare, worn]) is worn
+    assert guide.choose_result([rare, worn]) is worn
 
 
 def test_values_out_of_range_count_against_an_operator() -> None:
     guide = Guide()
     grown, x = begun(guide, "Abs")
     far = grown.emit("Mul", "", [x, x], {}, [("float32", (2, 3))], (-50.0, 50.0))[0]
-    guide.note(grown.nodes)
+    guide.count_nodes(grown.nodes)
     assert taken(guide, grown, far, table("Asin", "Neg")) == {"Neg"}
 
 
@@ -88,5 +88,5 @@ def test_an_operator_that_fits_nothing_still_comes() -> None:
     grown, x = begun(guide, "Abs")
     for _ in range(12):
         made(grown, "Neg", [x])
-    guide.note([*grown.nodes, Node("Neg", "", [x], [x], {}, "")])
+    guide.count_nodes([*grown.nodes, Node("Neg", "", [x], [x], {}, "")])
     assert "If" in taken(guide, grown, x, table("If", "Neg"))

@@ -52,7 +52,7 @@ def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size
 
 
 def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
-    every = strategies.names()
+    every = strategies.list_names()
     assert {"disruptive", "function-rewrite", "mutate", "nnsmith", "pattern", *OWN} <= set(every)
     code = f"from program_bytes import digest\nprint(digest({every!r}), end='')"
     other = subprocess.run(
@@ -199,14 +199,16 @@ def test_baselines_are_strategies_that_refuse_what_they_do_not_know(name: str) -
 
 def test_a_name_that_is_none_is_told() -> None:
     with pytest.raises(BadInput, match=r"there are .*isra.*mix"):
-        strategies.strategy("wishful")
+        strategies.load_strategy("wishful")
 
 
 def test_the_text_on_writing_a_generator_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, line = re.findall(r"```(?:python|toml)\n(.*?)```", DOC.read_text(), re.DOTALL)
     installed(tmp_path, code, line)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(strategies, "_points", strategies._points.__wrapped__)  # looked up anew
+    monkeypatch.setattr(
+        strategies, "_find_entry_points", strategies._find_entry_points.__wrapped__
+    )  # looked up anew
     for seed in range(20):
         case = generate("towers", seed, GenRequest(nodes=15))
         model = onnx.load_model_from_string(case.program.model)

@@ -6,7 +6,7 @@ import onnx.checker
 
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.strategies.chains import OPERATORS, rewrites, sequence
+from opsieve.gen.strategies.chains import OPERATORS, iterate_symbols, load_rewrites
 from opsieve.gen.strategies.registry import generate
 from opsieve_research.graph import operations
 
@@ -15,10 +15,12 @@ def test_every_three_symbols_come_once_in_a_period_and_any_place_can_be_begun_at
     count = len(OPERATORS)
     assert count == len(set(OPERATORS) & operators().keys())
     period = count**3 - 1
-    symbols = list(itertools.islice(sequence(0), period + 2))
+    symbols = list(itertools.islice(iterate_symbols(0), period + 2))
     assert len(set(zip(symbols, symbols[1:], symbols[2:], strict=False))) == period
     for place in (1, 1000, period - 1, 3 * period + 77):
-        assert list(itertools.islice(sequence(place), 4)) == [symbols[(place + i) % period] for i in range(4)]
+        assert list(itertools.islice(iterate_symbols(place), 4)) == [
+            symbols[(place + i) % period] for i in range(4)
+        ]
 
 
 def test_programs_hold_more_different_chains_of_these_operators_than_those_of_isra() -> None:
@@ -42,7 +44,7 @@ def test_programs_hold_more_different_chains_of_these_operators_than_those_of_is
 
 
 def test_rewrites_that_optimisers_list_stand_in_programs_and_in_bodies() -> None:
-    listed = rewrites()
+    listed = load_rewrites()
     assert {name for names in listed for name in names} <= operators().keys()
     met, in_bodies = set(), 0
     for seed in range(60):

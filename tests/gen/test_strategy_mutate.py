@@ -31,7 +31,7 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.strategies.mutate import _changes
+from opsieve.gen.strategies.mutate import _draw_changes
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")
@@ -261,7 +261,7 @@ def test_symbolic_sizes_of_a_model_are_bound() -> None:
 def test_changes_are_one_to_four() -> None:
     read_ = source(1)
     for seed in range(50):
-        found = _changes(read_, Rng(seed), GenRequest())
+        found = _draw_changes(read_, Rng(seed), GenRequest())
         many = len(found.inserted | found.swapped | found.redrawn | found.dropped | found.doubled)
         assert many + bool(found.leaves) <= 4
 

@@ -95,14 +95,14 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
             continue
         for seed in range(12):
             symbolic = SymbolicBuilder(start(GenRequest(opset=20), seed, "nnsmith"))
-            symbolic.begin(False)
+            symbolic.begin_instance(False)
             dtype = symbolic.rng.choice(choice.leaves)
             x = symbolic.placeholder(dtype, symbolic.shape(choice.low, choice.high), "input")
             made = choice.op.open_instance(symbolic, x)
             if made is None:
                 continue
             relations = [*symbolic.relations, *choice.op.requires(made.inputs, made.attributes)]
-            if symbolic.constraints.hold(relations):
+            if symbolic.constraints.add_relations(relations):
                 break
         else:
             pytest.fail(choice.op.name)
@@ -162,14 +162,14 @@ def test_a_slice_is_as_long_as_a_term_as_in_python(side: int, start: int, end: i
 @settings(max_examples=60, deadline=None)
 def test_what_holds_is_a_solution_and_bins_do_not_break_it(ranges: list[tuple[int, int]], seed: int) -> None:
     constraints = Constraints()
-    numbers = [constraints.number(low, low + span, (0,) if low == 0 else ()) for low, span in ranges]
+    numbers = [constraints.add_number(low, low + span, (0,) if low == 0 else ()) for low, span in ranges]
     total = sum(low for low, _ in ranges) + 3
-    fits = constraints.hold([sum(numbers) <= total])
+    fits = constraints.add_relations([sum(numbers) <= total])
     assert fits
-    assert not constraints.hold([numbers[0] < ranges[0][0]])
-    assert not constraints.hold([True, False])
-    constraints.spread(Rng(seed))
-    values = [constraints.value(number) for number in numbers]
+    assert not constraints.add_relations([numbers[0] < ranges[0][0]])
+    assert not constraints.add_relations([True, False])
+    constraints.spread_numbers(Rng(seed))
+    values = [constraints.get_value(number) for number in numbers]
     assert sum(values) <= total
     assert all(low <= value <= low + span for value, (low, span) in zip(values, ranges, strict=True))
 
@@ -178,15 +178,15 @@ def test_what_cannot_hold_leaves_everything_as_it_was_and_what_can_is_found_thro
     None
 ):
     constraints = Constraints()
-    a, b, c, d = (constraints.number(1, 40) for _ in range(4))
-    assert constraints.hold([b == a, c == b * 3, d == where(c == 9, c + 1, 2)])
-    assert constraints.hold([either(d == 10, d == 50)])
-    assert [constraints.value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
-    assert not constraints.hold([a + b + c <= 14])
-    assert not constraints.hold([d % 7 == 4, a == 5])
-    assert [constraints.value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
-    assert constraints.hold([a < 4, c // 2 == 4])
-    assert constraints.hold([a * 2 != 7])
+    a, b, c, d = (constraints.add_number(1, 40) for _ in range(4))
+    assert constraints.add_relations([b == a, c == b * 3, d == where(c == 9, c + 1, 2)])
+    assert constraints.add_relations([either(d == 10, d == 50)])
+    assert [constraints.get_value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
+    assert not constraints.add_relations([a + b + c <= 14])
+    assert not constraints.add_relations([d % 7 == 4, a == 5])
+    assert [constraints.get_value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
+    assert constraints.add_relations([a < 4, c // 2 == 4])
+    assert constraints.add_relations([a * 2 != 7])
 
 
 _TERMS = st.recursive(
@@ -215,16 +215,16 @@ _RELATIONS = st.one_of(
 def test_relations_are_refused_only_where_no_numbers_hold(questions: list[list[Term]]) -> None:
     """Against a look at all numbers from 1 to 5: what a repair does not find, z3 does."""
     constraints = Constraints()
-    sizes = [constraints.number(1, 5) for _ in range(3)]
+    sizes = [constraints.add_number(1, 5) for _ in range(3)]
     taken: list[Term] = []
     for relations in questions:
         possible = any(
             all(value(relation, numbers) for relation in (*taken, *relations))
             for numbers in itertools.product(range(1, 6), repeat=3)
         )
-        assert constraints.hold(relations) is possible
+        assert constraints.add_relations(relations) is possible
         taken += relations if possible else []
-        numbers = [constraints.value(size) for size in sizes]
+        numbers = [constraints.get_value(size) for size in sizes]
         assert all(value(relation, numbers) for relation in taken)
 
 

@@ -142,12 +142,12 @@ def test_structures_meet_in_programs() -> None:
         for _ in range(3):
             ends, inner = list(planter.given), list(planter.inner)
             before = len(builder.nodes)
-            planter.plant(builder)
+            planter.plant_structure(builder)
             read = [tensor for node in builder.nodes[before : before + 1] for tensor in node.ins]
             seen["fed"] += any(tensor is end for tensor in read for end in ends)
             seen["shared"] += any(tensor is x for tensor in read for x in inner)
         body = builder.start_body()
-        planter.plant(body)
+        planter.plant_structure(body)
         outside = {id(out) for node in builder.nodes for out in node.outs}
         seen["body"] += any(id(tensor) in outside for node in body.nodes for tensor in node.ins)
         seen["given"] += any(tensor.reads for tensor in builder.program.exposed)

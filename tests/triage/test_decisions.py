@@ -18,7 +18,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
+from opsieve.gen.strategies.mix import BATCH, WEIGHTS, find_place
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule.batch import BatchDecision, list_features, read_decision
@@ -60,7 +60,7 @@ def made_tests(first: int, upto: int, schedule: Schedule) -> Iterator[FinishedTe
         rng = random.Random(number)
         decided = schedule.get_decision(number // BATCH)
         assert decided is not None
-        strategy, _ = placed(make_seed(3, number), decided.strategy_shares)
+        strategy, _ = find_place(make_seed(3, number), decided.strategy_shares)
         has = {
             "Relu",
             "out float32",
@@ -110,7 +110,7 @@ def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> Non
     assert 0.1 < relax * 500 / (1000 * 10) < 0.3  # of what the slow target has for the same programs
     alone = Shares(Costs(({"onnx": 1000.0, "relax": 500.0},)), {}).get_usual()
     assert sum(alone[name] for name in ("relax", "relax-passes")) > 200
-    places = [placed(make_seed(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
+    places = [find_place(make_seed(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
     assert places.count("relax") / len(places) == pytest.approx(usual["relax"] / 1000, rel=0.3)
     assert not {"relax", "tir"} & Shares(COSTS, {}).get_usual().keys()
     special = replace(MIX, request=replace(MIX.request, values="special"), costs=costs)

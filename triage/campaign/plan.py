@@ -16,7 +16,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
-from opsieve.gen.strategies.mix import BATCH, placed
+from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.schedule.costs import NONE, Costs
 from opsieve.triage.campaign.schedule.costs import parse_costs as read_costs
@@ -63,7 +63,7 @@ class CampaignPlan:
         """Make the case of a test by the plan's strategy, or by one of those with `shares` in its batch."""
         seed, strategy = make_seed(campaign_seed, number), self.strategy
         if shares:
-            strategy, seed = placed(seed, shares)
+            strategy, seed = find_place(seed, shares)
         return generate(strategy, seed, self.make_request(number))
 
     def make_request(self, number: int) -> GenRequest:

@@ -276,7 +276,7 @@ def _make_plan(request: FuzzRequest) -> CampaignPlan:
     )
     further = replace(request.oracles, names=request.oracles.measured)
     plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic, further=further)
-    strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
+    strategies.load_strategy(plan.strategy)  # an unknown name is refused before anything is probed
     return plan
 
 

@@ -21,9 +21,9 @@ _WORK = 300_000  # z3's units: about a tenth of a second
 _MAKERS = {**COMPUTED, "//": operator.truediv, IF: z3.If, OR: z3.Or, AND: z3.And}
 
 
-def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
-    """A number for each place of `ends`, between its ends, so that all relations hold; None where there are
-    none, or none are found.
+def find_solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
+    """Find a number for each place of `ends`, between its ends, so that all relations hold; None if z3 finds
+    none.
     """
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
@@ -32,7 +32,7 @@ def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> 
     for place, (low, high) in ends.items():
         solver.add(numbers[place] >= low, numbers[place] <= high)
     known: dict[int, Any] = {}
-    solver.add(*(_asked(relation, numbers, known, context) for relation in relations))
+    solver.add(*(_translate(relation, numbers, known, context) for relation in relations))
     if solver.check() != z3.sat:
         return None
     model = solver.model()
@@ -42,9 +42,9 @@ def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> 
     return found if all(value(relation, found) for relation in relations) else None
 
 
-def _asked(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context: Any) -> Any:
-    """A term or relation as z3 has it. `known` are those made before, by id: sizes behind a choice hold it
-    several times.
+def _translate(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context: Any) -> Any:
+    """Translate a term or relation to z3. `known` holds earlier translations by id, because choices repeat
+    sizes.
     """
     if not isinstance(term, Term):
         return z3.BoolVal(term, context) if isinstance(term, bool) else z3.IntVal(term, context)
@@ -53,6 +53,6 @@ def _asked(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context
     found = known.get(id(term))
     if found is not None:
         return found
-    args = [_asked(arg, numbers, known, context) for arg in term.args]
+    args = [_translate(arg, numbers, known, context) for arg in term.args]
     made = known[id(term)] = _MAKERS[term.op](*args)
     return made

@@ -32,8 +32,8 @@ _FAR = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BinnedNumber:
-    """A number to be spread over bins: where it may lie, and single values that have a bin of their own (0
-    for a padding).
+    """A number that is spread over bins: its limits, and single values with a bin of their own (0 for a
+    padding).
     """
 
     place: int
@@ -43,9 +43,7 @@ class BinnedNumber:
 
 
 class Constraints:
-    """What the sizes of one program must satisfy. Relations are only kept when numbers are found for which
-    all hold.
-    """
+    """The relations between the sizes of a program, kept together with numbers that satisfy all of them."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -53,9 +51,9 @@ class Constraints:
         self._about: list[list[Term]] = []  # by number, the relations that it is in
         self._binned: list[BinnedNumber] = []
 
-    def number(self, low: int, high: int = _FAR, own: tuple[int, ...] = (), spread: bool = True) -> Size:
-        """A new number from `low` to `high`; `own` values get bins of their own, and one that is not `spread`
-        gets none.
+    def add_number(self, low: int, high: int = _FAR, own: tuple[int, ...] = (), spread: bool = True) -> Size:
+        """Add a number from `low` to `high`; `own` values get bins of their own, and one that is not `spread`
+        gets no bins.
         """
         place = len(self._numbers)
         self._numbers.append(low)
@@ -65,9 +63,9 @@ class Constraints:
             self._binned.append(BinnedNumber(place, low, high, own))
         return Term(NUMBER, (place,))
 
-    def hold(self, relations: Iterable[Truth]) -> bool:
-        """Take relations in when all can hold; else False, and nothing has changed. A question on which z3
-        works too long counts as no.
+    def add_relations(self, relations: Iterable[Truth]) -> bool:
+        """Add relations if all can hold together; else return False without a change. A question that takes
+        z3 too long counts as no.
         """
         terms = [relation for relation in relations if relation is not True]
         if any(relation is False for relation in terms):
@@ -76,20 +74,20 @@ class Constraints:
         for term, found in asked:
             for place in found:
                 self._about[place].append(term)
-        if self._repaired(
+        if self._repair(
             [term for term in terms if not value(term, self._numbers)], _MOVES, -1
-        ) or self._solved(asked):
+        ) or self._solve_with_z3(asked):
             return True
         for _, found in reversed(asked):
             for place in found:
                 self._about[place].pop()
         return False
 
-    def _solved(self, asked: Iterable[tuple[Term, Iterable[int]]]) -> bool:
-        """Have z3 find numbers for relations and for all that those they are about are in, too; else False,
-        and nothing has changed.
+    def _solve_with_z3(self, asked: Iterable[tuple[Term, Iterable[int]]]) -> bool:
+        """Let z3 satisfy relations and all others that share their numbers; else return False without a
+        change.
         """
-        from opsieve.gen.strategies.nnsmith.smt import solution  # z3: most programs need none
+        from opsieve.gen.strategies.nnsmith.smt import find_solution  # z3: most programs need none
 
         relations = {id(term): term for term, _ in asked}
         ends: dict[int, tuple[int, int]] = {}
@@ -102,60 +100,57 @@ class Constraints:
                     if id(term) not in relations:
                         relations[id(term)] = term
                         waiting += sorted(places(term))
-        numbers = solution([*relations.values()], ends)
+        numbers = find_solution([*relations.values()], ends)
         for place, number in (numbers or {}).items():
             self._numbers[place] = number
         return numbers is not None
 
-    def mark(self) -> int:
-        """How many numbers there are, to `forget` the later ones."""
+    def count_numbers(self) -> int:
+        """Return how many numbers there are, for a later `forget`."""
         return len(self._binned)
 
-    def forget(self, mark: int) -> None:
-        """Spread no number that came after the mark: nothing uses it."""
+    def forget_after(self, mark: int) -> None:
+        """Stop spreading the numbers added after the mark: nothing uses them."""
         del self._binned[mark:]
 
-    def spread(self, rng: Rng) -> None:
-        """Move every number into a drawn part of a drawn bin, as many of them as can be had together
-        (Algorithm 2), or part of the way.
-        """
+    def spread_numbers(self, rng: Rng) -> None:
+        """Move every number into a drawn part of a drawn bin, as many as possible together (Algorithm 2)."""
         if not rng.bins:
             return
         for binned in rng.shuffled(self._binned):
-            (low, high), place = _bin(binned, rng), binned.place
+            (low, high), place = _draw_bin(binned, rng), binned.place
             there = self._numbers[place]
             wanted = rng.between(low, high)
             for _ in range(0 if low <= there <= high else _HALVED):
                 self._numbers[place] = wanted
-                if self._repaired(self._broken(place), _BIN_MOVES, place):
+                if self._repair(self._list_broken(place), _BIN_MOVES, place):
                     break
                 self._numbers[place] = there
                 wanted = (wanted + there) // 2
 
-    def value(self, size: Size) -> int:
-        """The number that a size stands for."""
+    def get_value(self, size: Size) -> int:
+        """Return the number of a size."""
         return int(value(size, self._numbers))
 
-    def _broken(self, place: int) -> list[Term]:
+    def _list_broken(self, place: int) -> list[Term]:
+        """List the relations about a number that do not hold."""
         return [term for term in self._about[place] if not value(term, self._numbers)]
 
-    def _repaired(self, broken: list[Term], moves: int, fixed: int) -> bool:
-        """Make relations hold by moving other numbers than the one that is fixed; else False, and nothing has
-        changed.
-        """
+    def _repair(self, broken: list[Term], moves: int, fixed: int) -> bool:
+        """Satisfy relations by moving other numbers than the fixed one; else return False without a change."""
         numbers, before = self._numbers, list(self._numbers) if broken else []
         moved = [0] * len(numbers)
         while broken:
             moves -= 1
             best, least = None, math.inf
-            for place, wanted in _ways(broken[0], True, numbers) if moves >= 0 else ():
+            for place, wanted in _list_moves(broken[0], True, numbers) if moves >= 0 else ():
                 low, high = self._ends[place]
                 there, wanted = numbers[place], min(max(wanted, low), high)
                 if place == fixed or wanted == there:
                     continue
                 worse = _AGAIN * moved[place]
                 numbers[place] = wanted
-                worse += len(self._broken(place))
+                worse += len(self._list_broken(place))
                 numbers[place] = there
                 if worse < least:
                     best, least = (place, wanted), worse
@@ -165,36 +160,36 @@ class Constraints:
             place, numbers[place] = best
             moved[place] += 1
             about = set(map(id, self._about[place]))
-            broken = [*self._broken(place), *(term for term in broken if id(term) not in about)]
+            broken = [*self._list_broken(place), *(term for term in broken if id(term) not in about)]
         return True
 
 
-def _ways(relation: Any, wanted: bool, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Numbers to change, and to what, so that a relation holds, or does not: each alone."""
+def _list_moves(relation: Any, wanted: bool, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield numbers to change, and their new values, each of which makes a relation hold (or fail)."""
     if not isinstance(relation, Term):
         return
     op, args = relation.op, relation.args
     if op in (OR, AND):
         for arg in args:
-            yield from _ways(arg, wanted, numbers)
+            yield from _list_moves(arg, wanted, numbers)
         return
     one, other = value(args[0], numbers), value(args[1], numbers)
     if op in ("==", "!="):
         off = 0 if (op == "==") is wanted else 1
-        yield from _towards(args[0], other + off, numbers)
-        yield from _towards(args[1], one + off, numbers)
+        yield from _list_moves_towards(args[0], other + off, numbers)
+        yield from _list_moves_towards(args[1], one + off, numbers)
     elif wanted:
         off = op == "<"
-        yield from _towards(args[0], other - off, numbers)
-        yield from _towards(args[1], one + off, numbers)
+        yield from _list_moves_towards(args[0], other - off, numbers)
+        yield from _list_moves_towards(args[1], one + off, numbers)
     else:
         off = op == "<="
-        yield from _towards(args[0], other + off, numbers)
-        yield from _towards(args[1], one - off, numbers)
+        yield from _list_moves_towards(args[0], other + off, numbers)
+        yield from _list_moves_towards(args[1], one - off, numbers)
 
 
-def _towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Numbers to change, and to what, so that a term has a value: each alone."""
+def _list_moves_towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield numbers to change, and their new values, each of which gives a term a value."""
     if not isinstance(term, Term):
         return
     op, args = term.op, term.args
@@ -203,30 +198,28 @@ def _towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[i
         return
     if op == IF:
         chosen = value(args[0], numbers)
-        yield from _towards(args[1] if chosen else args[2], wanted, numbers)
-        yield from _ways(args[0], not chosen, numbers)
+        yield from _list_moves_towards(args[1] if chosen else args[2], wanted, numbers)
+        yield from _list_moves(args[0], not chosen, numbers)
         return
     one, other = value(args[0], numbers), value(args[1], numbers)
     if op == "+":
-        yield from _towards(args[0], wanted - other, numbers)
-        yield from _towards(args[1], wanted - one, numbers)
+        yield from _list_moves_towards(args[0], wanted - other, numbers)
+        yield from _list_moves_towards(args[1], wanted - one, numbers)
     elif op == "-":
-        yield from _towards(args[0], wanted + other, numbers)
-        yield from _towards(args[1], one - wanted, numbers)
+        yield from _list_moves_towards(args[0], wanted + other, numbers)
+        yield from _list_moves_towards(args[1], one - wanted, numbers)
     elif op == "*":
         for arg, factor in ((args[0], other), (args[1], one)):
             if factor:
-                yield from _towards(arg, wanted // factor, numbers)
+                yield from _list_moves_towards(arg, wanted // factor, numbers)
     elif op == "//":
-        yield from _towards(args[0], wanted * other + one % other, numbers)
+        yield from _list_moves_towards(args[0], wanted * other + one % other, numbers)
     elif op == "%":
-        yield from _towards(args[0], one - one % other + wanted, numbers)
+        yield from _list_moves_towards(args[0], one - one % other + wanted, numbers)
 
 
-def _bin(binned: BinnedNumber, rng: Rng) -> tuple[int, int]:
-    """The ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of the whole of one that
-    is open.
-    """
+def _draw_bin(binned: BinnedNumber, rng: Rng) -> tuple[int, int]:
+    """Draw the ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of a whole open bin."""
     low, high = binned.low, binned.high
     if binned.own and rng.random() < len(binned.own) / (len(binned.own) + 2):
         number = rng.choice(binned.own)

@@ -36,7 +36,7 @@ _ROUND = 16  # nodes that are solved together: the time grows faster than their 
 
 
 def nnsmith(request: GenRequest, seed: int) -> Case:
-    """The program of a seed."""
+    """Make the program of a seed."""
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     open_ = [
@@ -47,17 +47,17 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
     while open_ and builder.size < request.nodes and builder.program.elements < request.budget.elements:
         before = len(builder.nodes)
         symbolic = SymbolicBuilder(builder)
-        _draft(symbolic, open_, min(_ROUND, max(1, round(_DRAFTED * (request.nodes - builder.size)))))
-        symbolic.constraints.spread(builder.rng)
-        _Emission(symbolic, request.nodes).all()
+        _insert_nodes(symbolic, open_, min(_ROUND, max(1, round(_DRAFTED * (request.nodes - builder.size)))))
+        symbolic.constraints.spread_numbers(builder.rng)
+        _Emission(symbolic, request.nodes).emit_all()
         if len(builder.nodes) == before:
             break
     fill(builder, request)  # what the loops above could not place: by construction
     return finish(builder, request, NAME, seed)
 
 
-def _draft(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> None:
-    """Insert nodes until there are as many as asked for, or too many insertions were refused."""
+def _insert_nodes(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> None:
+    """Insert nodes until the requested number, or until too many insertions were refused."""
     rng, builder = symbolic.rng, symbolic.builder
     for tensor in builder.scope.loose:
         if not tensor.reads and tensor.dtype in LARGEST and tensor.name not in symbolic.finished:
@@ -68,86 +68,93 @@ def _draft(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> 
         tries -= 1
         choice = open_[rng.below(len(open_))]
         inserted = (
-            _backwards(symbolic, choice)
+            _insert_backwards(symbolic, choice)
             if rng.random() < _BACKWARDS and symbolic.placeholders
-            else _forwards(symbolic, choice)
+            else _insert_forwards(symbolic, choice)
         )
         if inserted is not None:
             symbolic.nodes.append(inserted)
 
 
-def _forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
-    """A node whose first input exists, or with the first node a placeholder (Algorithm 1, ForwardInsert)."""
-    mark = symbolic.begin(False)
+def _insert_forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
+    """Insert a node whose first input exists, or, for the first node, is a placeholder (Algorithm 1,
+    ForwardInsert).
+    """
+    mark = symbolic.begin_instance(False)
     x = symbolic.first(choice)
     if x is None:
         dtype = symbolic.builder.leaf_dtype(choice)
         x = symbolic.placeholder(dtype, symbolic.shape(choice.low, choice.high), "input")
-    made = _instance(symbolic, choice.op, x)
+    made = _draw_instance(symbolic, choice.op, x)
     if made is None:
-        symbolic.refuse(mark)
+        symbolic.refuse_instance(mark)
         return None
     instance, outs = made
-    if not symbolic.constraints.hold(symbolic.relations):
-        symbolic.refuse(mark)
+    if not symbolic.constraints.add_relations(symbolic.relations):
+        symbolic.refuse_instance(mark)
         return None
-    return _taken(symbolic, choice.op, instance, [symbolic.named(typed) for typed in outs])
+    return _make_insertion(symbolic, choice.op, instance, [symbolic.name_output(typed) for typed in outs])
 
 
-def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
-    """A node on placeholders of its own, one output of which takes the place of a placeholder (Algorithm 1,
+def _insert_backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
+    """Insert a node on placeholders of its own, one output of which replaces a placeholder (Algorithm 1,
     BackwardInsert).
     """
     rng, target = symbolic.rng, symbolic.rng.choice(symbolic.placeholders)
     for _ in range(3):
-        mark = symbolic.begin(True)
+        mark = symbolic.begin_instance(True)
         dtype = (
             target.dtype
             if target.dtype in choice.dtypes and rng.random() < _OWN_DTYPE
             else rng.choice(choice.leaves)
         )
         rank = min(max(target.rank + rng.choice((0, 0, 0, 0, -1, 1)), choice.low), choice.high)
-        made = _instance(
+        made = _draw_instance(
             symbolic, choice.op, symbolic.placeholder(dtype, symbolic.shape(rank, rank), "input")
         )
         if made is None:
-            symbolic.refuse(mark)
+            symbolic.refuse_instance(mark)
             return None
         instance, outs = made
         for place, typed in enumerate(outs):
             if typed is not None and typed[0] == target.dtype and len(typed[1]) == target.rank:
                 symbolic.relations += [p == q for p, q in zip(target.shape, typed[1], strict=True)]
-                if symbolic.constraints.hold(symbolic.relations):
+                if symbolic.constraints.add_relations(symbolic.relations):
                     symbolic.placeholders.remove(target)
                     target.leaf = ""
-                    named = [target if n == place else symbolic.named(other) for n, other in enumerate(outs)]
-                    return _taken(symbolic, choice.op, instance, named)
+                    named = [
+                        target if n == place else symbolic.name_output(other) for n, other in enumerate(outs)
+                    ]
+                    return _make_insertion(symbolic, choice.op, instance, named)
                 break
-        symbolic.refuse(mark)
+        symbolic.refuse_instance(mark)
     return None
 
 
-def _instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
-    """An instance and the types of its outputs; what they ask for is in the symbolic builder's relations.
-    None when there is no such instance.
+def _draw_instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
+    """Draw an instance and the types of its outputs; its requirements are added to the symbolic builder. None
+    if there is no such instance.
     """
     try:
         made = op.open_instance(symbolic, x)
         if made is None:
             return None
         symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]  # rules say which inputs may be absent
-        return made, symbolic.typed(op, made)
+        return made, symbolic.infer_outputs(op, made)
     except OpenSize:  # a sampler looked at a size that is open
         return None
 
 
-def _taken(symbolic: SymbolicBuilder, op: Operator, instance: Instance, outs: list[Tensor]) -> Insertion:
+def _make_insertion(
+    symbolic: SymbolicBuilder, op: Operator, instance: Instance, outs: list[Tensor]
+) -> Insertion:
+    """Make the insertion of an instance, with the domains of its inputs."""
     asked = []
     for place, tensor in enumerate(instance.inputs):
         domain = op.safe[place] if place < len(op.safe) else ANY
         if tensor is not None:
             tensor.reads += 1
-            domain = _both(domain, symbolic.asked.get(tensor.name, ANY))
+            domain = _intersect(domain, symbolic.asked.get(tensor.name, ANY))
         asked.append(domain)
     read = {tensor.name for tensor in instance.inputs if tensor is not None}
     for tensor in symbolic.made:
@@ -164,22 +171,23 @@ def _taken(symbolic: SymbolicBuilder, op: Operator, instance: Instance, outs: li
     return Insertion(op, instance, outs, asked)
 
 
-def _both(one: Domain, other: Domain) -> Domain:
+def _intersect(one: Domain, other: Domain) -> Domain:
+    """Intersect two domains."""
     return other if one is ANY else one if other is ANY else one.meet(other)
 
 
 class _Emission:
-    """A symbolic builder on its way into the builder, every open size a number."""
+    """Adds the nodes of a symbolic builder to a builder, with numbers for open sizes."""
 
     def __init__(self, symbolic: SymbolicBuilder, nodes: int) -> None:
         self.symbolic = symbolic
         self.builder = symbolic.builder
-        self.value = symbolic.constraints.value
+        self.value = symbolic.constraints.get_value
         self.nodes = nodes
         self.known: dict[str, Tensor] = {}
 
-    def all(self) -> None:
-        """Emit every node after those that it reads."""
+    def emit_all(self) -> None:
+        """Add every node after those that it reads."""
         makers = {tensor.name: node for node in self.symbolic.nodes for tensor in node.outs if tensor.name}
         done: set[int] = set()
         for last in self.symbolic.nodes:
@@ -199,17 +207,15 @@ class _Emission:
                 else:
                     done.add(id(node))
                     waiting.pop()
-                    self.emit(node)
+                    self.emit_node(node)
 
-    def emit(self, node: Insertion) -> None:
-        """Emit one node; when its result leaves the range of its type, on leaves of its own; not at all when
-        that does not help.
-        """
-        attrs = {name: self.concrete(value) for name, value in node.instance.attributes.items()}
+    def emit_node(self, node: Insertion) -> None:
+        """Add one node; if its result leaves its type's range, on leaves of its own, or not at all."""
+        attrs = {name: self.get_concrete(value) for name, value in node.instance.attributes.items()}
         outs = None
         for cut in (False, True):
             ins = [
-                None if tensor is None else self.placed(tensor, domain, cut)
+                None if tensor is None else self.place_tensor(tensor, domain, cut)
                 for tensor, domain in zip(node.instance.inputs, node.asked, strict=True)
             ]
             outs = self.builder.add(node.op, ins, dict(attrs), node.instance.outputs)
@@ -219,15 +225,13 @@ class _Emission:
             if open_.name:
                 self.known[open_.name] = made
 
-    def placed(self, tensor: Tensor, asked: Domain, cut: bool) -> Tensor:
-        """The tensor with numbers for sizes, or a leaf in its place where its values are not what is
-        asked.
-        """
-        domain = self.domain(asked)
+    def place_tensor(self, tensor: Tensor, asked: Domain, cut: bool) -> Tensor:
+        """Return the tensor with numbers for sizes, or a leaf in its place if its values are not as required."""
+        domain = self.get_domain(asked)
         shape = tuple(self.value(side) for side in tensor.shape)
         if tensor.values is not None:
             return self.builder.ints(
-                [self.element(tensor, place) for place in range(len(tensor.values))], tensor.dtype, shape
+                [self.get_element(tensor, place) for place in range(len(tensor.values))], tensor.dtype, shape
             )
         known = self.known.get(tensor.name)
         if known is None and not cut:
@@ -239,15 +243,15 @@ class _Emission:
             if brought is not None:
                 return brought
         if cut:
-            domain = _both(domain, Domain(0, 1))
+            domain = _intersect(domain, Domain(0, 1))
         new = self.builder.leaf if tensor.leaf == "input" else self.builder.weight
         made = new(tensor.dtype, shape, domain)
         if known is None and not cut:
             self.known[tensor.name] = made
         return made
 
-    def element(self, tensor: Tensor, place: int) -> Number:
-        """An element of a shape or the like: -1 where the size is left open, 0 where it is copied."""
+    def get_element(self, tensor: Tensor, place: int) -> Number:
+        """Return an element of a shape or the like: -1 for an open size, 0 for a copied one."""
         key = (tensor.name, place)
         if key in self.symbolic.inferred:
             return -1
@@ -257,17 +261,17 @@ class _Emission:
         value = tensor.values[place]
         return value if isinstance(value, float) else self.value(value)
 
-    def domain(self, asked: Domain) -> Domain:
-        """A domain whose ends may be open sizes, with numbers."""
+    def get_domain(self, asked: Domain) -> Domain:
+        """Return a domain with numbers for ends that are open sizes."""
         if asked is ANY or (isinstance(asked.low, int | float) and isinstance(asked.high, int | float)):
             return asked
         ends = [end if isinstance(end, float) else self.value(end) for end in (asked.low, asked.high)]
         return Domain(ends[0], ends[1], asked.nonzero)
 
-    def concrete(self, value: Any) -> Any:
-        """An attribute's value with numbers for open sizes."""
+    def get_concrete(self, value: Any) -> Any:
+        """Return an attribute's value with numbers for open sizes."""
         if isinstance(value, Term):
             return self.value(value)
         if isinstance(value, list):
-            return [self.concrete(item) for item in value]
+            return [self.get_concrete(item) for item in value]
         return value

@@ -32,7 +32,7 @@ _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 
 
 class Insertion:
-    """A node whose sizes are open. `asked` are domains of values by input."""
+    """A node whose sizes are open. `asked` holds domains of values by input."""
 
     __slots__ = ("asked", "instance", "op", "outs")
 
@@ -73,7 +73,7 @@ class SymbolicBuilder:
 
     def side(self) -> Size:
         """An open size."""
-        return self.constraints.number(1, self.most(1))
+        return self.constraints.add_number(1, self.most(1))
 
     def most(self, rank: int) -> int:
         """What the sizes of a tensor may add up to: numbers with this sum have at most the budget's product
@@ -85,10 +85,10 @@ class SymbolicBuilder:
 
     def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
         """An open number of an instance, such as a kernel's size."""
-        return self.constraints.number(low, high, own, spread)
+        return self.constraints.add_number(low, high, own, spread)
 
-    def pinned(self, size: Size) -> int:
-        """A drawn number that the size is asked to be: products stay linear so."""
+    def pin_number(self, size: Size) -> int:
+        """Require a size to be a drawn number and return it, so that products stay linear."""
         if isinstance(size, int):
             return size
         number = self.rng.binned(1, 6)
@@ -121,11 +121,11 @@ class SymbolicBuilder:
 
     def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = ()) -> Tensor:
         """A new placeholder whose elements are to lie in a domain."""
-        return self._asked(self.placeholder(dtype, self._sized(shape), "input"), domain)
+        return self._require_domain(self.placeholder(dtype, self._open_free_sizes(shape), "input"), domain)
 
     def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
         """A new placeholder where models have parameters."""
-        return self._asked(self.placeholder(dtype, self._sized(shape), "weight"), domain)
+        return self._require_domain(self.placeholder(dtype, self._open_free_sizes(shape), "weight"), domain)
 
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
         """A leaf with these elements, some of which may be open."""
@@ -139,20 +139,20 @@ class SymbolicBuilder:
         it.
         """
         if not self.fresh and self.rng.random() < self.style.pick * _MATCHED:
-            found = self.matching(dtype, shape, domain)
+            found = self.find_matching(dtype, shape, domain)
             if found is not None:
                 return found
         return self.weight(dtype, shape, domain)
 
-    def matching(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor | None:
-        """An existing tensor that may have this shape; None when none is met."""
+    def find_matching(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor | None:
+        """Return an existing tensor that may have this shape; None if the search finds none."""
         pool = self.pools.get((dtype, len(shape)))
         for _ in range(_TRIES if pool else 0):
             tensor = self.rng.choice(pool)  # type: ignore[arg-type]
-            relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _fixed(q)]
+            relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _is_given(q)]
             if not any(relation is False for relation in relations):
                 self.relations += [relation for relation in relations if relation is not True]
-                return self._asked(tensor, domain)
+                return self._require_domain(tensor, domain)
         return None
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
@@ -167,7 +167,7 @@ class SymbolicBuilder:
                     self.relations.append(
                         either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1)
                     )
-                return self._asked(other, domain)
+                return self._require_domain(other, domain)
         kept = shape[rng.below(len(shape) + 1) :] if rng.random() < self.style.suffix else shape
         if kept and rng.random() < self.style.stretched:
             kept = tuple(1 if rng.random() < self.style.ones else side for side in kept)
@@ -200,34 +200,36 @@ class SymbolicBuilder:
         pool = loose if loose and self.rng.random() < _UNREAD else fitting
         return self.rng.choice(pool) if pool else None
 
-    def _sized(self, shape: Sizes) -> Sizes:
-        return tuple(side if _fixed(side) else self.side() for side in shape)
+    def _open_free_sizes(self, shape: Sizes) -> Sizes:
+        """Return a shape with open sizes in place of FREE."""
+        return tuple(side if _is_given(side) else self.side() for side in shape)
 
-    def _asked(self, tensor: Tensor, domain: Domain) -> Tensor:
+    def _require_domain(self, tensor: Tensor, domain: Domain) -> Tensor:
+        """Record the domain that is required of a tensor."""
         if domain is not ANY:
             self.asked[tensor.name] = domain
         return tensor
 
     # Taking and refusing
 
-    def begin(self, fresh: bool) -> int:
-        """Make ready for a new instance; gives what `refuse` needs."""
+    def begin_instance(self, fresh: bool) -> int:
+        """Prepare for a new instance; return the mark for `refuse`."""
         self.fresh = fresh
         self.relations, self.asked, self.made = [], {}, []
-        return self.constraints.mark()
+        return self.constraints.count_numbers()
 
-    def refuse(self, mark: int) -> None:
+    def refuse_instance(self, mark: int) -> None:
         """Forget the instance."""
-        self.constraints.forget(mark)
+        self.constraints.forget_after(mark)
         self._small.clear()  # some of what it knows may have been asked by what is refused
 
     def enter(self, tensor: Tensor) -> None:
         """Make a tensor known to later instances."""
         self.pools.setdefault((tensor.dtype, tensor.rank), []).append(tensor)
 
-    def typed(self, op: Operator, made: Instance) -> list[Any]:
-        """The outputs of an instance as tensors without names, None where one is left out, each asked to fit
-        the budget.
+    def infer_outputs(self, op: Operator, made: Instance) -> list[Any]:
+        """Return the outputs of an instance as tensors without names, each required to fit the budget; None
+        for one left out.
         """
         outs = list(op.infer(made.inputs, made.attributes)[: made.outputs])  # type: ignore[arg-type]
         for typed in outs:
@@ -235,11 +237,12 @@ class SymbolicBuilder:
                 self.small(typed[1])
         return outs
 
-    def named(self, typed: Any) -> Tensor:
-        """A tensor of a type that a node gives."""
+    def name_output(self, typed: Any) -> Tensor:
+        """Return a named tensor of a type that a node returns."""
         self._count += 1
         return Tensor(f"o{self._count}", typed[0], typed[1]) if typed is not None else Tensor("", "", ())
 
 
-def _fixed(side: Size) -> bool:
+def _is_given(side: Size) -> bool:
+    """Whether a size is given, rather than FREE."""
     return not (isinstance(side, int) and side == FREE)

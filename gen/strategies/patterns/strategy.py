@@ -40,18 +40,18 @@ _PALETTES: Final = (
 
 def pattern(request: GenRequest, seed: int) -> Case:
     """The program of a seed."""
-    return finish(planted(request, seed), request, NAME, seed)
+    return finish(grow_planted(request, seed), request, NAME, seed)
 
 
-def planted(request: GenRequest, seed: int) -> GraphBuilder:
-    """A structure first, then in turn with random nodes and bodies others, until there are as many nodes as
-    wished.
+def grow_planted(request: GenRequest, seed: int) -> GraphBuilder:
+    """Add a structure, then random nodes, bodies and other structures in turn, up to the requested number of
+    nodes.
     """
     builder = start(request, seed, NAME, palettes=_PALETTES)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     rng, rates = builder.rng, PatternBuilder.rates
     bodied = [choice for choice in from_all if choice.op.family == _WITH_BODIES]
-    plant = Planter().plant
+    plant = Planter().plant_structure
     builder.program.plant = plant
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         if not builder.nodes or rng.chance(rates.planted):
@@ -73,10 +73,10 @@ class Planter:
         self.inner: list[Tensor] = []
         self._where: TensorScope | None = None
 
-    def plant(self, builder: GraphBuilder) -> None:
-        """Lay a structure, or a near miss of one; what was laid until an operator did not fit stays."""
+    def plant_structure(self, builder: GraphBuilder) -> None:
+        """Add a structure, or a near miss of one; what was added before an operator did not fit stays."""
         rng, rates = builder.rng, PatternBuilder.rates
-        onto = self._begin(builder) if rng.chance(rates.linked) else None
+        onto = self._choose_start(builder) if rng.chance(rates.linked) else None
         for _ in range(_TRIES if onto is not None else 1):
             twisted = rng.chance(rates.near_miss)
             broken = rng.below(rates.sites) if twisted and rng.chance(rates.single) else None
@@ -87,9 +87,9 @@ class Planter:
             if len(builder.nodes) > before:
                 return
 
-    def _begin(self, builder: GraphBuilder) -> Tensor | None:
-        """A tensor of the last structure that the next can begin at: what it gave, or an inner one; None
-        where there is none in sight.
+    def _choose_start(self, builder: GraphBuilder) -> Tensor | None:
+        """Choose a tensor of the last structure at which the next begins: its result or an inner one; None if
+        neither is visible.
         """
         scope: TensorScope | None = builder.scope
         while scope is not None and scope is not self._where:

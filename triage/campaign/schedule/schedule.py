@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.strategies.mix import BATCH, placed
+from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
@@ -100,7 +100,7 @@ class Schedule:
             learnt[f"left-out|{place}"] = str(self._left_out[place])
         decided = self._batches[test.number // BATCH]
         if self._shares is not None:
-            strategy, _ = placed(make_seed(self._campaign.seed, test.number), decided.strategy_shares)
+            strategy, _ = find_place(make_seed(self._campaign.seed, test.number), decided.strategy_shares)
             places = {name: place for place, name in enumerate(self._campaign.targets)}
             cost = sum(self._plan.costs.get_cost(places[name], test.ir) for name in test.answers)
             found = {key for of_target in keys.values() for key in of_target}

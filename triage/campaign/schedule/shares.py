@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from opsieve.gen.irs.registry import all_irs
 from opsieve.gen.strategies.mix import WEIGHTS
-from opsieve.gen.strategies.registry import names as installed
+from opsieve.gen.strategies.registry import list_names as installed
 from opsieve.triage.campaign.schedule.costs import Costs
 
 FLOOR = 0.25  # of its usual share that a strategy keeps
