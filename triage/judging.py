@@ -23,6 +23,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model.files import reason
 from opsieve.gen.model.printable import facts_table
 from opsieve.gen.rewrites.relation import list_relations, rewrite_program
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
@@ -145,33 +146,52 @@ def _open_cases(
     for path in paths:
         try:
             opened.append((str(path), open_case(path, request.inputs, request.expected, request.seed)))
-        except BadInput as error:
-            refused.append(RefusedModel(str(path), str(error)))
         except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
-            refused.append(RefusedModel(str(path), "opsieve failed to read it", error))
+            refused.append(_refuse(str(path), error, "read"))
     if not request.check:
         return opened, refused
     by_checker: dict[ResolvedTarget, list[Test]] = {}
     for _, case in opened:
         if (checker := checker_of(case.program)) is not None:
             by_checker.setdefault(checker, []).append(Test(case.program, case.inputs))
-    cache.prefetch(by_checker.items())
+    with suppress(Exception):  # what is wrong with one of them shows when it is asked for
+        cache.prefetch(by_checker.items())
     cases = []
     for name, case in opened:
-        checker = checker_of(case.program)
-        if checker is not None and case.program.fault is None:  # else it is invalid on purpose
-            answer = cache.observe(checker, case.program, case.inputs)
-            if answer.outcome not in ("ok", "environment"):
-                why = " ".join(answer.message.split())[:300]
-                if answer.outcome not in ("rejected", "error"):  # then the checker has not said it
-                    why = f"onnx's checker ended in a {answer.outcome}: {why}"
-                sentence = (
-                    f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
-                )
-                refused.append(RefusedModel(name, sentence))
-                continue
-        cases.append((name, case))
+        try:
+            _check_validity(name, case, cache)
+            cases.append((name, case))
+        except Exception as error:  # noqa: BLE001  as above
+            refused.append(_refuse(name, error, "check"))
     return cases, refused
+
+
+def _check_validity(name: str, case: Case, cache: ObservationCache) -> None:
+    """Raise BadInput for a program that the checker of its IR refuses, or does not judge."""
+    checker = checker_of(case.program)
+    if checker is None or case.program.fault is not None:  # it is invalid on purpose
+        return
+    answer = cache.observe(checker, case.program, case.inputs)
+    why = " ".join(answer.message.split())[:300]
+    if answer.outcome in ("rejected", "error"):
+        raise BadInput(
+            f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
+        )
+    # The model may be sound, and this machine short of memory, processes or files.
+    if answer.outcome not in ("ok", "environment"):
+        raise BadInput(
+            f"{name} was not checked: onnx's checker ended in a {answer.outcome} ({why}); this machine may be"
+            " short of memory, processes or files; --no-check runs it anyway."
+        )
+
+
+def _refuse(name: str, error: Exception, act: str) -> RefusedModel:
+    """Return the refusal of a model: with the exception where it is a fault of ours."""
+    if isinstance(error, BadInput):
+        return RefusedModel(name, str(error))
+    if isinstance(error, OSError):  # this machine is short of something
+        return RefusedModel(name, f"opsieve could not {act} {name}: {reason(error)}")
+    return RefusedModel(name, f"opsieve failed to {act} it", error)
 
 
 def _judge_all(
@@ -187,10 +207,8 @@ def _judge_all(
     for name, case in cases:
         try:
             yield from _judge_one(name, case, targets, request, cache, policy)
-        except BadInput as error:
-            yield RefusedModel(name, str(error))
         except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
-            yield RefusedModel(name, "opsieve failed to judge it", error)
+            yield _refuse(name, error, "judge")
 
 
 def _judge_one(

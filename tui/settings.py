@@ -74,7 +74,7 @@ def read_settings(names: Collection[str]) -> dict[str, Any]:
         return {}
     try:
         found = tomllib.loads(read_file(path, _MOST).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{FILE} is no TOML: {shown(error, 120)}") from None
     for key, value in found.items():
         if key in names and not isinstance(value, dict):

@@ -187,7 +187,7 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{shown(file, 160)} is no TOML: {shown(str(error), 160)}") from None
 
 

@@ -15,6 +15,7 @@ from opsieve.gen.data.data_set import check_values, fitted
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.files import is_folder
+from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
 _DEPTH = 8  # folders inside folders
@@ -194,7 +195,7 @@ def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
         values = [fitted(feed, types, "input", shown(path, 120)) for feed in feeds]
     except BadInput as error:
         return [Skipped(path, str(error))]
-    origin = Origin("user", None, {}, path.name)
+    origin = Origin("user", None, {}, escape_surrogates(path.name))
     return [Imported(path, "Polygraphy inputs", Case(program, dict(feed), None, origin)) for feed in values]
 
 

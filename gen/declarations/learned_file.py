@@ -109,7 +109,7 @@ def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
         return parsed(data.decode("utf-8"))
     except BadInput as error:
         raise BadInput(f"{shown(str(path))}: {error}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{shown(str(path))} is no TOML: {shown(str(error), 200)}") from None
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.ir import IR
+from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.program import AnotherIR, Program
 from opsieve.gen.model.tensors import Value
 
@@ -122,7 +123,7 @@ def keep_script(program: P, script: str, exact: bool) -> P:
 
 def rename(program: P, name: str) -> P:
     """The same program under another name."""
-    again: P = replace(program, name=name)  # type: ignore[type-var]  # every program is a dataclass
+    again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]  # every program is a dataclass
     # What `cached_property` holds of the same bytes: a large model is not parsed once more.
     for derived in ("proto", "digest"):
         if derived in program.__dict__:

@@ -18,6 +18,11 @@ def printable(text: str, instead: str = " ") -> str:
     return text if text.isprintable() else "".join(sign if sign.isprintable() else instead for sign in text)
 
 
+def escape_surrogates(name: object) -> str:
+    """Return the name of a file as text that UTF-8 can hold: bytes that are not text are escaped."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
+
+
 def single_line(text: str) -> str:
     """The same on one line, runs of spaces as one."""
     return " ".join(printable(text).split())

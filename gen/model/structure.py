@@ -108,6 +108,7 @@ def _attribute_tensors(attribute: onnx.AttributeProto, depth: int) -> Iterator[o
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_version: int) -> None:
     if depth > BUDGET.depth:
         raise BadInput(f"its graphs are nested more than {BUDGET.depth} deep")
+    _text(graph.name, "a graph's name")
     here: set[str] = set()
     for info in graph.input:
         name = _text(info.name, "a graph input's name")

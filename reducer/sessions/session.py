@@ -26,7 +26,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.printable import drawing, facts_table
+from opsieve.gen.model.printable import drawing, escape_surrogates, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Budget, Progress, Rules
@@ -195,8 +195,8 @@ class Session:
         premise = result.premise or premise
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
         facts |= {
-            "output": str(folder / model_name(result.best.program)),
-            "script": str(folder / SCRIPT)
+            "output": escape_surrogates(folder / model_name(result.best.program)),
+            "script": escape_surrogates(folder / SCRIPT)
             if premise is not None and premise.failure.verdict.kind in _SCRIPTED
             else "",
         }
@@ -332,7 +332,9 @@ class Session:
         """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _begun(folder)
-        if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
+        # Where nobody named the folder, a link of that name may be a stranger's and lead anywhere.
+        strange = folder.is_symlink() and self.request.output is None
+        if strange or (folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir()))):
             raise BadInput(
                 f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o."
             )

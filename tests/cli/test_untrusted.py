@@ -193,3 +193,62 @@ def test_a_record_unfolds_to_no_more_than_compilers_have() -> None:
     Path("a.json").write_text(record(struct.pack("<3I", 3, 1, 2), "x", 99))
     libraries = load_record(Path("a.json")).compilers["tvm"].libraries
     assert (libraries[0].addresses.tolist(), len(libraries)) == ([1, 2, 3], 32)
+
+
+# -- bytes that are not text, and numbers that are too long
+
+ODD = os.fsdecode(b"m\xff\xfe")
+DIGITS = "9" * 5000
+TEXTS = {  # a file, what is in it, and the command that reads it
+    "opsieve.toml": (f"seconds = {DIGITS}", "run case -t fake"),
+    "oracles.toml": (f"x = {DIGITS}", "run case -t fake --oracles oracles.toml"),
+    "found/known/r.toml": (f"title = 't'\nversions = {DIGITS}", "triage found"),
+    f"found/known/{ODD}.toml": ("title = 't'\nkind = 'error'", "triage found"),
+    f"found/known/{ODD}2.toml": ("title = 't'\nkind = 3", "triage found --json"),
+    "issues.json": (
+        '[{"number": 1, "title": "t\\ud800", "body": "\\udfff", "url": "https://github.com/a/b/issues/1"}]',
+        "known import issues.json --store found",
+    ),
+    "long.json": (f'[{{"number": {DIGITS}, "title": "t"}}]', "known import long.json --store found"),
+    "old.json": (f'{{"results": [{DIGITS}]}}', "corpus diff old.json old.json"),
+    "kept/corpus.json": (f'{{"format": {DIGITS}}}', "corpus run kept"),
+    "case/attribution.json": (f'{{"passes": {DIGITS}}}', "show case"),
+    "found/decisions.jsonl": (f'{{"at": {DIGITS}}}', "index --store found"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_no_text_is_a_sentence(name: str, capsys: Capture) -> None:
+    save(Case(chain("Relu"), X), Path("case"))
+    filled(Path("found"), [done(0, finding("a message", frames=["f"]))])
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    text, words = TEXTS[name]
+    path.write_text(text)
+    code, out, err = opsieve(*words.split(), capsys=capsys)
+    assert code in (0, 1, 2), err
+    (out + err).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run {} -t fake:wrong@Relu --save kept",
+        "reduce {} -t fake:wrong@Relu -o {}.small",
+        "export {} -t fake:wrong@Relu -o {}.py",
+        "import . -o kept",
+        "corpus add kept {} -t fake",
+        "attribute {} -t fake:wrong@Relu",
+        "bisect {} -t fake --releases onnxruntime --offline",
+        "note c1 {} --store found",
+        "clusters {} --store found",
+        "report found -o {}.html",
+    ],
+)
+def test_a_name_that_is_no_text_is_shown_escaped(line: str, capsys: Capture) -> None:
+    filled(Path("found"), [done(0, finding("a message", frames=["f"]))])
+    name = f"{ODD}.onnx"
+    Path(name).write_bytes(chain("Relu").model)
+    code, out, err = opsieve(*(word.replace("{}", name) for word in line.split()), capsys=capsys)
+    assert code in (0, 1, 2, 3), err
+    (out + err).encode()

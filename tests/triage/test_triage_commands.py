@@ -219,7 +219,7 @@ def test_rules_explain_and_the_rest_is_counted(store: Path, capsys: pytest.Captu
     ]
     assert (told["explained"], told["unexplained"]) == (6, 5)
     assert {one["id"] for one in asked(capsys, store, "clusters", "status:known")["clusters"]} == {"c1", "c2"}
-    (store / "known" / "bad.toml").write_text("title = \"x\"\nmessage = '(a+)+'")
+    (store / "known" / "bad.toml").write_text("title = \"x\"\nmessage = '(?=a)b'")
     code, _, err = opsieve("triage", store, capsys=capsys)
     assert code == 2
     assert "'bad'" in err

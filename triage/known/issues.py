@@ -20,7 +20,7 @@ import msgspec
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_output
 from opsieve.gen.model.files import read_file, reason
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import escape_surrogates, printable
 from opsieve.triage.fingerprint.component import Component
 
 SUFFIX = ".issues.json"
@@ -141,10 +141,12 @@ def _read_index(path: Path) -> list[KnownIssue]:
 
 
 def _bound_issue(issue: KnownIssue) -> KnownIssue:
-    url = issue.url if _URL.fullmatch(issue.url) else ""
+    url = issue.url if issue.url.isprintable() and _URL.fullmatch(issue.url) else ""
     state = issue.state if issue.state in ("open", "closed") else ""
     title = printable(issue.title[:_MAX_TITLE]).strip()
-    return KnownIssue(issue.repository, issue.number, title, url, state, issue.text[:_MAX_TEXT])
+    return KnownIssue(
+        issue.repository, issue.number, title, url, state, escape_surrogates(issue.text[:_MAX_TEXT])
+    )
 
 
 def _iter_entries(path: Path) -> Iterator[Any]:

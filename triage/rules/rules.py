@@ -24,6 +24,7 @@ from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
+from opsieve.gen.model.printable import escape_surrogates
 from opsieve.triage.rules.patterns import Pattern, parse_pattern
 
 FOLDER = "known"
@@ -88,7 +89,7 @@ def parse_rule(name: str, text: str) -> Rule:
     """
     try:
         fields = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"the rule {shown(name)} is no TOML: {shown(str(error), 100)}") from None
     for field, value in fields.items():
         wanted = "a text" if field in _TEXTS else "a list of texts" if field in _LISTS else ""
@@ -130,7 +131,7 @@ def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
     rules, problems = [], []
     for path in sorted(folder.glob("*.toml"))[:_MOST]:
         try:
-            rules.append(parse_rule(path.stem, read_file(path, _MAX_FILE).decode()))
+            rules.append(parse_rule(escape_surrogates(path.stem), read_file(path, _MAX_FILE).decode()))
         except UnicodeDecodeError:
             problems.append(f"the rule {shown(path.name)} is no UTF-8 text")
         except BadInput as error:

@@ -51,7 +51,12 @@ def read_artifacts(case: Path) -> CaseArtifacts:
         passes = _clean_words(guilty)
     nodes, inner = reduction.get("nodes_after"), reduction.get("inner_nodes_after", 0)
     counted = (
-        nodes + inner if reduction.get("same") and isinstance(nodes, int) and isinstance(inner, int) else None
+        nodes + inner
+        if reduction.get("same")
+        and reduction.get("finished", True)  # else the next reduction of the store goes on with it
+        and isinstance(nodes, int)
+        and isinstance(inner, int)
+        else None
     )
     bad = releases.get("first_bad") or commits.get("first_bad")
     operators: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import BUDGET, LIMIT, confined, held, read_file, read_part, reason, sized
+from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
@@ -44,7 +45,7 @@ def load_program(path: Path) -> OnnxProgram:
         data = model.SerializeToString(deterministic=True)
         # the memory of a message's parts comes back only with all of it
         model = onnx.ModelProto.FromString(data)
-    program = OnnxProgram(data, name=path.name)
+    program = OnnxProgram(data, name=escape_surrogates(path.name))
     program.__dict__["proto"] = model  # where `cached_property` keeps it: it is not parsed again
     return program
 

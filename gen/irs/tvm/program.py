@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 from opsieve.gen.model.files import read_file
+from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.program import AnotherIR, Chunks, Program
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
@@ -46,7 +47,9 @@ class TvmProgram(Program):
     @classmethod
     def read(cls, path: Path) -> Self:
         """The module in a file of TVM's JSON, with the passes that lie beside it."""
-        program = cls(read_file(path, _MAX_MODULE), _read_passes(path.parent / PASSES), path.name)
+        program = cls(
+            read_file(path, _MAX_MODULE), _read_passes(path.parent / PASSES), escape_surrogates(path.name)
+        )
         program.inputs()  # what cannot be read is refused now
         return program
 
