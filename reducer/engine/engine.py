@@ -83,7 +83,9 @@ class Engine(Generic[S]):
             if twin and self._known[digest].kind == "gone":
                 self._lost[twin] = self._known[digest]
         result = self._known[digest]
-        if result.kind == "same" and self.form.simpler(candidate, self._smallest):
+        # to see that a large model is no simpler than itself takes long
+        is_new = result.kind == "same" and candidate is not self._smallest
+        if is_new and self.form.simpler(candidate, self._smallest):
             self._smallest = candidate
             self.rules.shown(candidate)
         if result.kind == "slippage" and result.key:

@@ -110,6 +110,9 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
         yield Part("inputs", name, "it is an output as well" if name in results else sequence)
     for name in results:
         yield Part("outputs", name + ">", "a model has one output at least" if len(results) == 1 else "")
+        if len(results) > 1:  # the passes drop it with the nodes that only it needs
+            hidden = _edit(f"do not show {name[:40]!r}", partial(_hidden, name))
+            yield Part("shown results", name + ">>", "", (hidden,))
     for info in graph.input:
         if isinstance(subject.inputs.get(info.name), np.ndarray) and _is_open(info.type):
             yield Part("open sizes", info.name + "!")
@@ -164,7 +167,9 @@ def _model(subject: Subject) -> Iterator[OnnxPart]:
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     oldest = opset <= max(OLDEST, lowest_opset(model)) and model.ir_version <= lowest_ir(model)
     yield Part(
-        "fields", "model:versions", "no lower versions have what the model needs as it is" if oldest else ""
+        "fields",
+        "model:versions",
+        f"none below opset {OLDEST} and what the model needs is tried" if oldest else "",
     )
 
 
@@ -202,6 +207,16 @@ def _bypassed(
         del graph.output[:]
         graph.output.extend(kept)
     return drop_unused(model, inputs)
+
+
+def _hidden(name: str, model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+    shown = [info for info in model.graph.output if info.name != name]
+    if not shown:
+        return None
+    kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in shown]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    return inputs
 
 
 def _dropped(

@@ -7,6 +7,7 @@ function.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -35,6 +36,7 @@ def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:
         key = _key(function)
         inner = _inside(subject, key)
         if inner is not None:
+            yield from (_edit(key, edit) for edit in _drop_parameters(inner))
             yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
 
 
@@ -52,6 +54,21 @@ def _edit(key: _Key, edit: OnnxEdit) -> OnnxEdit:
     touches = frozenset(f"{place}/{touch}" for touch in edit.touches)
     parts = frozenset(f"{place}/{part}" for part in edit.simplifies)
     return OnnxEdit(f"{edit.label} in the function {key[1][:40]!r}", touches, apply, parts)
+
+
+def _drop_parameters(inner: Subject) -> Iterator[OnnxEdit]:
+    """Drop the inputs of a function that nothing in it reads."""
+
+    def apply(subject: Subject, name: str) -> Subject | None:
+        model = copied(subject.model)
+        places = [at for at, info in enumerate(model.graph.input) if info.name == name]
+        if not places:
+            return None
+        del model.graph.input[places[0]]
+        return Subject(model, {other: subject.inputs[other] for other in subject.inputs if other != name}, {})
+
+    for name in (info.name for info in inner.model.graph.input if info.name not in uses(inner.model)):
+        yield OnnxEdit(f"drop parameter {name[:40]!r}", frozenset([name]), partial(apply, name=name))
 
 
 def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:

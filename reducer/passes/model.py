@@ -261,17 +261,16 @@ def _lower_both(model: onnx.ModelProto) -> bool:
 
 
 def _drop_imports(model: onnx.ModelProto) -> bool:
-    used = {_domain(node.domain) for node in all_nodes(model.graph.node)}
-    for function in model.functions:
-        used.update(_domain(node.domain) for node in all_nodes(function.node))
-    kept = [
-        entry for entry in model.opset_import if _domain(entry.domain) in used or _domain(entry.domain) == ""
-    ]
-    if len(kept) == len(model.opset_import) or not kept:
-        return False
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
-    return True
+    inner = [{_domain(node.domain) for node in all_nodes(each.node)} for each in model.functions]
+    outer = {_domain(node.domain) for node in all_nodes(model.graph.node)}.union(*inner)
+    changed = False
+    for owner, used in zip((model, *model.functions), (outer, *inner), strict=True):
+        kept = [entry for entry in owner.opset_import if _domain(entry.domain) in used | {""}]
+        if kept and len(kept) < len(owner.opset_import):
+            del owner.opset_import[:]
+            owner.opset_import.extend(kept)
+            changed = True
+    return changed
 
 
 def _domain(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import onnx
 import pytest
 from brute_force import smaller_models
 from onnx import helper, numpy_helper
@@ -264,3 +265,26 @@ def test_a_state_goes_whose_name_a_body_uses_again() -> None:
     values = {"x": np.ones((2, 3), np.float32), "s0": np.ones(3, np.float32), "u0": np.ones(3, np.float32)}
     end = reduced(Subject(parse_model(text), values, {}), PASSES, lambda now: operators(now)[:1] == ["Scan"])
     assert (count_nodes(end.model), len(end.model.graph.node[0].output)) == ((1, 0), 1)
+
+
+def test_of_two_nodes_one_result_is_shown_and_a_call_hands_on_what_is_read(workers: Workers) -> None:
+    """Each of these beat a certificate: an output without its node, parameters, a function's imports."""
+
+    def reduced_by(start: Subject, keeps: Callable[[Subject], bool]) -> onnx.ModelProto:
+        form, test = OnnxReduction(), Keeps(keeps)
+        found = reduce_by_check(form, start, [test], workers, None, Journal(""), Listeners())
+        assert found.minimal
+        return found.best.model
+
+    text = f"{HEAD} g (float[2] x) => (float[2] y, float[2] z) {{ y = Exp (x) z = Tanh (x) }}"
+    left = reduced_by(
+        subject(text, x=np.ones(2, np.float32)), lambda now: {"Exp", "Tanh"} <= {*operators(now)}
+    )
+    assert len(left.graph.output) == 1
+    text = """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2] x, float[2] w) => (float[2] y) { y = local.f (x, w, x) }
+        <domain: "local", opset_import: ["" : 17, "other" : 1]> f (a, b, c) => (d) { d = Exp (b) }"""
+    start = subject(text, x=np.ones(2, np.float32), w=np.zeros(2, np.float32))
+    left = reduced_by(start, lambda now: operators(now) == ["f"])
+    assert len(left.functions[0].input) == len(left.graph.node[0].input) <= 1
+    assert [entry.domain for entry in left.functions[0].opset_import] == [""]
