@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from commands import opsieve
+from onnx import parser
 
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.fingerprint.normalise import normalise
@@ -185,3 +187,20 @@ def test_an_editable_install_is_the_compilers_own_code(
     lines = "".join(f'  File "{file}", line {at}, in f\n    x\n' for at, file in enumerate(files, 3))
     (tmp_path / "a.log").write_text(f"Traceback (most recent call last):\n{lines}{said}\n")
     assert [each.kind for each in read_and_cluster(tmp_path / "a.log").assignments] == [kind]
+
+
+def test_cases_that_run_saved_are_clustered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, operator in enumerate(("Neg", "Neg", "Exp")):
+        model = tmp_path / f"m{number}.onnx"
+        text = f'<ir_version: 8, opset_import: ["": 17]> g (float[{number + 1}] x) => (float[{number + 1}] y) {{ y = {operator}(x) }}'
+        model.write_bytes(parser.parse_model(text).SerializeToString())
+        for fault in ("error@*", "wrong@*"):
+            target = f"fake:faults={fault}"
+            opsieve("run", model, "-t", target, "--save", tmp_path / fault[:5], capsys=capsys)
+    for fault, kind, clusters in (("error", "error", 1), ("wrong", "mismatch", 2)):
+        found = read_and_cluster(tmp_path / fault)
+        assert [each.kind for each in found.assignments] == [kind] * 3
+        assert len({each.cluster for each in found.assignments}) == clusters
+    (tmp_path / "error" / "odd").mkdir()
+    (tmp_path / "error" / "odd" / "case.json").write_text("{")
+    assert len(read_and_cluster(tmp_path / "error").skipped) == 1

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from opsieve.gen.case.case import load_case_program
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import opened
 from opsieve.triage.fingerprint.traces import read_trace
+from opsieve.triage.store.failure_record import read_observations
 
 _MAX_LINE = 4 << 20  # bytes of one record
 _MAX_BYTES = 8 << 30  # bytes of one file, unpacked
@@ -67,7 +69,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
 
     A file that begins with `{` holds JSON lines, one that begins with `<?xml` or `<testsuite` is a JUnit
     report; any other is a plain text log, which is one failure, or one for each header (`=== name ===`, `____ name ____`). In a folder each log is read, sorted by name, with
-    continuous numbers.
+    continuous numbers; in one without logs each case that `run --save` wrote.
 
     Raises:
         BadInput: If `path` cannot be read at all.
@@ -88,15 +90,42 @@ def _read_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     files = sorted(item for item in path.iterdir() if item.suffix in _LOG_ENDINGS and item.is_file())[
         :_MAX_FILES
     ]
-    if not files:
+    cases = sorted(item.parent for item in path.glob("*/case.json"))[:_MAX_FILES]
+    if not files and not cases:
         raise BadInput(
-            f"there is no log in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there"
+            f"there is no log and no case in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there"
         )
+    if not files:
+        yield from ((index, _read_case(folder, index + 1)) for index, folder in enumerate(cases))
     index = 0
     for file in files:
         for _, record in _read_file(file):
             yield index, record
             index += 1
+
+
+def _read_case(folder: Path, number: int) -> Record | BadRecord:
+    """Read the failure that `run --save` wrote: the first observation is the target's, with outputs a wrong one."""
+    try:
+        operators = load_case_program(folder).operators()
+    except BadInput as error:
+        return BadRecord(number, str(error))
+    found, problem = read_observations(folder)
+    if not found:
+        return BadRecord(number, problem)
+    seen = found[0]
+    wrong = seen.outcome == "ok"
+    return Record(
+        seen.target.partition(":")[0].partition("=")[0],
+        "compare" if wrong else seen.stage,
+        seen.exception,
+        "results mismatch" if wrong else seen.message,
+        seen.traceback,
+        seen.log,
+        seen.signal,
+        seen.outcome == "hang",
+        tuple(dict.fromkeys(operators)),
+    )
 
 
 def _read_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:

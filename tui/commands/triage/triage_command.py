@@ -31,7 +31,7 @@ _APART = 3  # entries of what is no bug
 @click.option(
     "--logs",
     type=options.PATH,
-    help="Cluster the failure records of this file instead (.jsonl, .jsonl.gz or text).",
+    help="Cluster the failures of this file or folder instead: .jsonl, .jsonl.gz, text, JUnit, run --save.",
 )
 @click.option("--reduce", "reduce_", is_flag=True, help="First reduce cases, then fingerprint them again.")
 @click.option(
