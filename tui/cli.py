@@ -27,6 +27,7 @@ GROUPS = {
         "bisect": ("examine.bisect_command", "Find the release or commit that introduced a failure."),
         "replay": ("examine.replay_command", "Replay a public report on the versions it names."),
         "attribute": ("examine.attribute_command", "Find the optimiser pass that causes a failure."),
+        "explain": ("examine.explain_command", "Explain a verdict, a rule or a fingerprint."),
         "export": ("examine.export_command", "Write a failure as a script, an issue, a test or a zip."),
         "corpus": ("examine.corpus_command", "Keep failing cases and replay them on new compilers."),
     },

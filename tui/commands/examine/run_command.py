@@ -94,6 +94,11 @@ def command(
             verdicts = Counter(result["verdict"] for result in results)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
             print_message(f"{counts} in {time.monotonic() - started:.1f} s")
+    # In the order of the results, so that a reader finds the word in the line above.
+    words = [word for each in results for word in (*each["rules"], each["verdict"])]
+    unclear = [word for word in dict.fromkeys(words) if word not in ("pass", "fail", "environment")]
+    if unclear and not as_json:
+        print_message(f"what {' and '.join(unclear[:2])} means: opsieve explain {unclear[0]}")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     failing = any(result["verdict"] in FAILING for result in results)
     unjudged = [

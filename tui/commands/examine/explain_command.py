@@ -1,0 +1,72 @@
+"""`opsieve explain`: what a verdict, a rule or a fingerprint means."""
+
+import json
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.model.printable import printable
+from opsieve.tui.commands import options
+from opsieve.tui.commands.triage.show_command import print_components
+
+
+def _complete_names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from opsieve.backends.judge.explanations import read_explanations
+
+    return [
+        CompletionItem(each.name, help=each.text[:60])
+        for each in read_explanations()
+        if each.name.startswith(begun)
+    ]
+
+
+@click.command("explain")
+@click.argument("name", metavar="RULE|VERDICT|FINGERPRINT", shell_complete=_complete_names)
+@options.STORE
+@options.JSON
+def command(name: str, folder: Path, as_json: bool) -> int:
+    """Explain a word of opsieve's messages: a verdict, a kind of failure, a rule, a hazard, an oracle, or a
+    fingerprint (or cluster) of the store: which of its components count, and why.
+
+    More: docs/explanation/oracles.md.
+    """
+    from opsieve.backends.judge.explanations import find_explanations, read_explanations
+    from opsieve.triage.fingerprint.component import component_json
+    from opsieve.triage.store.queries import Queries
+
+    meanings = find_explanations(name)
+    if meanings:
+        if as_json:
+            texts = [{"name": each.name, "what": each.what, "text": each.text} for each in meanings]
+            click.echo(json.dumps({"name": name, "meanings": texts, "fingerprints": []}))
+            return 0
+        for each in meanings:
+            click.echo(f"{click.style(each.name, bold=True)} ({each.what}): {each.text}")
+        return 0
+    try:
+        with Queries(folder) as store:
+            listed = store.fingerprints(name)
+    except BadInput as error:
+        hint = meant(name, [each.name for each in read_explanations()])
+        # without a store a fingerprint means nothing
+        where = hint or (f": {error}" if folder.is_dir() else f", and there is no store {shown(folder, 120)}")
+        raise BadInput(f"{shown(name)} is no verdict, kind, rule, hazard or oracle{where}") from None
+    # a cluster means all of its fingerprints
+    chosen = [row for row in listed if row.key.endswith(name)] or listed
+    if as_json:
+        prints = [
+            {
+                "key": each.key,
+                "why": each.why,
+                "components": [component_json(part) for part in each.components],
+            }
+            for each in chosen
+        ]
+        click.echo(json.dumps({"name": name, "meanings": [], "fingerprints": prints}))
+        return 0
+    for row in chosen:
+        click.echo(f"{click.style(row.key, bold=True)}  {printable(row.why)}")
+        print_components(row.components)
+    return 0
