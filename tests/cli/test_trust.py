@@ -1,6 +1,8 @@
 """What a value may do hangs on where it comes from: one test for each cell of the table in security.md."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -211,3 +213,12 @@ def test_every_option_that_writes_reads_or_runs_wants_a_yes() -> None:
         "no-history", "non-bugs", "off", "offline", "pre", "probe", "quiet", "reverse", "stats", "sweep",
         "verify", "version", "why",
     }  # fmt: skip
+
+
+def test_the_targets_of_a_store_want_consent_before_a_campaign_goes_on(capsys: Capture) -> None:
+    words = ["fuzz", "--store", "campaign", "--tests", "2", "--no-probe", "--quiet", "--nodes", "2"]
+    assert opsieve(*words, "-t", "fake", capsys=capsys)[0] in (0, 1)
+    with closing(sqlite3.connect("campaign/index.sqlite")) as index, index:
+        index.execute("UPDATE campaigns SET targets = replace(targets, 'fake', ?)", (RELEASE,))
+    code, _, err = opsieve(*words[:4], "4", "--resume", capsys=capsys)
+    assert (code, f"the store names {RELEASE}, which is not installed here" in err) == (2, True)

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.durable import check_output, write_output
 from opsieve.triage.campaign.coverage_record import load_record
+from opsieve.triage.store.artifacts import read_artifacts
 
 Capture = pytest.CaptureFixture[str]
 
@@ -252,3 +255,24 @@ def test_a_name_that_is_no_text_is_shown_escaped(line: str, capsys: Capture) -> 
     code, out, err = opsieve(*(word.replace("{}", name) for word in line.split()), capsys=capsys)
     assert code in (0, 1, 2, 3), err
     (out + err).encode()
+
+
+# -- a machine that is short of something
+
+
+@pytest.mark.parametrize("limit", ["-n 12", "-n 16", "-v 900000"])
+def test_a_short_machine_is_not_the_fault_of_the_model(limit: str) -> None:
+    Path("m.onnx").write_bytes(chain("Relu").model)
+    command = f"ulimit {limit}; exec {sys.executable} -m opsieve run m.onnx -t fake"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in (0, 2), done.stderr
+    assert "is not a valid ONNX model" not in done.stderr
+
+
+def test_a_reduction_that_was_killed_is_not_done(folder: Path) -> None:
+    """Its story says that the failure is the same, and that it has not finished: the next one goes on with it."""
+    save(Case(chain("Relu"), X), Path("case/reduced"))
+    story = {"same": True, "nodes_after": 1, "inner_nodes_after": 0}
+    for finished, nodes in ((False, None), (True, 1)):
+        Path("case/reduced/reduction.json").write_text(json.dumps({**story, "finished": finished}))
+        assert read_artifacts(Path("case")).nodes == nodes
