@@ -31,7 +31,7 @@ from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygotes.work_clock import load_of
+from opsieve.backends.workers.zygotes.work_clock import read_load
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.request import parse_nodes
@@ -50,7 +50,7 @@ import wire
 ort.set_default_logger_severity(4)
 connection = socket.socket(fileno=int(sys.argv[2]))
 while True:
-    header, body = wire.receive(connection)
+    header, body = wire.receive_frame(connection)
     tests, offset = [], 0
     for item in header:
         model = bytes(body[offset:offset + item["model"]])
@@ -68,7 +68,7 @@ while True:
             except Exception:
                 pass
     answered = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "ran": ran}
-    connection.sendall(wire.encode(answered, []))
+    connection.sendall(wire.encode_frame(answered, []))
 """
 
 
@@ -109,7 +109,7 @@ class Spent:
 
 def children_cpu(but: int) -> float:
     """CPU seconds of everything that this process started, one child aside."""
-    loads = [load_of(pid) for pid in (os.getpid(), but)]
+    loads = [read_load(pid) for pid in (os.getpid(), but)]
     every, aside = (load.cpu if load is not None else 0.0 for load in loads)
     return every - aside - time.process_time()
 
@@ -192,8 +192,8 @@ class Bare:
             model = case.program.data
             chunks.append(model)
             header.append({"model": len(model), "inputs": wire.pack_values(case.inputs, chunks)})
-        self._ours.sendall(wire.encode(header, chunks))
-        answered: dict[str, float] = wire.receive(self._ours)[0]
+        self._ours.sendall(wire.encode_frame(header, chunks))
+        answered: dict[str, float] = wire.receive_frame(self._ours)[0]
         return answered
 
     def spend(self, cases: Sequence[Case], spent: Spent) -> None:

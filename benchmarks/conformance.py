@@ -17,7 +17,7 @@ import numpy as np
 from onnx import TensorProto
 from onnx.backend.test.loader import load_node_model_tests
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -81,7 +81,7 @@ def main() -> None:
                 asked = [test for _, test, _ in chunk]
                 lab.prefetch([(target, asked), (FLOAT64, asked)])
                 for name, test, wanted in chunk:
-                    verdict = judge(
+                    verdict = judge_program(
                         test.program, test.inputs, target, lab, expected=wanted, oracles=SECOND_ORACLES
                     ).verdict
                     counts[verdict.verdict] += 1
@@ -89,7 +89,7 @@ def main() -> None:
                         reasons[verdict.verdict, normalise(verdict.message or verdict.reason)[:90]] += 1
                     if verdict.verdict in given.list:
                         named.append(f"  {verdict.verdict:<12}{name}: {verdict.kind}: {verdict.reason}")
-                lab.forget()
+                lab.forget_all()
             line = "".join(f"{counts[word]:>13}" for word in ORDER)
             print(f"{target.display:<28}{line}{time.perf_counter() - started:>10.0f}")
             for (word, reason), count in reasons.most_common(12):

@@ -20,7 +20,7 @@ from contrib_instances.drawing import model_of
 from contrib_instances.instances import INSTANCES
 
 from opsieve.backends.compare import error
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -71,7 +71,7 @@ def main() -> None:
                                 *(difference(seen.outputs[key], right.outputs[key]) for key in seen.outputs),
                             ]
                         )
-                        found = judge(program, fed, target, lab).verdict
+                        found = judge_program(program, fed, target, lab).verdict
                         verdicts[found.verdict + "".join(f" ({rule})" for rule in found.rules)] += 1
                     else:
                         lacking = seen if seen.outputs is None else right

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import error
 from opsieve.backends.compilers import ort
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
@@ -175,7 +175,7 @@ def measure(dtype: str, nodes: int, models: int) -> None:
         program, inputs = random_model(seed, nodes, dtype)
         for level in LEVELS:
             target = resolve(f"onnxruntime:{level}")
-            verdict = judge(program, inputs, target, lab).verdict
+            verdict = judge_program(program, inputs, target, lab).verdict
             counts[verdict.verdict + "".join(f" {rule}" for rule in verdict.rules)] += 1
             if verdict.verdict not in ("pass", "unsupported", "environment"):
                 print(f"  {program.name} {level}: {verdict.verdict}: {verdict.reason} {verdict.rules}")

@@ -25,7 +25,7 @@ from typing import Any
 import onnx
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.inference import typed
+from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
@@ -112,7 +112,7 @@ def figures(workers: Workers, cases: list[Case], seconds: float | None, tail: li
         return sum(answer.outcome == "ok" for answer in answers) / max(1, len(answers))
 
     metrics = Metrics()
-    for model, _ in typed(workers, [case.program for case in cases]):
+    for model, _ in infer_types(workers, [case.program for case in cases]):
         metrics.add(without(model, tail) if tail else model)
     told = metrics.report()
     return {

@@ -26,7 +26,7 @@ from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.probing.operator_support import both
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.inference import typed
+from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import operators
@@ -134,7 +134,7 @@ def one_strategy(
             if answer.outcome != "ok":
                 reasons[f"checker, {item.program.name}: {answer.message[:160]}"] += 1
         for item, (inferred, problem) in zip(
-            cases, typed(workers, [bare(item.program) for item in cases]), strict=True
+            cases, infer_types(workers, [bare(item.program) for item in cases]), strict=True
         ):
             tensors, found, wrong = compared(item.program.proto, inferred)
             problem = problem or wrong

@@ -234,7 +234,7 @@ def judge_truth() -> Any:
     """Verdicts of the programs whose verdict is known, by class."""
     from truth import known
 
-    from opsieve.backends.judge.judge import judge
+    from opsieve.backends.judge.judge import judge_program
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -246,8 +246,8 @@ def judge_truth() -> Any:
         for each in known():
             target = resolve(each.target)
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-            verdict = judge(each.program, each.inputs, target, lab, oracles=oracles).verdict
-            lab.forget()
+            verdict = judge_program(each.program, each.inputs, target, lab, oracles=oracles).verdict
+            lab.forget_all()
             word = " ".join(filter(None, (verdict.verdict, verdict.kind)))
             counts.setdefault(each.kind_of_truth, Counter())[word] += 1
     return {name: dict(sorted(count.items())) for name, count in sorted(counts.items())}

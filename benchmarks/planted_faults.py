@@ -21,8 +21,8 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.judging_session import open_rules
+from opsieve.backends.judge.judge import judge_program
+from opsieve.backends.judge.judging_session import list_open_rules
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.prober import probed
@@ -158,7 +158,7 @@ def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, 
     other = lab.observe(NATIVE, wrong, inputs) if wrong is not None else truth
     if truth.outputs is None:
         return "unclear", "no reference", ""
-    if open_rules(truth.hazards, None):
+    if list_open_rules(truth.hazards, None):
         return "unclear", "undefined results", ""
     plain = lab.observe(NATIVE, program, inputs)
     for right in (truth.outputs, plain.outputs):
@@ -172,7 +172,7 @@ def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, 
     if target in find_agreeing(Test(program, inputs), builds, lab):
         return "missed", "pass by agreement", ""
     oracles = [oracle for oracle in [*builds, *SECOND_ORACLES] if oracle != target]
-    verdict = judge(program, inputs, target, lab, oracles=oracles).verdict
+    verdict = judge_program(program, inputs, target, lab, oracles=oracles).verdict
     return (
         ("seen" if verdict.verdict == "fail" else "missed"),
         verdict.verdict,
@@ -195,7 +195,7 @@ def main() -> None:
             if count == asked.faults:
                 break
             end, verdict, blame = judged(case, (kind, output), lab)
-            lab.forget()
+            lab.forget_all()
             found[kind, end] += 1
             blamed[kind] += end == "seen" and blame == "optimiser"
             if end == "missed":

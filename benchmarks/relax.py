@@ -28,7 +28,7 @@ from relax_interface import operators as operators_in
 
 from opsieve.backends import registry
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.program_checker import validator_of
+from opsieve.backends.workers.questions.program_checker import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
@@ -124,7 +124,7 @@ class ModuleCounts:
             self.with_form.update(set(item.forms))
             self.operators.update(operators_in(item.module))
         tests = [Test(RelaxProgram(text.encode()), {}) for text in texts]
-        for answer in workers.observe_many(validator_of(tests[0].program), tests):
+        for answer in workers.observe_many(get_validator(tests[0].program), tests):
             self.well_formed += answer.outcome == "ok"
             if answer.outcome != "ok":
                 self.refused[f"{answer.outcome}: {answer.message[:160]}"] += 1

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "suppo
 from models import X, chain
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.sandbox.policy import switched_off
+from opsieve.backends.workers.sandbox.policy import switch_off
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
-from opsieve.backends.workers.zygotes.work_clock import load_of
+from opsieve.backends.workers.zygotes.work_clock import read_load
 
 PROGRAMS = [
     chain(*names) for names in (("Relu",), ("Tanh", "Exp"), ("Neg", "Sigmoid", "Relu"), ("Softplus", "Abs"))
@@ -30,7 +30,7 @@ PROGRAMS = [
 
 def used() -> float:
     """CPU seconds of this process and all below it so far, ended workers too."""
-    found = load_of(os.getpid())
+    found = read_load(os.getpid())
     return found.cpu if found else 0.0
 
 
@@ -53,11 +53,11 @@ def main() -> None:
         target = resolve(name)
         with ExitStack() as stack:
             pair = []
-            for around in (nullcontext(), switched_off()):
+            for around in (nullcontext(), switch_off()):
                 with around:
                     workers = stack.enter_context(Workers(zygotes=SharedZygotes()))
                     print(
-                        f"{name} {workers.version(target)}: {', '.join(workers.walls()[0]) or 'no sandbox'}",
+                        f"{name} {workers.version(target)}: {', '.join(workers.get_walls()[0]) or 'no sandbox'}",
                         flush=True,
                     )
                     block(workers, target, 50, False)

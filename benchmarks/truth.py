@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 
 from truth import known
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -37,8 +37,8 @@ def main() -> None:
                 continue
             target = resolve(each.target)
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-            verdict = judge(each.program, each.inputs, target, lab, oracles=oracles).verdict
-            lab.forget()
+            verdict = judge_program(each.program, each.inputs, target, lab, oracles=oracles).verdict
+            lab.forget_all()
             if verdict.verdict == "environment":
                 print(f"{each.name}: left out, {verdict.reason[:200]}")
                 continue

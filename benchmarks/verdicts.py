@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygotes.work_clock import load_of
+from opsieve.backends.workers.zygotes.work_clock import read_load
 from opsieve.gen.case.case import save
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 
@@ -49,8 +49,8 @@ def main() -> None:
             if used() - started > asked.seconds:
                 break
             case = plan.make_case(asked.seed, number)
-            verdict = judge(case.program, case.inputs, target, lab, oracles=oracles).verdict
-            lab.forget()
+            verdict = judge_program(case.program, case.inputs, target, lab, oracles=oracles).verdict
+            lab.forget_all()
             counts[verdict.verdict] += 1
             rules.update(verdict.rules)
             if verdict.verdict not in ("pass", "unsupported"):
@@ -67,7 +67,7 @@ def main() -> None:
 
 def used() -> float:
     """CPU seconds of this process and of all that it started."""
-    load = load_of(os.getpid())
+    load = read_load(os.getpid())
     return load.cpu if load is not None else 0.0
 
 

@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import HASHES
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.probe_backend import examined
+from opsieve.backends.workers.questions.probe_backend import list_examined
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
@@ -82,7 +82,7 @@ def samples() -> list[tuple[Path, dict[str, str]]]:
 def installed_targets(workers: Workers) -> dict[str, str]:
     """The version of every compiler that is installed here, by its name."""
     found = {}
-    for name in examined():
+    for name in list_examined():
         try:
             found[name] = workers.version(resolve(name))
         except Unavailable:
@@ -128,7 +128,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
         case = open_case(folder)
         cells, message = [], ""
         for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
-            verdict = judge(
+            verdict = judge_program(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
             ).verdict
             options = "".join(f":{name}={value}" for name, value in target.target.options)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from demo import SAMPLES, samples
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -74,7 +74,9 @@ def observe(
     dtype of the wrong one.
     """
     case = open_case(folder)
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)
+    judged = judge_program(
+        case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
+    )
     mismatch = judged.verdict.mismatch
     value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
     return {

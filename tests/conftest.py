@@ -136,9 +136,9 @@ def kept_zygotes() -> Iterator[None]:
     """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers`
     leave behind has zygotes of its own.
     """
-    ZYGOTES.keep(14, ignored=_NOT_FOR_COMPILERS)
+    ZYGOTES.keep_idle(14, ignored=_NOT_FOR_COMPILERS)
     yield
-    ZYGOTES.keep(0)
+    ZYGOTES.keep_idle(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,14 +10,14 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.judge import Judged, judge_case
-from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, further_oracle
+from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, name_optional_oracle
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_checker import checker_of
-from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.program_checker import get_checker
+from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
@@ -126,7 +126,7 @@ def judge_models(
         if request.expected is not None:
             raise BadInput("--expected belongs to the inputs as they are: pass either --expected or --values")
         values = named_values(request.values, (SEARCH, SPECIAL))
-    targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
+    targets = request.oracles.expand_targets([resolve(text) for text in request.targets or ("onnxruntime",)])
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         cache = ObservationCache(workers)
         for first in range(0, len(models), GROUP):
@@ -135,7 +135,7 @@ def judge_models(
             if values:
                 cases = chosen(cases, values, request.seed, workers, say)
             yield from _judge_all(cases, targets, request, cache)
-            cache.forget()
+            cache.forget_all()
 
 
 def _open_cases(
@@ -152,9 +152,9 @@ def _open_cases(
         return opened, refused
     by_checker: dict[ResolvedTarget, list[Test]] = {}
     for _, case in opened:
-        if (checker := checker_of(case.program)) is not None:
+        if (checker := get_checker(case.program)) is not None:
             by_checker.setdefault(checker, []).append(Test(case.program, case.inputs))
-    with suppress(Exception):  # what is wrong with one of them shows when it is asked for
+    with suppress(Exception):  # what is wrong with one of them shows in its own check
         cache.prefetch(by_checker.items())
     cases = []
     for name, case in opened:
@@ -168,7 +168,7 @@ def _open_cases(
 
 def _check_validity(name: str, case: Case, cache: ObservationCache) -> None:
     """Raise BadInput for a program that the checker of its IR refuses, or does not judge."""
-    checker = checker_of(case.program)
+    checker = get_checker(case.program)
     if checker is None or case.program.fault is not None:  # it is invalid on purpose
         return
     answer = cache.observe(checker, case.program, case.inputs)
@@ -202,7 +202,7 @@ def _judge_all(
 ) -> Iterator[JudgeResult | RefusedModel]:
     policy = replace(POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
-    with suppress(Exception):  # what is wrong with one of them shows when it is asked for
+    with suppress(Exception):  # what is wrong with one of them shows in its own check
         cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
         try:
@@ -239,9 +239,9 @@ def _save_failure(
 ) -> None:
     """Write a failure as a case folder: the case, the observations, and the settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
-    if oracle := further_oracle(judged.verdict, case.program):
+    if oracle := name_optional_oracle(judged.verdict, case.program):
         parameters[ORACLE] = oracle
     text = f"{Path(model).stem or 'model'}-{target.display}"
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
-    save(with_script(replace(case, parameters=parameters), workers), folder / name)
+    save(add_script(replace(case, parameters=parameters), workers), folder / name)
     write_observations(folder / name, judged.observations)

@@ -104,9 +104,9 @@ def opsieve_compilers() -> Iterator[None]:
     """Keep the compilers started by a test for the tests after it."""
     from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 
-    ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
+    ZYGOTES.keep_idle(8, ignored=["PYTEST_CURRENT_TEST"])
     yield
-    ZYGOTES.keep(0)
+    ZYGOTES.keep_idle(0)
 
 
 @pytest.fixture

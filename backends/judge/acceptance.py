@@ -1,18 +1,19 @@
-"""What to say of a target that is given an invalid program: it is to refuse it, not to run it and not to die
-of it.
+"""Judge a target on an invalid program: it must refuse the program, not run it or die from it.
 
-A program that breaks a rule by its inputs alone (an index out of range) is reported on request only
-(`accepts_forbidden`). The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a
-rule must be rejected with an error). That the program is invalid is not taken from the generator: onnx's
-checker with full inference, or else its reference evaluator, must refuse it too.
+A program that is invalid through its inputs alone (an index out of range) is reported on request only
+(`find_accepted_forbidden`).
+
+This is the oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a rule must be
+rejected with an error). The generator's word is not enough: onnx's checker with full inference, or its
+reference evaluator, must refuse the program too.
 """
 
 from dataclasses import replace
 from typing import Any
 
 from opsieve.backends.judge.oracles import NATIVE, Lab
-from opsieve.backends.judge.reasons import Cause, because, verdict
-from opsieve.backends.judge.refusals import same_reason
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
+from opsieve.backends.judge.refusals import find_common_reason
 from opsieve.backends.judge.shown_failure import is_acceptance
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -34,12 +35,11 @@ LENIENT = {
 def judge_broken(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, fault: Broken
 ) -> tuple[Verdict, tuple[Observation, ...]]:
-    """The verdict on a target that was given a program with a fault, and the observations it stands on, the
-    target's first.
+    """Judge a target on a program with a fault; return the verdict and its observations, the target's first.
 
-    `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is
-    lenience, or nobody else finds the program invalid), and with kind `crash`, `hang` or `memory` when it
-    dies of it. Every failure is confirmed in a fresh process.
+    `pass` if it refuses the program, `fail` with kind `accepts-invalid` if it runs it (`undecided` if that is
+    lenience, or the other implementations accept it too), and with kind `crash`, `hang` or `memory` if it
+    dies. Every failure is confirmed in a fresh process.
     """
     facts: dict[str, Any] = {
         "target": target,
@@ -53,27 +53,27 @@ def judge_broken(
         "environment",
         "unknown-attribute",
     ):
-        found = verdict(
-            "pass", because(Cause.REFUSES_RIGHTLY, **facts, ending=first), at=replace(first, message="")
+        found = make_verdict(
+            "pass", make_reason(Cause.REFUSES_RIGHTLY, **facts, ending=first), at=replace(first, message="")
         )
     elif first.outcome == "environment":
-        found = verdict("environment", because(Cause.NOT_RUN, target=target, ending=first), at=first)
+        found = make_verdict("environment", make_reason(Cause.NOT_RUN, target=target, ending=first), at=first)
     elif first.outcome == "unsupported":
-        found = verdict("unsupported", because(Cause.REFUSES_AS_LACK, **facts, ending=first))
+        found = make_verdict("unsupported", make_reason(Cause.REFUSES_AS_LACK, **facts, ending=first))
     else:
-        judged = _died if first.outcome in DEATHS else _accepted
+        judged = _judge_death if first.outcome in DEATHS else _judge_acceptance
         found = judged(program, inputs, target, lab, fault, seen, facts)
     return found, tuple(seen)
 
 
-def _again(
+def _observe_again(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, seen: list[Observation]
 ) -> Observation:
     seen.append(lab.observe(target, program, inputs, fresh=True))
     return seen[-1]
 
 
-def _died(
+def _judge_death(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
@@ -82,16 +82,16 @@ def _died(
     seen: list[Observation],
     facts: dict[str, Any],
 ) -> Verdict:
-    first, second = seen[0], _again(program, inputs, target, lab, seen)
+    first, second = seen[0], _observe_again(program, inputs, target, lab, seen)
     kind = DEATHS[first.outcome]
     if second.outcome != first.outcome:
-        reason = because(Cause.DIED_ONCE, **facts, outcome=first.outcome, second=second.outcome)
-        return verdict("flaky", reason, kind, first)
-    reason = because(Cause.DIED, **facts, outcome=first.outcome, ending=first)
-    return verdict("fail", reason, kind, first, blame="compiler")
+        reason = make_reason(Cause.DIED_ONCE, **facts, outcome=first.outcome, second=second.outcome)
+        return make_verdict("flaky", reason, kind, first)
+    reason = make_reason(Cause.DIED, **facts, outcome=first.outcome, ending=first)
+    return make_verdict("fail", reason, kind, first, blame="compiler")
 
 
-def _accepted(
+def _judge_acceptance(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
@@ -108,37 +108,42 @@ def _accepted(
             objector, objection = judge, answer
             break
     if objector is None:
-        return verdict("undecided", because(Cause.NOBODY_OBJECTS, **facts))
+        return make_verdict("undecided", make_reason(Cause.NOBODY_OBJECTS, **facts))
     facts.update(objector=objector, objection=objection)
     rule = LENIENT.get(fault.kind)
     if rule is not None:
-        return verdict("undecided", because(Cause.LENIENT, **facts, rules=(rule,)), rules=(rule,))
-    second = _again(program, inputs, target, lab, seen)
+        return make_verdict("undecided", make_reason(Cause.LENIENT, **facts, rules=(rule,)), rules=(rule,))
+    second = _observe_again(program, inputs, target, lab, seen)
     ran = replace(seen[0], stage="run", message=facts["breach"])
     if not is_acceptance(second):
-        reason = because(Cause.ACCEPTED_ONCE, **facts, second=second.outcome)
-        return verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
-    found = verdict("fail", because(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler")
+        reason = make_reason(Cause.ACCEPTED_ONCE, **facts, second=second.outcome)
+        return make_verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
+    found = make_verdict(
+        "fail", make_reason(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler"
+    )
     return replace(found, oracles=(CHECKER.display, NATIVE.display))
 
 
-def accepts_forbidden(
+def find_accepted_forbidden(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
 ) -> Verdict | None:
-    """The failure of a target that runs, twice, what the reference rejects for its values; `pass` for one
-    that refuses it for the same reason, None of any other.
+    """Judge a target that runs, twice, a program that the reference rejects for its values.
+
+    Returns `pass` if the target refuses it for the same reason, and None in all other cases.
     """
     rejected, first = lab.observe(NATIVE, program, inputs), lab.observe(target, program, inputs)
-    if rejected.outcome == "rejected" and (breach := same_reason(first, rejected)):
+    if rejected.outcome == "rejected" and (breach := find_common_reason(first, rejected)):
         facts = {"target": target, "breach": f"which has {breach}", "ending": first}
-        return verdict("pass", because(Cause.REFUSES_RIGHTLY, **facts), at=replace(first, message=""))
+        return make_verdict(
+            "pass", make_reason(Cause.REFUSES_RIGHTLY, **facts), at=replace(first, message="")
+        )
     if rejected.outcome != "rejected" or not is_acceptance(first):
         return None
     second = lab.observe(target, program, inputs, fresh=True)
     if not is_acceptance(second):
         return None
-    reason = because(Cause.ACCEPTS_FORBIDDEN, target=target, ending=rejected)
+    reason = make_reason(Cause.ACCEPTS_FORBIDDEN, target=target, ending=rejected)
     # without the name of the target: the failure is the same at each of its levels
     ran = replace(second, message=rejected.message)
-    found = verdict("fail", reason, "accepts-invalid", ran, blame="compiler")
+    found = make_verdict("fail", reason, "accepts-invalid", ran, blame="compiler")
     return replace(found, oracles=(NATIVE.display,))

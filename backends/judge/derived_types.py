@@ -1,9 +1,9 @@
-"""Outputs whose type contradicts what follows from the program and its inputs: a failure, whichever
-implementations agree with it.
+"""Outputs with another type than the program and its inputs imply: a failure, whichever implementations
+agree.
 
-The types come from strict shape inference, which is given the inputs that are fed and none of the types that
-the model declares for its results. So a wrong declaration, as some exporters write, is no evidence, and
-neither is a right one behind an operator that ONNX does not define.
+The types come from strict shape inference on the given inputs, without the types that the model declares for
+its results. So a wrong declaration, as some exporters write, does not count, and a right one behind an
+operator outside ONNX does not either.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from onnx import TypeProto
 from opsieve.backends.compare import Comparison, type_text
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import DERIVING, NATIVE, Values
-from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.irs.registry import ir_of
@@ -37,28 +37,32 @@ INFERENCE = "shape inference"
 
 
 def read_derived(answer: Observation) -> dict[str, ValueType]:
-    """Read the types that a worker derived for the outputs; an answer without types gives an empty dict."""
+    """Read the types that a worker derived for the outputs; {} for an answer without types."""
     protos = {name: decode(TypeProto(), data.tobytes()) for name, data in (answer.outputs or {}).items()}
     return {name: read_type(proto) for name, proto in protos.items() if proto is not None}
 
 
 def find_contradictions(outputs: Mapping[str, Value], types: Mapping[str, ValueType]) -> dict[str, Mismatch]:
-    """Find the outputs whose shape or dtype is another than their type says; open dimensions and missing
-    outputs contradict nothing.
+    """Find the outputs with another shape or dtype than their type; open dimensions and missing outputs are
+    skipped.
     """
     found = {
-        name: _contradiction(name, outputs[name], type_) for name, type_ in types.items() if name in outputs
+        name: _find_contradiction(name, outputs[name], type_)
+        for name, type_ in types.items()
+        if name in outputs
     }
     return {name: mismatch for name, mismatch in found.items() if mismatch is not None}
 
 
-def _contradiction(name: str, value: Value, type_: ValueType) -> Mismatch | None:
+def _find_contradiction(name: str, value: Value, type_: ValueType) -> Mismatch | None:
     if isinstance(type_, OtherType) or not misfit(value, type_):
         return None
     if isinstance(type_, OptionalType):
-        return _contradiction(name, value, type_.element)
+        return _find_contradiction(name, value, type_.element)
     if isinstance(type_, SequenceType) and isinstance(value, list):
-        items = (_contradiction(f"{name}[{index}]", item, type_.element) for index, item in enumerate(value))
+        items = (
+            _find_contradiction(f"{name}[{index}]", item, type_.element) for index, item in enumerate(value)
+        )
         return next(filter(None, items), None)
     if isinstance(type_, SequenceType) or not isinstance(value, (np.ndarray, np.generic)):
         return Mismatch(name, "type", fraction=1.0, got=type_text(value), expected=str(type_))
@@ -71,51 +75,51 @@ def _contradiction(name: str, value: Value, type_: ValueType) -> Mismatch | None
 
 
 def describe_type(mismatch: Mismatch) -> dict[str, str]:
-    """The facts about an output of another type, for the sentence of a cause."""
+    """Return the facts about an output of another type, for the sentence of a cause."""
     got = f"{mismatch.what} {mismatch.got}"
     return {"got": got, "output": repr(mismatch.output)[:60], "expected": mismatch.expected}
 
 
-def derive(session: JudgingSession) -> dict[str, ValueType]:
-    """Return the types that bind the outputs: those of ONNX's shape inference, or what another IR declares
-    and its compiler has checked.
+def derive_types(session: JudgingSession) -> dict[str, ValueType]:
+    """Return the types of the outputs: from ONNX's shape inference, or another IR's declarations, checked by
+    its compiler.
     """
     if session.graph is None:
         return dict(ir_of(session.program).declared_types(session.program))
-    return read_derived(session.ask(DERIVING))
+    return read_derived(session.run_target(DERIVING))
 
 
 def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
-    """The verdict on outputs that contradict the derived types; None where they do not."""
-    types = derive(session)
+    """Judge outputs that contradict the derived types; None without a contradiction."""
+    types = derive_types(session)
     wrong = find_contradictions(outputs, types)
     worst = Comparison(wrong).worst
     if worst is None:
         return None
-    if (rejected := session.ask(NATIVE)).outcome == "rejected":
-        return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
+    if (rejected := session.run_target(NATIVE)).outcome == "rejected":
+        return make_verdict("invalid", make_reason(Cause.NO_MEANING, ending=rejected))
     names = tuple(wrong)
-    changed = session.repeats(outputs, names)
+    changed = session.judge_repetition(outputs, names)
     if changed is not None:
         return changed
-    host = session.host_shares(outputs, names)
+    host = session.find_agreeing_host(outputs, names)
     if host is not None:
-        return session.fault_of(host, worst)
+        return session.judge_host_fault(host, worst)
     baseline = session.target.baseline
-    plain = session.ask(baseline).outputs if baseline is not None else None
+    plain = session.run_target(baseline).outputs if baseline is not None else None
     sound = plain is not None and not find_contradictions(plain, {name: types[name] for name in names})
-    reason = because(Cause.CONTRADICTS_INFERENCE, target=session.target, **describe_type(worst))
+    reason = make_reason(Cause.CONTRADICTS_INFERENCE, target=session.target, **describe_type(worst))
     blame = "optimiser" if sound else "compiler"
-    return verdict("fail", reason, "mismatch", rules=(RULE,), mismatch=worst, blame=blame)
+    return make_verdict("fail", reason, "mismatch", rules=(RULE,), mismatch=worst, blame=blame)
 
 
 def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict | None:
-    """The verdict on outputs that are not as declared and contradict the derived types; None otherwise.
+    """Judge outputs that contradict both the declared and the derived types; None otherwise.
 
-    Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that
-    the reference gives.
+    If only the declaration contradicts them, they are compared by the dtype that is derived or that the
+    reference gives.
     """
-    declared = session.program.outputs() if session.graph is not None else derive(session)
+    declared = session.program.outputs() if session.graph is not None else derive_types(session)
     doubted = {
         *find_contradictions(outputs, declared),
         *(name for name in declared if not session.dtypes[name]),
@@ -125,7 +129,7 @@ def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict |
     failure = judge_types(session, outputs)
     if failure is not None:
         return failure
-    types, native = derive(session), session.ask(NATIVE).outputs or {}
+    types, native = derive_types(session), session.run_target(NATIVE).outputs or {}
     for name in doubted:
         value = native.get(name)
         given = dtype_name(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else ""

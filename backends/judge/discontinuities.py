@@ -37,14 +37,14 @@ from opsieve.backends.judge.discontinuity_points import (
     SHIFT,
     Ask,
     Values,
-    cut,
-    fed_constants,
-    points,
-    severed,
-    shifted,
+    add_shifts,
+    cut_prefix,
+    feed_constants,
+    find_points,
+    sever,
 )
-from opsieve.backends.judge.perturbation import movements
-from opsieve.backends.judge.pieces import tapped
+from opsieve.backends.judge.perturbation import measure_movements
+from opsieve.backends.judge.pieces import tap_model
 
 _DIRECTED_SHIFTS = 4
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
@@ -76,48 +76,49 @@ def excuses(
     `wide`. `last` is how many points are asked for one by one where asking for all alters what the candidate
     does.
     """
-    where = points(model, wrong)
+    where = find_points(model, wrong)
     if not where.names and not where.scales:
         return ()
     fed = {value.name for value in model.graph.input}
     made = [name for name in where.names if name not in fed]
-    native = ask("native", tapped(model, made), inputs)
+    native = ask("native", tap_model(model, made), inputs)
     if native.outputs is None:
         return ()
-    kinds = {name: _dtype(native.outputs.get(name)) for name in made}
+    kinds = {name: _get_dtype(native.outputs.get(name)) for name in made}
     made = [name for name in made if kinds[name] in policy.screens]
-    given = [name for name in where.names if name in fed and _dtype(inputs.get(name)) in policy.screens]
+    given = [name for name in where.names if name in fed and _get_dtype(inputs.get(name)) in policy.screens]
     if not made and not given and not where.scales:
         return ()
-    centre = ask("float64", tapped(model, made), inputs) if made else native
+    centre = ask("float64", tap_model(model, made), inputs) if made else native
     if centre.outputs is None:
         return ()
     peers = {name: error(native.outputs[name], centre.outputs[name]) for name in made}
     case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
-    own = case.own_values(wrong, made) if made and where.decided else None
-    if made and not case.right_before(made, own, centre.outputs, wide, last):
+    own = case.test_own_values(wrong, made) if made and where.decided else None
+    if made and not case.is_right_before(made, own, centre.outputs, wide, last):
         return ()
     excused = own.excused if own is not None else ()
     left = [name for name in wrong if name not in excused]
     if not left:
         return excused
-    model, inputs = fed_constants(model, inputs, where.scales)
+    model, inputs = feed_constants(model, inputs, where.scales)
     given = [*given, *where.scales]
-    kinds.update((name, _dtype(inputs[name])) for name in given)
+    kinds.update((name, _get_dtype(inputs[name])) for name in given)
     steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
     if own is None:
-        steps.update((name, case.honest(name)) for name in made)
+        steps.update((name, case.get_allowed_error(name)) for name in made)
         steps.update(
             (name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales
         )
-    remainders = {} if own is not None else case.remainders(made)
+    remainders = {} if own is not None else case.measure_rounding(made)
     own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
     steps = {
-        name: max(step, _ulp(own_types[name])) if name in own_types else step for name, step in steps.items()
+        name: max(step, _get_ulp(own_types[name])) if name in own_types else step
+        for name, step in steps.items()
     }
     return (
         *excused,
-        *_reach(
+        *_find_reachable(
             model, inputs, got, left, dtypes, steps, remainders, given, where.scales, own_types, policy, ask
         ),
     )
@@ -125,18 +126,18 @@ def excuses(
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """What the candidate's own values tell: it is wrong before a discontinuity, or which outputs they
-    excuse.
+    """The result of testing the candidate's own values: wrong before a discontinuity, or the outputs that
+    they excuse.
     """
 
-    wrong_before: bool
+    is_wrong_before: bool
     excused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """The model severed at the points, with the candidate's values of these as feeds, and what float64 makes
-    of each stretch.
+    """The model cut at the points, with the candidate's values there as feeds, and float64's result of each
+    stretch.
     """
 
     model: ModelProto
@@ -146,9 +147,7 @@ class _Stretches:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A mismatch on the way to being excused; `peers` are the errors of the native reference at the
-    points.
-    """
+    """A mismatch under test; `peers` are the errors of the native reference at the points."""
 
     model: ModelProto
     inputs: Values
@@ -159,84 +158,94 @@ class _Case:
     policy: Policy
     ask: Ask
 
-    def honest(self, name: str) -> float:
-        """How far a rounding error may move a point, in parts of its largest magnitude: ten times that of the
-        reference, within the screen.
+    def get_allowed_error(self, name: str) -> float:
+        """Return how far a rounding error may move a point, relative to its largest magnitude.
+
+        The limit is ten times the reference's own error, within the screen.
         """
         screen = self.policy.screen(self.kinds[name])
         return min(screen, max(_HONEST * screen, _PEER_FACTOR * self.peers[name]))
 
-    def remainders(self, made: list[str]) -> dict[str, "np.ndarray[Any, Any]"]:
-        """How far rounding alone moves each element of the points."""
-        moved = movements(cut(self.model, made), self.inputs, made, self.policy, self.ask) if made else {}
+    def measure_rounding(self, made: list[str]) -> dict[str, "np.ndarray[Any, Any]"]:
+        """Measure how far rounding alone moves each element of the points."""
+        moved = (
+            measure_movements(cut_prefix(self.model, made), self.inputs, made, self.policy, self.ask)
+            if made
+            else {}
+        )
         return {name: movement.reach for name, movement in moved.items()}
 
-    def own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
-        """None when the candidate computes otherwise once it is asked for more."""
-        own = self.ask("candidate", tapped(self.model, made), self.inputs)
+    def test_own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
+        """Test the candidate's own values; None if the candidate computes differently with more outputs."""
+        own = self.ask("candidate", tap_model(self.model, made), self.inputs)
         if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
             return None
-        stretches = self._behind(self.model, own.outputs, wrong, made)
+        stretches = self._cut_stretches(self.model, own.outputs, wrong, made)
         if stretches is None:
             return None
-        if not self._sound(own.outputs, stretches, made):
+        if not self._is_sound(own.outputs, stretches, made):
             return _Own(True)
         behind = compare(self.got, {name: stretches.right[name] for name in wrong}, self.dtypes, self.policy)
         return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
 
-    def right_before(self, made: list[str], own: _Own | None, right: Values, wide: bool, last: int) -> bool:
-        """Whether the candidate is right up to the points: by its own values, else asked for all of them
-        alone, then for the last ones.
+    def is_right_before(
+        self, made: list[str], own: _Own | None, right: Values, wide: bool, last: int
+    ) -> bool:
+        """Whether the candidate is right up to the points.
+
+        Its own values decide if available, then a run of all points without the part behind them, then the
+        last points one by one.
         """
         if own is not None:
-            return not own.wrong_before
+            return not own.is_wrong_before
         alone = made[len(made) - last :] if len(made) > 1 else []
-        return self.sound_before(made) and all(self.sound_alone(name, right[name], wide) for name in alone)
+        return self.is_sound_before(made) and all(
+            self.is_sound_alone(name, right[name], wide) for name in alone
+        )
 
-    def sound_before(self, made: list[str]) -> bool:
-        """Whether the candidate is right up to the points, asked for them alone: nothing behind them can
-        disturb what it does.
-        """
-        prefix = cut(self.model, made)
+    def is_sound_before(self, made: list[str]) -> bool:
+        """Whether the candidate is right up to the points in a model that ends there."""
+        prefix = cut_prefix(self.model, made)
         own = self.ask("candidate", prefix, self.inputs)
         if own.outputs is None:
             return True
-        stretches = self._behind(prefix, own.outputs, (), made)
-        return stretches is None or self._sound(own.outputs, stretches, made)
+        stretches = self._cut_stretches(prefix, own.outputs, (), made)
+        return stretches is None or self._is_sound(own.outputs, stretches, made)
 
-    def sound_alone(self, name: str, right: Any, wide: bool) -> bool:
-        """Whether the candidate is right at one point, asked for nothing else: a fault between the points
-        shows that asking for all hides.
+    def is_sound_alone(self, name: str, right: Any, wide: bool) -> bool:
+        """Whether the candidate is right at one point in a model that ends there; this shows faults hidden by
+        more outputs.
         """
-        prefix = cut(self.model, [name])
+        prefix = cut_prefix(self.model, [name])
         own = self.ask("candidate", prefix, self.inputs).outputs
         if own is None or compare(own, {name: right}, self.kinds, self.policy).agrees:
             return True
         if error(own.get(name), right) <= _PEER_FACTOR * self.peers[name]:
             return True
-        moved = movements(prefix, self.inputs, [name], self.policy, self.ask)
-        if name in moved and moved[name].explains(own.get(name), self.policy):
+        moved = measure_movements(prefix, self.inputs, [name], self.policy, self.ask)
+        if name in moved and moved[name].is_explaining(own.get(name), self.policy):
             return True
         return name in own and bool(
             excuses(prefix, self.inputs, own, [name], self.kinds, self.policy, self.ask, wide, last=0)
         )
 
-    def _behind(
+    def _cut_stretches(
         self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]
     ) -> "_Stretches | None":
-        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot
-        be known.
+        """Compute each stretch in float64 from the candidate's values at its start; None if that is
+        impossible.
         """
-        if not all(_dtype(own.get(name)) == self.kinds[name] for name in made):
+        if not all(_get_dtype(own.get(name)) == self.kinds[name] for name in made):
             return None
-        parts, feeds = severed(model, made, wrong), {**self.inputs, **{name: own[name] for name in made}}
+        parts, feeds = sever(model, made, wrong), {**self.inputs, **{name: own[name] for name in made}}
         right = self.ask("float64", parts, feeds).outputs
         return None if right is None else _Stretches(parts, feeds, right)
 
-    def _sound(self, own: Values, stretches: "_Stretches", made: list[str]) -> bool:
-        """Whether each point is within the screen, no worse than ten times the native reference is there, or
-        as far off as rounding on its stretch moves it: two results that should cancel leave a remainder that
-        is large beside 0.
+    def _is_sound(self, own: Values, stretches: "_Stretches", made: list[str]) -> bool:
+        """Whether each point is within the screen, ten times the native reference's error, or the effect of
+        rounding.
+
+        Two results that should cancel leave a remainder that is large beside 0.
         """
         before = {name: stretches.right[name + MADE] for name in made}
         off = compare({name: own[name] for name in made}, before, self.kinds, self.policy).mismatches
@@ -244,13 +253,13 @@ class _Case:
         if not left:
             return True
         ends = [name + MADE for name in left]
-        moved = movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
+        moved = measure_movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
         return all(
-            name + MADE in moved and moved[name + MADE].explains(own[name], self.policy) for name in left
+            name + MADE in moved and moved[name + MADE].is_explaining(own[name], self.policy) for name in left
         )
 
 
-def _reach(
+def _find_reachable(
     model: ModelProto,
     inputs: Values,
     got: Mapping[str, Any],
@@ -264,21 +273,21 @@ def _reach(
     policy: Policy,
     ask: Ask,
 ) -> tuple[str, ...]:
-    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude
-    (scales: of each).
+    """Find the excused outputs.
 
-    `remainders` are what rounding leaves of them by itself, which is more where terms cancel. `types` are
-    those of points that are no float64.
+    `steps` are how far the points may move, relative to their largest magnitude (scales: to each value).
+    `remainders` are the effect of rounding by itself, which is larger where terms cancel. `types` are those
+    of points in other types than float64.
     """
     made = [name for name in steps if name not in given]
-    changed = shifted(model, made, wrong)
+    changed = add_shifts(model, made, wrong)
     still = {name + SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
     centre = ask("float64", changed, {**inputs, **still})
     if centre.outputs is None:
         return ()
     values = {name: np.asarray(centre.outputs[name + MADE], np.float64) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
-    sizes = {name: np.asarray(_step(value, steps[name])) for name, value in values.items()}
+    sizes = {name: np.asarray(_get_step(value, steps[name])) for name, value in values.items()}
     sizes.update({name: np.maximum(sizes[name], left) for name, left in remainders.items()})
     sizes.update({name: steps[name] * np.abs(values[name]) for name in scales})
     # Drawn from a fixed seed: the same case gives the same verdict.
@@ -287,7 +296,7 @@ def _reach(
     for turn in range(_DIRECTED_SHIFTS + _RANDOM_SHIFTS):
         feeds = dict(inputs)
         for name, value in values.items():
-            moved_to = _direction(turn, value.shape, random) * sizes[name] + (
+            moved_to = _choose_direction(turn, value.shape, random) * sizes[name] + (
                 np.zeros(value.shape) if name in made else value
             )
             feeds[name + SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
@@ -297,13 +306,17 @@ def _reach(
     return tuple(
         name
         for name in wrong
-        if _within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
+        if _is_within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
     )
 
 
-def _direction(turn: int, shape: tuple[int, ...], random: np.random.Generator) -> "np.ndarray[Any, Any]":
-    """Where the elements of a point move, from -1 to 1: all up; all down; the later the lower, or the higher,
-    so that of many that are alike the last one is the least or the greatest; at random.
+def _choose_direction(
+    turn: int, shape: tuple[int, ...], random: np.random.Generator
+) -> "np.ndarray[Any, Any]":
+    """Choose where the elements of a point move, from -1 to 1.
+
+    The directions are all up, all down, decreasing, increasing (so that of many equal elements the last
+    becomes the least or the greatest), and random.
     """
     if turn < 2:
         return np.full(shape, (1.0, -1.0)[turn])
@@ -313,10 +326,8 @@ def _direction(turn: int, shape: tuple[int, ...], random: np.random.Generator) -
     return random.choice((-1.0, 1.0), shape)
 
 
-def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
-    """Whether every element of `got` lies between the least and the greatest of the runs, give or take the
-    screen.
-    """
+def _is_within(got: Any, runs: Sequence[Any], screen: float) -> bool:
+    """Whether every element of `got` lies between the least and the greatest of the runs, within the screen."""
     if not isinstance(got, np.ndarray) or got.dtype.kind in "OUSc":
         return False
     alike = [np.asarray(run, np.float64) for run in runs if np.shape(run) == got.shape]
@@ -330,14 +341,14 @@ def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
     return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
 
 
-def _ulp(kind: "np.dtype[Any]") -> float:
+def _get_ulp(kind: "np.dtype[Any]") -> float:
     return float(ml_dtypes.finfo(kind).eps)
 
 
-def _step(value: Any, share: float) -> float:
+def _get_step(value: Any, share: float) -> float:
     finite = np.abs(value[np.isfinite(value)])
     return share * float(finite.max()) if finite.size else 0.0
 
 
-def _dtype(value: Any) -> str:
+def _get_dtype(value: Any) -> str:
     return str(value.dtype.name) if isinstance(value, (np.ndarray, np.generic)) else ""

@@ -1,7 +1,8 @@
-"""Where a model jumps, and the models that the rule `jump` (discontinuities.py) asks about instead of it.
+"""Find where a model jumps, and build the models that the rule `jump` (discontinuities.py) runs instead of
+it.
 
-Which operators jump is declared with them (`Operator.rounding`). What is made here is another model; nothing
-runs.
+Operators declare whether they jump (`Operator.rounding`). This module only makes models; it runs nothing
+else.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.judge.pieces import get_constants, tap_model
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.declarations.catalogue import declared
@@ -28,11 +29,10 @@ _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT1
 
 @dataclass(frozen=True, slots=True)
 class DiscontinuityInputs:
-    """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
+    """Tensors that feed jumps on the way to some outputs, in the order of the graph.
 
-    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales`
-    are constants by which results are scaled before they are rounded to integers: how their quotients are
-    rounded decides a tie.
+    `decided` tells whether their values determine the side of each jump. `scales` are constants by which
+    results are scaled before they are rounded to integers: the rounding of these quotients decides ties.
     """
 
     names: tuple[str, ...]
@@ -40,38 +40,38 @@ class DiscontinuityInputs:
     scales: tuple[str, ...] = ()
 
 
-def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
-    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their
-    own.
+def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
+    """Find where the computation of the outputs can jump: inputs of jumping nodes with a rounding error of
+    their own.
     """
     graph = model.graph
-    jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
+    jumping = {(f.domain, f.name) for f in model.functions if _has_discontinuous(f.node)}
     exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
-    needed = _upstream(graph, outputs)
+    needed = _find_upstream(graph, outputs)
     found: dict[str, None] = {}
     decided = True
     for node in graph.node:
         read = list(inputs_of(node))
         if any(name in needed for name in node.output):
             inside = (node.domain, node.op_type) in jumping or any(
-                _any_discontinuous(body.node)
+                _has_discontinuous(body.node)
                 for attribute in node.attribute
                 for body in (attribute.g, *attribute.graphs)
             )
-            if inside or Rounding.COMPUTES in rounding(node):
+            if inside or Rounding.COMPUTES in get_rounding(node):
                 decided = False
                 found.update((name, None) for name in read if name in needed)
-            elif _discontinuous(node):
+            elif _is_discontinuous(node):
                 found.update((name, None) for name in read if name not in exact)
-        if Rounding.EXACT in rounding(node) and all(name in exact for name in read):
+        if Rounding.EXACT in get_rounding(node) and all(name in exact for name in read):
             exact.update(node.output)
-    held = constants(model)
+    held = get_constants(model)
     made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
     names = [name for name in found if name in made and name not in held]
     scales = [
         name
         for node in graph.node
-        if Rounding.REQUANTISES in rounding(node) and any(name in needed for name in node.output)
+        if Rounding.REQUANTISES in get_rounding(node) and any(name in needed for name in node.output)
         for name in node.input
         if name in held and held[name].data_type in _FLOATS
     ]
@@ -80,12 +80,12 @@ def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
     )
 
 
-def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
-    """The model with each tensor of `names` fed from outside.
+def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """Return the model with each tensor of `names` fed from outside.
 
-    What the model itself makes of them becomes an output called `<name>__made`, beside the wanted `outputs`.
+    The model's own result for each becomes an output called `<name>__made`, beside the wanted `outputs`.
     """
-    copy = _copied(model)
+    copy = _copy_model(model)
     _rename_made(copy.graph, frozenset(names))
     _keep_outputs(copy.graph, outputs, names)
     for name in names:
@@ -93,11 +93,11 @@ def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
     return copy
 
 
-def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
-    """The part of the model that makes the tensors of `names`, which are its outputs."""
-    copy = tapped(model, names)
+def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
+    """Return the part of the model that makes the tensors of `names`, which are its outputs."""
+    copy = tap_model(model, names)
     graph = copy.graph
-    needed = _upstream(graph, names)
+    needed = _find_upstream(graph, names)
     nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
     outputs = [
         type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names
@@ -109,9 +109,9 @@ def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
     return copy
 
 
-def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
-    """The model with the constants of `names` as inputs, and its inputs with their values."""
-    held, copy = constants(model), _copied(model)
+def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
+    """Return the model with the constants of `names` as inputs, and its inputs with their values."""
+    held, copy = get_constants(model), _copy_model(model)
     for name in names:
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
@@ -124,9 +124,11 @@ def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tu
     return copy, {**inputs, **{name: read_tensor(held[name]) for name in names}}
 
 
-def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
-    """The model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is made."""
-    copy = _copied(model)
+def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """Return the model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is
+    made.
+    """
+    copy = _copy_model(model)
     graph = copy.graph
     _rename_made(graph, frozenset(names))
     nodes: list[NodeProto] = []
@@ -145,9 +147,9 @@ def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
     return copy
 
 
-def rounding(node: NodeProto) -> Rounding:
-    """What a node does with a rounding error; an operator of another domain is taken for ONNX's of the same
-    name.
+def get_rounding(node: NodeProto) -> Rounding:
+    """Return how a node reacts to a rounding error; an operator of another domain counts as ONNX's of the
+    same name.
     """
     operator = declared(node.domain, node.op_type) or declared("", node.op_type)
     if operator is None:
@@ -160,15 +162,15 @@ def rounding(node: NodeProto) -> Rounding:
     return operator.rounding(attributes, len(node.output))
 
 
-def _discontinuous(node: NodeProto) -> bool:
-    return Rounding.JUMPS in rounding(node)
+def _is_discontinuous(node: NodeProto) -> bool:
+    return Rounding.JUMPS in get_rounding(node)
 
 
-def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
+def _has_discontinuous(nodes: Iterable[NodeProto]) -> bool:
     return any(
-        _discontinuous(node)
+        _is_discontinuous(node)
         or any(
-            _any_discontinuous(body.node)
+            _has_discontinuous(body.node)
             for attribute in node.attribute
             for body in (attribute.g, *attribute.graphs)
         )
@@ -176,7 +178,7 @@ def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
     )
 
 
-def _upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
+def _find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
     needed = set(outputs)
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
@@ -203,7 +205,7 @@ def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str
             graph.value_info.remove(value)
 
 
-def _copied(model: ModelProto) -> ModelProto:
+def _copy_model(model: ModelProto) -> ModelProto:
     copy = ModelProto()
     copy.CopyFrom(model)
     return copy

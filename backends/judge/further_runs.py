@@ -1,11 +1,11 @@
-"""The oracles that ask further runs of a build that passes: is it slower, does it need more memory, does it
-give the same again?
+"""Oracles that rerun a passing build: is it slower, does it need more memory, does it give the same results
+again?
 """
 
 from typing import Any
 
 from opsieve.backends.compare import POLICY
-from opsieve.backends.judge.judging_session import JudgingSession, open_rules
+from opsieve.backends.judge.judging_session import JudgingSession, list_open_rules
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, Lab
 from opsieve.backends.judge.performance import may_be_slower, measure_memory, measure_slowdown
@@ -17,7 +17,7 @@ from opsieve.gen.model.program import Program
 _AGAIN = 3  # further runs in processes of their own
 
 
-def asked_further(
+def run_optional_oracles(
     choice: OracleChoice,
     program: Program,
     inputs: dict[str, Any],
@@ -25,19 +25,19 @@ def asked_further(
     lab: Lab,
     glance: bool = False,
 ) -> Verdict | None:
-    """The first verdict that is not `pass` of the chosen oracles on a target that passes, None without one.
+    """Return the first verdict of the chosen oracles other than `pass` on a passing target, or None.
 
-    With `glance`, time is measured only where the runs that were done already look slow: a campaign has many
+    With `glance`, time is measured only if the earlier runs already look slow, because a campaign has many
     programs.
     """
     for name in choice.measured:
-        found = _asked(name, choice, program, inputs, target, lab, glance)
+        found = _run_oracle(name, choice, program, inputs, target, lab, glance)
         if found is not None and found.verdict != "pass":
             return found
     return None
 
 
-def _asked(
+def _run_oracle(
     name: str,
     choice: OracleChoice,
     program: Program,
@@ -49,7 +49,7 @@ def _asked(
     if name == "memory":
         return measure_memory(program, inputs, target, lab, margin=choice.memory_margin)
     if name == "nondeterminism":
-        return changing(program, inputs, target, lab)
+        return judge_nondeterminism(program, inputs, target, lab)
     baseline, margin = target.baseline, choice.slowdown_margin
     if glance and baseline is not None:
         done, usual = (lab.observe(build, program, inputs) for build in (target, baseline))
@@ -58,21 +58,23 @@ def _asked(
     return measure_slowdown(program, inputs, target, lab, choice.rounds, margin)
 
 
-def changing(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab) -> Verdict | None:
-    """The verdict on a target of which another process gives other outputs for the same inputs; None where
-    none does, or where the program leaves open what differs.
+def judge_nondeterminism(
+    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
+) -> Verdict | None:
+    """Judge a target whose outputs differ in another process; None if they are equal, or the program leaves
+    them open.
     """
     first = lab.observe(target, program, inputs)
     if first.outputs is None:
         return None
     for _ in range(_AGAIN):
         session = JudgingSession(program, inputs, target, lab, None, (), POLICY)
-        found = session.repeats(first.outputs, tuple(first.outputs))
+        found = session.judge_repetition(first.outputs, tuple(first.outputs))
         if found is None:
             continue
         reference = lab.observe(FLOAT64, program, inputs)
         if ir_of(program).can_be_undefined and reference.outputs is None:
             return None
         output = found.mismatch.output if found.mismatch is not None else None
-        return None if open_rules(reference.hazards, output) else found
+        return None if list_open_rules(reference.hazards, output) else found
     return None

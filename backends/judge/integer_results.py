@@ -1,4 +1,4 @@
-"""Results that integers alone make: they are exact, so that no rounding error excuses a wrong one."""
+"""Results computed from integers alone: they are exact, so rounding errors excuse no difference."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -7,45 +7,45 @@ import numpy as np
 from onnx import ModelProto
 
 from opsieve.backends.compare import identical
-from opsieve.backends.judge.discontinuity_points import Ask, Values, severed
-from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.judge.discontinuity_points import Ask, Values, sever
+from opsieve.backends.judge.pieces import get_constants, tap_model
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.model.tensors import read_tensor
 
 
-def wrong_by_integers(
+def find_wrong_by_integers(
     model: ModelProto, inputs: Values, got: Mapping[str, Any], names: Sequence[str], ask: Ask
 ) -> set[str]:
     """Return the outputs among `names` that integer arithmetic alone makes wrong.
 
-    Integers are exact, so no rounding error excuses what is computed from them. The candidate is asked for
-    the integers at which such a computation begins; from those, an output has a single right value.
+    Integers are exact, so rounding errors cannot excuse results computed from them. The candidate's own
+    integers at the start of such a computation determine a single right value.
     """
     made = [name for node in model.graph.node for name in node.output if name]
-    native = ask("native", tapped(model, made), inputs).outputs
+    native = ask("native", tap_model(model, made), inputs).outputs
     if native is None:
         return set()
     integers = {name for name, value in {**inputs, **native}.items() if _is_integer(value)}
-    integers.update(name for name, tensor in constants(model).items() if _is_integer(read_tensor(tensor)))
+    integers.update(name for name, tensor in get_constants(model).items() if _is_integer(read_tensor(tensor)))
     wrong = set()
     for name in names:
-        begin = sorted(_integers_behind(model, name, integers) & set(made))
+        begin = sorted(_find_integers_behind(model, name, integers) & set(made))
         # Where the output begins nothing, it is a result of floats itself.
         if name in begin:
             continue
-        own = ask("candidate", tapped(model, begin), inputs).outputs
+        own = ask("candidate", tap_model(model, begin), inputs).outputs
         if own is None or not identical(own.get(name), got[name]):
             continue
         feeds = {**inputs, **{each: own[each] for each in begin}}
-        right = ask("native", severed(model, begin, [name]), feeds).outputs
+        right = ask("native", sever(model, begin, [name]), feeds).outputs
         if right is not None and not identical(right.get(name), got[name]):
             wrong.add(name)
     return wrong
 
 
-def _integers_behind(model: ModelProto, output: str, integers: Collection[str]) -> set[str]:
-    """Return the tensors from which nodes that read integers alone compute an output; itself where none
-    do.
+def _find_integers_behind(model: ModelProto, output: str, integers: Collection[str]) -> set[str]:
+    """Return the tensors from which integer-only nodes compute an output; the output itself if there are no
+    such nodes.
     """
     makers = {name: node for node in model.graph.node for name in node.output}
     begin, left = set[str](), [output]

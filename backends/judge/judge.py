@@ -1,8 +1,7 @@
-"""What to say of a program on a target: the order of questions, the oracles consulted, the rules that decide.
+"""Judge a program on a target: the order of the runs, the oracles, the deciding rules.
 
-Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few oracles
-are asked when few are enough. docs/explanation/oracles.md states the policy, docs/benchmarks/judging.md what
-was measured of it.
+Nothing runs in this process. A Lab runs the program in a worker of its own; few oracles run if few are
+enough. docs/explanation/oracles.md states the policy, docs/benchmarks/judging.md its measurements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,22 +9,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
-from opsieve.backends.judge.acceptance import accepts_forbidden, judge_broken
+from opsieve.backends.judge.acceptance import find_accepted_forbidden, judge_broken
 from opsieve.backends.judge.derived_types import (
-    derive,
+    derive_types,
     find_contradictions,
     judge_types,
     settle_declared_types,
 )
-from opsieve.backends.judge.endings import died, lacks, refused
-from opsieve.backends.judge.further_runs import asked_further
-from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
-from opsieve.backends.judge.levels import disagreement
-from opsieve.backends.judge.metamorphic import against_itself
+from opsieve.backends.judge.endings import judge_death, judge_lack, judge_refusal
+from opsieve.backends.judge.further_runs import run_optional_oracles
+from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths
+from opsieve.backends.judge.levels import judge_levels
+from opsieve.backends.judge.metamorphic import judge_rewritten
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracle_names import NAMES, ORACLE, OracleChoice
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values, independent
-from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.oracles import (
+    EXPECTED,
+    FLOAT64,
+    NATIVE,
+    SECOND_ORACLES,
+    Lab,
+    Values,
+    is_independent,
+)
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, STRUCTURE, Verdict
@@ -39,13 +46,13 @@ _NO_CHOICE = OracleChoice()
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict and the observations that it stands on, the candidate's first."""
+    """A verdict and its observations, the candidate's first."""
 
     verdict: Verdict
     observations: tuple[Observation, ...]
 
 
-def judge(
+def judge_program(
     program: Program,
     inputs: Values,
     target: ResolvedTarget,
@@ -55,11 +62,10 @@ def judge(
     oracles: Sequence[ResolvedTarget] = (),
     policy: Policy = POLICY,
 ) -> Judged:
-    """The verdict on `program`, fed with `inputs`, on `target`.
+    """Judge `program`, fed with `inputs`, on `target`.
 
-    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there
-    is doubt. A program that was made to be wrong (gen/model/program.py) is judged by whether it is
-    refused.
+    `expected` are outputs that the user vouches for, `oracles` further targets for doubtful cases. A program
+    that was made to be wrong (gen/model/program.py) passes if it is refused.
     """
     fault = program.fault if expected is None else None
     if fault is not None:
@@ -72,99 +78,106 @@ def judge(
 def judge_case(
     case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY, further: OracleChoice = _NO_CHOICE
 ) -> Judged:
-    """The verdict of every command on a case: its expected outputs count, and all other compilers may be
-    asked.
+    """Judge a case as every command does: its expected outputs count, and all other compilers may run.
 
-    The oracle that found the failure of a case is asked of it as are those of `further`.
+    The oracle that found the failure of a case runs again, like those of `further`.
     """
     program, inputs = case.program, case.inputs
     oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-    judged = judge(program, inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy)
+    judged = judge_program(
+        program, inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy
+    )
     named = case.parameters.get(ORACLE, "")
     chosen = replace(further, names=(*further.names, named)) if named in NAMES else further
     found: Verdict | None = None
     if judged.verdict.verdict == "pass" and not target.rewrite:
-        found = asked_further(chosen, program, inputs, target, lab)
+        found = run_optional_oracles(chosen, program, inputs, target, lab)
     elif judged.verdict.verdict == "invalid" and "accepts-invalid" in chosen.names:
-        found = accepts_forbidden(program, inputs, target, lab)
+        found = find_accepted_forbidden(program, inputs, target, lab)
     return judged if found is None else Judged(found, judged.observations)
 
 
 def _decide(session: JudgingSession) -> Verdict:
-    first = session.ask(session.target)
+    first = session.run_target(session.target)
     if first.outcome == "environment":
-        return verdict("environment", because(Cause.NOT_RUN, target=session.target, ending=first), at=first)
+        return make_verdict(
+            "environment", make_reason(Cause.NOT_RUN, target=session.target, ending=first), at=first
+        )
     if first.outcome == "unsupported":
-        return lacks(session, first)
+        return judge_lack(session, first)
     if first.outcome in DEATHS:
-        return died(session, first)
+        return judge_death(session, first)
     if first.outcome in ("error", "rejected"):
-        return refused(session, first)
-    return _answered(session, first.outputs or {})
+        return judge_refusal(session, first)
+    return _judge_outputs(session, first.outputs or {})
 
 
-def _answered(session: JudgingSession, outputs: Values) -> Verdict:
-    """The verdict on a target that gave outputs."""
+def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
+    """Judge a target that returned outputs."""
     target = session.target
     if session.expected is not None:
         given = compare(outputs, session.expected, session.dtypes, session.policy)
         session.consulted.append(EXPECTED)
         if given.agrees:
-            return verdict("pass", because(Cause.GIVES_EXPECTED, target=target), rules=given.rules)
+            return make_verdict("pass", make_reason(Cause.GIVES_EXPECTED, target=target), rules=given.rules)
     contradicted = settle_declared_types(session, outputs)
     if contradicted is not None:
         return contradicted
     if target.rewrite:
-        return against_itself(session, outputs)
-    arbiter = FLOAT64 if session.ask(FLOAT64).outputs is not None else NATIVE
-    right = session.ask(arbiter)
+        return judge_rewritten(session, outputs)
+    arbiter = FLOAT64 if session.run_target(FLOAT64).outputs is not None else NATIVE
+    right = session.run_target(arbiter)
     if right.outputs is None:
-        return _without_reference(session, outputs)
-    terms = sum_lengths(right.hazards)
+        return _judge_without_reference(session, outputs)
+    terms = find_sum_lengths(right.hazards)
     found = compare(outputs, right.outputs, session.dtypes, session.policy, terms)
     if found.agrees and session.expected is None:
-        return verdict("pass", because(Cause.AGREES, target=target, oracle=arbiter), rules=found.rules)
+        return make_verdict(
+            "pass", make_reason(Cause.AGREES, target=target, oracle=arbiter), rules=found.rules
+        )
     if found.agrees:
-        return _against_expected(session, outputs)
-    return MismatchJudge(session, arbiter, outputs, terms).verdict(found)
+        return _judge_against_expected(session, outputs)
+    return MismatchJudge(session, arbiter, outputs, terms).judge_comparison(found)
 
 
-def _against_expected(session: JudgingSession, outputs: Values) -> Verdict:
-    """The reference and the candidate agree, the expected outputs are others."""
+def _judge_against_expected(session: JudgingSession, outputs: Values) -> Verdict:
+    """Judge outputs that agree with the reference and contradict the expected ones."""
     expected = session.expected or {}
     worst = compare(outputs, expected, session.dtypes, session.policy).worst
     others = [
         oracle for oracle in dict.fromkeys((session.target.baseline, *session.oracles)) if oracle is not None
     ]
-    agree = [FLOAT64, *(oracle for oracle in others if session.agrees(oracle, outputs, tuple(expected)))]
-    reason = because(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
-    return verdict("undecided", reason, "mismatch", mismatch=worst)
+    agree = [FLOAT64, *(oracle for oracle in others if session.is_agreeing(oracle, outputs, tuple(expected)))]
+    reason = make_reason(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
+    return make_verdict("undecided", reason, "mismatch", mismatch=worst)
 
 
-def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
-    """The reference cannot evaluate the program: derived types bind, expected outputs are the truth unless
-    contradicted, else others are asked.
+def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdict:
+    """Judge a program that the reference cannot evaluate.
 
-    Independent compilers come first. The unoptimised build shares the compiler's faults, so its agreement
-    decides nothing.
+    Derived types bind, expected outputs are the truth unless contradicted, and otherwise other compilers
+    decide. Independent ones come first. The unoptimised build shares the compiler's faults, so its agreement
+    alone is not enough.
     """
     contradicted = judge_types(session, outputs)
     if contradicted is not None:
         return contradicted
     if session.expected is not None:
-        return _expected_is_truth(session, outputs, session.expected)
-    if (rejected := session.ask(NATIVE)).outcome == "rejected":
-        return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
+        return _judge_by_expected(session, outputs, session.expected)
+    if (rejected := session.run_target(NATIVE)).outcome == "rejected":
+        return make_verdict("invalid", make_reason(Cause.NO_MEANING, ending=rejected))
     target, baseline = session.target, session.target.baseline
-    others = [oracle for oracle in session.oracles if independent(target, oracle)]
+    others = [oracle for oracle in session.oracles if is_independent(target, oracle)]
     for oracle in others:
-        given = session.ask(oracle).outputs
+        given = session.run_target(oracle).outputs
         if given is not None and (found := compare(outputs, given, session.dtypes, session.policy)).agrees:
-            return verdict("pass", because(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules)
+            return make_verdict(
+                "pass", make_reason(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules
+            )
     own = [oracle for oracle in session.oracles if oracle not in others] if baseline is None else [baseline]
-    agreeing, types = None, derive(session)
+    agreeing, types = None, derive_types(session)
     for oracle in [*own, *others]:
-        answer = session.ask(oracle)
+        answer = session.run_target(oracle)
         # outputs of another type than the program has are the oracle's own fault
         if answer.outputs is None or find_contradictions(answer.outputs, types):
             continue
@@ -172,32 +185,32 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         if found.agrees:
             agreeing = oracle
             continue
-        changed = session.repeats(outputs, tuple(found.mismatches))
+        changed = session.judge_repetition(outputs, tuple(found.mismatches))
         if changed is not None and ir_of(session.program).can_be_undefined:
             return replace(changed, verdict="undecided")
         if changed is not None:
             return changed
-        wrong = _beyond_rounding(found, session.dtypes)
-        builds = _other_builds(session) if wrong else []
-        agree = [build for build in builds if session.agrees(build, answer.outputs, wrong)]
+        wrong = _find_beyond_rounding(found, session.dtypes)
+        builds = _list_other_builds(session) if wrong else []
+        agree = [build for build in builds if session.is_agreeing(build, answer.outputs, wrong)]
         if agree:
             worst = Comparison({name: found.mismatches[name] for name in wrong}).worst
-            reason = because(Cause.WRONG, target=target, mismatch=worst, arbiter=oracle, oracles=agree)
-            return verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
+            reason = make_reason(Cause.WRONG, target=target, mismatch=worst, arbiter=oracle, oracles=agree)
+            return make_verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
         if oracle == baseline:
-            apart = disagreement(session, outputs, tuple(found.mismatches), {}, measured=False)
+            apart = judge_levels(session, outputs, tuple(found.mismatches), {}, measured=False)
             if apart is not None:
                 return apart
-        reason = because(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
-        return verdict("undecided", reason, "mismatch", mismatch=found.worst)
+        reason = make_reason(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
+        return make_verdict("undecided", reason, "mismatch", mismatch=found.worst)
     if agreeing is not None:
         facts = {"target": target, "oracle": agreeing, "asked": session.list_asked()}
-        return verdict("undecided", because(Cause.OWN_BUILDS_AGREE, **facts))
-    return verdict("undecided", because(Cause.UNREFERENCED, asked=session.list_asked()))
+        return make_verdict("undecided", make_reason(Cause.OWN_BUILDS_AGREE, **facts))
+    return make_verdict("undecided", make_reason(Cause.UNREFERENCED, asked=session.list_asked()))
 
 
-def _other_builds(session: JudgingSession) -> list[ResolvedTarget]:
-    """Builds of the target's compiler that optimise in another way than the target and its baseline do."""
+def _list_other_builds(session: JudgingSession) -> list[ResolvedTarget]:
+    """List builds of the same compiler that optimise differently from the target and its baseline."""
     target, others = session.target, ir_of(session.program).other_builds.get(session.target.name)
     if others is None:
         return []
@@ -206,8 +219,8 @@ def _other_builds(session: JudgingSession) -> list[ResolvedTarget]:
     return [build for build in builds if build != target.baseline]
 
 
-def _beyond_rounding(found: Comparison, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """The outputs whose mismatch no rounding explains: structure, and values of integers and bool."""
+def _find_beyond_rounding(found: Comparison, dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the outputs whose mismatch cannot be rounding: structure, and values of integers and bool."""
     return tuple(
         name
         for name, mismatch in found.mismatches.items()
@@ -215,25 +228,25 @@ def _beyond_rounding(found: Comparison, dtypes: Mapping[str, str]) -> tuple[str,
     )
 
 
-def _expected_is_truth(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:
+def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:
     target, baseline = session.target, session.target.baseline
     found = compare(outputs, expected, session.dtypes, session.policy)
     names = tuple(found.mismatches)
-    changed = session.repeats(outputs, names)
+    changed = session.judge_repetition(outputs, names)
     if changed is not None:
         return changed
-    host = session.host_shares(outputs, names)
+    host = session.find_agreeing_host(outputs, names)
     if host is not None:
-        return session.fault_of(host, found.worst)
-    others = (oracle for oracle in session.oracles if independent(target, oracle))
-    against = next((oracle for oracle in others if session.agrees(oracle, outputs, names)), None)
+        return session.judge_host_fault(host, found.worst)
+    others = (oracle for oracle in session.oracles if is_independent(target, oracle))
+    against = next((oracle for oracle in others if session.is_agreeing(oracle, outputs, names)), None)
     if against is not None:
-        reason = because(Cause.EXPECTED_CONTRADICTED, oracle=against, target=target, mismatch=found.worst)
-        return verdict("undecided", reason, "mismatch", mismatch=found.worst)
-    right = baseline is not None and session.agrees(baseline, expected, names)
-    return verdict(
+        reason = make_reason(Cause.EXPECTED_CONTRADICTED, oracle=against, target=target, mismatch=found.worst)
+        return make_verdict("undecided", reason, "mismatch", mismatch=found.worst)
+    right = baseline is not None and session.is_agreeing(baseline, expected, names)
+    return make_verdict(
         "fail",
-        because(Cause.NOT_EXPECTED, target=target, mismatch=found.worst),
+        make_reason(Cause.NOT_EXPECTED, target=target, mismatch=found.worst),
         "mismatch",
         rules=("expected-is-truth",),
         mismatch=found.worst,

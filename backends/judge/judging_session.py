@@ -1,4 +1,4 @@
-"""One judgement while it is under way: the lab it asks, and what each oracle answered."""
+"""One judgement in progress: its lab, and the answer of each oracle."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -7,8 +7,8 @@ from typing import Any
 from onnx import ModelProto
 
 from opsieve.backends.compare import Policy, compare
-from opsieve.backends.judge.oracles import DERIVING, Lab, Values, independent
-from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.oracles import DERIVING, Lab, Values, is_independent
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -20,10 +20,10 @@ from opsieve.gen.model.program import Program
 
 
 class JudgingSession:
-    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target
-    are extra.
+    """The program, the target, and the answers so far.
 
-    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked.
+    Each oracle runs once; fresh runs of the target are extra. `expected` are outputs that the user vouches
+    for, `oracles` further targets that may run.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class JudgingSession:
 
     @cached_property
     def translation(self) -> OnnxProgram | None:
-        """The program in ONNX, specialised to its inputs, for oracles that take no other IR; None where it
-        has none.
+        """The program in ONNX, specialised to its inputs, for oracles of no other IR.
+
+        None for a program with no translation.
         """
         translator = ir_of(self.program).translator
         if not translator:
@@ -59,16 +60,19 @@ class JudgingSession:
 
     @property
     def dataflow(self) -> ModelProto | None:
-        """The graph, or that of the translation: what tells where the program jumps and magnifies rounding."""
+        """The graph, or that of the translation, in which jumps and magnified rounding are found."""
         if self.graph is not None:
             return self.graph
         return self.translation.proto if self.translation is not None else None
 
-    def ask(self, target: ResolvedTarget) -> Observation:
-        """What the target or an oracle answers; an oracle of another IR is asked about the translation."""
+    def run_target(self, target: ResolvedTarget) -> Observation:
+        """Return the observation of the target or an oracle, running it if necessary.
+
+        An oracle of another IR runs the translation.
+        """
         if target not in self.answers:
             program, inputs = self.program, self.inputs
-            is_oracle = independent(self.target, target) and program.ir not in target.irs
+            is_oracle = is_independent(self.target, target) and program.ir not in target.irs
             if is_oracle and self.translation is not None:
                 program = self.translation
                 inputs = {name: inputs[name] for name in self.translation.inputs()}
@@ -81,13 +85,13 @@ class JudgingSession:
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
     ) -> Observation:
-        """As a Lab: an answer about the judged program belongs to the evidence."""
+        """Observe like a Lab; runs of the judged program become evidence."""
         if program is self.program and not fresh:
-            return self.ask(target)
+            return self.run_target(target)
         return self.lab.observe(target, program, inputs, fresh=fresh)
 
     def list_asked(self) -> list[str]:
-        """Every implementation that was asked beside the target, with how it ended."""
+        """List every implementation that ran beside the target, with its outcome."""
         asked = [
             (each, answer) for each, answer in self.answers.items() if each not in (self.target, DERIVING)
         ]
@@ -97,41 +101,42 @@ class JudgingSession:
             for each, answer in asked
         ]
 
-    def again(self) -> Observation:
-        """What the target does in a fresh process."""
+    def run_again(self) -> Observation:
+        """Run the target in a fresh process."""
         observation = self.lab.observe(self.target, self.program, self.inputs, fresh=True)
         self.observations.append(observation)
         return observation
 
-    def witnesses(self) -> list[ResolvedTarget]:
-        """Who can confirm the reference against the target: its unoptimised build, then every other
-        independent compiler.
+    def list_confirming(self) -> list[ResolvedTarget]:
+        """List the oracles that can confirm the reference against the target.
 
-        A target that is given a rewritten program can be contradicted by itself, on the program as it is,
-        before all others.
+        These are its unoptimised build, then every independent compiler. For a rewritten program the target
+        on the original program comes first.
         """
         baseline = self.target.baseline
         others = [
-            oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)
+            oracle for oracle in self.oracles if oracle != baseline and is_independent(self.target, oracle)
         ]
         own = [self.target.unrewritten] if self.target.rewrite else []
         return [*own, *others] if baseline is None else [*own, baseline, *others]
 
-    def host_shares(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
-        """The host, when it gives the same named outputs for the original program: then they are no fault of
-        the target's.
+    def find_agreeing_host(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
+        """Return the host if it gives the same named outputs for the original program: then the target is not
+        at fault.
         """
         host = self.target.runtime
         if host is None or not all(name in outputs for name in names):
             return None
-        return host if self.agrees(host, outputs, names) else None
+        return host if self.is_agreeing(host, outputs, names) else None
 
-    def fault_of(self, host: ResolvedTarget, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
-        """The verdict where the host gives the same wrong outputs."""
-        reason = because(Cause.HOST_AGREES, host=host, target=self.target, mismatch=worst)
-        return verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst)
+    def judge_host_fault(
+        self, host: ResolvedTarget, worst: Mismatch | None, rules: tuple[str, ...] = ()
+    ) -> Verdict:
+        """Return the verdict for a host that gives the same wrong outputs."""
+        reason = make_reason(Cause.HOST_AGREES, host=host, target=self.target, mismatch=worst)
+        return make_verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst)
 
-    def agrees(
+    def is_agreeing(
         self,
         oracle: ResolvedTarget,
         truth: Mapping[str, Any],
@@ -139,29 +144,29 @@ class JudgingSession:
         terms: Mapping[str, int] | None = None,
     ) -> bool:
         """Whether an oracle gives the named outputs of `truth`."""
-        answer = self.ask(oracle)
+        answer = self.run_target(oracle)
         wanted = {name: truth[name] for name in names if name in truth}
         return (
             answer.outputs is not None
             and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
         )
 
-    def repeats(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
-        """Return the verdict on a target whose outputs a fresh process does not repeat, None where it does.
+    def judge_repetition(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
+        """Judge a target whose outputs a fresh process does not repeat; None if it does.
 
-        A run that ends without outputs is an intermittent failure of the kind of that ending: replays show
-        it as this kind.
+        A run that ends without outputs is an intermittent failure of the kind of that outcome, under which
+        replays show it.
         """
-        second = self.again()
+        second = self.run_again()
         if second.outputs is None:
-            reason = because(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
-            return verdict("flaky", reason, KIND_OF_OUTCOME.get(second.outcome, "error"), second)
+            reason = make_reason(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
+            return make_verdict("flaky", reason, KIND_OF_OUTCOME.get(second.outcome, "error"), second)
         first = {name: outputs[name] for name in names if name in outputs}
         worst = compare(second.outputs, first, {}, self.policy).worst
         if worst is None:
             return None
-        reason = because(Cause.CHANGED, target=self.target, mismatch=worst)
-        return verdict("fail", reason, "nondeterminism", mismatch=worst)
+        reason = make_reason(Cause.CHANGED, target=self.target, mismatch=worst)
+        return make_verdict("fail", reason, "nondeterminism", mismatch=worst)
 
 
 def is_refused_by_checker(answer: Observation) -> bool:
@@ -169,8 +174,8 @@ def is_refused_by_checker(answer: Observation) -> bool:
     return any(note.startswith(REFUSED) for note in answer.notes)
 
 
-def open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str, ...]:
-    """Rules of the hazards that reach one output; for None, of all but random operators."""
+def list_open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str, ...]:
+    """List rules of the hazards that reach one output; for None, of all except random operators."""
     return tuple(
         dict.fromkeys(
             hazard.rule
@@ -181,8 +186,8 @@ def open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str, ...]
     )
 
 
-def sum_lengths(hazards: Sequence[Hazard]) -> dict[str, int]:
-    """The longest sum that feeds each output, where it is long enough to tell."""
+def find_sum_lengths(hazards: Sequence[Hazard]) -> dict[str, int]:
+    """Return the longest sum that feeds each output, where it is long enough to matter."""
     terms: dict[str, int] = {}
     for hazard in hazards:
         rule, _, count = hazard.rule.partition(":")

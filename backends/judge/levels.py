@@ -1,9 +1,8 @@
-"""Two levels of one compiler that differ: one of them is wrong, whoever it is.
+"""Two optimisation levels of one compiler that differ: one of them is wrong.
 
-A target and its unoptimised build are given the same program. Where both give the same again in a fresh
-process, a difference beyond the policy is a failure of the compiler even if nobody can say which of them is
-right: the blame is left open. Of programs that are no ONNX models it is not known where they jump, so nothing
-is claimed of them here.
+A target and its unoptimised build run the same program. If both repeat their results in a fresh process, a
+difference beyond the policy is a failure of the compiler even without a third opinion: the blame stays open.
+For programs outside ONNX the discontinuities are unknown, so this rule does not apply to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, identical
-from opsieve.backends.judge.discontinuity_points import points
+from opsieve.backends.judge.discontinuity_points import find_points
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.model.structure import all_nodes
@@ -25,7 +24,7 @@ RULE = "levels-disagree"
 UNMEASURED = 10.0
 
 
-def disagreement(
+def judge_levels(
     session: JudgingSession,
     outputs: Values,
     names: Sequence[str],
@@ -34,18 +33,18 @@ def disagreement(
     *,
     measured: bool,
 ) -> Verdict | None:
-    """The failure where the unoptimised build gives others of the named outputs, None where it does not or a
-    reason excuses it.
+    """Judge an unoptimised build that gives others of the named outputs; None if it does not, or a reason
+    excuses it.
 
-    `measured` says that a reference has been asked what rounding explains.
+    `measured` means that a reference has bounded the effect of rounding.
     """
     baseline, graph = session.target.baseline, session.graph
-    if baseline is None or graph is None or _random(graph):
+    if baseline is None or graph is None or _has_random(graph):
         return None
-    answer = session.ask(baseline).outputs
+    answer = session.run_target(baseline).outputs
     if answer is None or not all(name in answer for name in names):
         return None
-    own = {name: outputs[name] for name in names if not _jumps(graph, name)}
+    own = {name: outputs[name] for name in names if not _is_discontinuous(graph, name)}
     found = compare(
         own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms
     ).mismatches
@@ -63,17 +62,17 @@ def disagreement(
     again = session.lab.observe(baseline, session.program, session.inputs, fresh=True).outputs
     if again is None or not all(identical(again.get(name), answer[name]) for name in found):
         return None
-    reason = because(Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst)
-    return verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
+    reason = make_reason(Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst)
+    return make_verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
 
 
-def _jumps(graph: ModelProto, name: str) -> bool:
+def _is_discontinuous(graph: ModelProto, name: str) -> bool:
     """Whether a value near a discontinuity can explain any difference of an output."""
-    found = points(graph, (name,))
+    found = find_points(graph, (name,))
     return bool(found.names or found.scales)
 
 
-def _random(model: ModelProto) -> bool:
+def _has_random(model: ModelProto) -> bool:
     functions = (node for function in model.functions for node in function.node)
     found = (declared(node.domain, node.op_type) for node in all_nodes([*model.graph.node, *functions]))
     return any(operator is not None and operator.random for operator in found)

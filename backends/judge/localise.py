@@ -1,17 +1,13 @@
-"""A dispute between a target and the reference, settled by the first operator that differs given equal
-inputs.
+"""Settle a dispute between a target and the reference at the first operator that differs for equal inputs.
 
-The target is asked for every value that its program makes. Where that leaves the disputed outputs as they
-are, bit for bit, the reference computes each operator from the target's own inputs of it, in one run. An
-operator whose outputs differ then is cut out with those inputs as a program of its own, and judged with
-everybody asked:
-
+The target returns every value that its program makes. If that leaves the disputed outputs unchanged, bit for
+bit, the reference computes each operator from the target's own inputs of it, in one run. An operator with
+different outputs is then cut out with those inputs as a program of its own, and judged by all oracles:
 - a second oracle says that its outputs are wrong: so are the program's;
-- independent compilers compute it as the target does: the reference is outvoted, and the next operator is
-  looked at;
-- nobody else has it: undecided, and the verdict names it.
+- independent compilers compute it as the target does: the reference is outvoted, and the search continues;
+- other implementations lack it: undecided, and the verdict names it.
 
-When no operator differs, every step is right and only rounding was magnified on the way.
+If every operator agrees, every step is right and only rounding was magnified on the way.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +17,17 @@ from typing import Any, Literal
 from onnx import ModelProto, NodeProto
 
 from opsieve.backends.compare import compare, identical
-from opsieve.backends.judge.discontinuity_points import MADE, severed
+from opsieve.backends.judge.discontinuity_points import MADE, sever
 from opsieve.backends.judge.judging_session import JudgingSession
-from opsieve.backends.judge.oracles import Values, independent
-from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, operator_program, tapped
-from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.oracles import Values, is_independent
+from opsieve.backends.judge.pieces import (
+    MOST_VALUES,
+    get_constants,
+    list_made_values,
+    make_operator_program,
+    tap_model,
+)
+from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -39,8 +41,8 @@ JudgePiece = Callable[[Program, Values, Values], tuple[Verdict, JudgingSession] 
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """The session of a program, its model, the oracle that stands alone, the target's outputs and the names
-    of those in dispute.
+    """A program's session and model, the oracle that stands alone, the target's outputs, and the disputed
+    names.
     """
 
     session: JudgingSession
@@ -52,7 +54,10 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How a dispute was settled, or not: the operator that decided, what was found of it, and who agrees."""
+    """The result for a dispute: the deciding operator, its finding, and the agreeing oracles.
+
+    `outputs` are the disputed ones that depend on the operator.
+    """
 
     kind: Literal["wrong", "outvoted", "operators-agree", "undecided"]
     outputs: tuple[str, ...] = ()  # of the dispute, those that depend on the operator
@@ -63,21 +68,19 @@ class Finding:
     rules: tuple[str, ...] = ()
 
 
-def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
-    """What the operators of the program tell of a dispute; None where the target's own values cannot be
-    had.
-    """
-    own = _own_values(dispute)
+def settle_dispute(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
+    """Settle a dispute by the program's operators; None if the target's own values are unavailable."""
+    own = _get_own_values(dispute)
     if own is None:
         return None
     rules: list[str] = []
     outvoted: Finding | None = None
     doubtful: Finding | None = None
-    for count, node in enumerate(_differing(dispute, own)):
+    for count, node in enumerate(_iter_differing(dispute, own)):
         if count == _MOST_OPERATORS:
             return doubtful or outvoted
-        finding = _judged(dispute, node, own, judge_piece)
-        finding = finding and replace(finding, outputs=_behind(dispute, node))
+        finding = _judge_operator(dispute, node, own, judge_piece)
+        finding = finding and replace(finding, outputs=_list_affected(dispute, node))
         if finding is None or finding.kind == "undecided":
             doubtful = (
                 doubtful
@@ -95,16 +98,16 @@ def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
     return Finding("operators-agree", rules=tuple(dict.fromkeys(rules)))
 
 
-def _own_values(dispute: Dispute) -> Values | None:
-    """Every value of the program as the target makes it; None when asking for them alters the disputed
-    outputs.
+def _get_own_values(dispute: Dispute) -> Values | None:
+    """Return every value of the program as the target makes it; None if extra outputs alter the disputed
+    ones.
     """
     session = dispute.session
     model = dispute.model
-    names = made_values(model)
+    names = list_made_values(model)
     if not names or len(names) > MOST_VALUES:
         return None
-    program = OnnxProgram(tapped(model, names).SerializeToString(), session.program.name)
+    program = OnnxProgram(tap_model(model, names).SerializeToString(), session.program.name)
     answer = session.lab.observe(session.target, program, session.inputs)
     if answer.outputs is None:
         return None
@@ -113,37 +116,35 @@ def _own_values(dispute: Dispute) -> Values | None:
     return {**session.inputs, **answer.outputs}
 
 
-def _differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodeProto]:
-    """Nodes on the way to the disputed outputs whose outputs differ from the arbiter's given the target's
-    inputs, in the graph's order.
+def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodeProto]:
+    """Yield nodes on the way to the disputed outputs that differ from the arbiter for the target's inputs, in
+    order.
     """
     session = dispute.session
     model = dispute.model
-    held = constants(model)
-    given = {name: value for name, value in own.items() if name in made_values(model)}
-    program = OnnxProgram(
-        severed(model, list(given), dispute.names).SerializeToString(), session.program.name
-    )
+    held = get_constants(model)
+    given = {name: value for name, value in own.items() if name in list_made_values(model)}
+    program = OnnxProgram(sever(model, list(given), dispute.names).SerializeToString(), session.program.name)
     whole = session.lab.observe(dispute.arbiter, program, {**session.inputs, **given}).outputs
-    for node in _upstream(model.graph.node, dispute.names):
+    for node in _list_upstream(model.graph.node, dispute.names):
         made = {name: given[name] for name in node.output if name in given}
         if not made or all(name in held for name in made):
             continue
         if whole is not None and all(name + MADE in whole for name in made):
             right: Values | None = {name: whole[name + MADE] for name in made}
         else:
-            right = _one(dispute, node, own)
-        if right is None or not compare(made, right, _dtypes(made), session.policy).agrees:
+            right = _evaluate_node(dispute, node, own)
+        if right is None or not compare(made, right, _get_dtypes(made), session.policy).agrees:
             yield node
 
 
-def _one(dispute: Dispute, node: NodeProto, own: Mapping[str, Any]) -> Values | None:
-    """What the arbiter makes of one node, where it cannot evaluate them all together."""
-    piece = operator_program(dispute.model, node, own)
+def _evaluate_node(dispute: Dispute, node: NodeProto, own: Mapping[str, Any]) -> Values | None:
+    """Evaluate one node with the arbiter, if it cannot evaluate them all together."""
+    piece = make_operator_program(dispute.model, node, own)
     return None if piece is None else dispute.session.lab.observe(dispute.arbiter, *piece).outputs
 
 
-def _upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
+def _list_upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
     from opsieve.backends.reference.hazards import inputs_of
 
     needed, found = set(outputs), []
@@ -154,12 +155,12 @@ def _upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
     return found[::-1]
 
 
-def _judged(
+def _judge_operator(
     dispute: Dispute, node: NodeProto, own: Mapping[str, Any], judge_piece: JudgePiece
 ) -> Finding | None:
-    """What everybody says of one operator on the target's own inputs; None where it cannot be cut out."""
+    """Judge one operator on the target's own inputs; None if it cannot be cut out."""
     session = dispute.session
-    piece = operator_program(dispute.model, node, own)
+    piece = make_operator_program(dispute.model, node, own)
     if piece is None:
         return None
     inside = {name: own[name] for name in node.output if name in own}
@@ -168,33 +169,39 @@ def _judged(
         return None
     found, asked = judged
     if found.verdict == "fail":
-        alone = asked.ask(session.target).outputs or {}
-        by_itself = compare(alone, inside, _dtypes(inside), session.policy).agrees
+        alone = asked.run_target(session.target).outputs or {}
+        by_itself = compare(alone, inside, _get_dtypes(inside), session.policy).agrees
         place = "by itself too" if by_itself else "only inside this program"
-        return Finding("wrong", (), node.op_type, f"{place}: {describe(found.mismatch)}", found.blame)
+        return Finding(
+            "wrong", (), node.op_type, f"{place}: {describe_mismatch(found.mismatch)}", found.blame
+        )
     if found.verdict in ("pass", "invalid"):
         return Finding("operators-agree", (), node.op_type, rules=found.rules)
-    agree = _siding(asked, inside)
+    agree = _list_agreeing(asked, inside)
     if agree:
         return Finding("outvoted", (), node.op_type, oracles=agree)
-    return Finding("undecided", (), node.op_type, f"which nobody else confirms: {describe(found.mismatch)}")
+    return Finding(
+        "undecided", (), node.op_type, f"which nobody else confirms: {describe_mismatch(found.mismatch)}"
+    )
 
 
-def _behind(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
-    """The disputed outputs that the node has a part in."""
+def _list_affected(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
+    """List the disputed outputs to which the node contributes."""
     nodes = dispute.model.graph.node
-    return tuple(name for name in dispute.names if any(each is node for each in _upstream(nodes, (name,))))
+    return tuple(
+        name for name in dispute.names if any(each is node for each in _list_upstream(nodes, (name,)))
+    )
 
 
-def _siding(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarget, ...]:
-    """The independent compilers that give what the target gives for the piece, against the arbiter."""
+def _list_agreeing(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarget, ...]:
+    """List the independent compilers that agree with the target on the piece, against the arbiter."""
     names = tuple(inside)
     return tuple(
         each
         for each in asked.oracles
-        if independent(asked.target, each) and asked.agrees(each, inside, names)
+        if is_independent(asked.target, each) and asked.is_agreeing(each, inside, names)
     )
 
 
-def _dtypes(values: Mapping[str, Any]) -> dict[str, str]:
+def _get_dtypes(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(getattr(getattr(value, "dtype", None), "name", "")) for name, value in values.items()}

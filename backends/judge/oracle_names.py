@@ -34,8 +34,10 @@ _LONGEST = 1 << 16  # bytes of a configuration file
 
 @dataclass(frozen=True, slots=True)
 class NamedOracle:
-    """An oracle: what it asks, and where it has to be chosen what that adds: an option of targets, values of
-    one option that further targets have, or further runs of a build that passes.
+    """An oracle: its question, and its additions if chosen: a target option, sibling targets, or further
+    runs.
+
+    `option` is one such as `check=text`; `siblings` is an option all of whose values run.
     """
 
     name: str
@@ -45,8 +47,8 @@ class NamedOracle:
     measured: bool = False
 
     @property
-    def always(self) -> bool:
-        """Whether it is asked without being chosen."""
+    def is_always_on(self) -> bool:
+        """Whether it runs without being chosen."""
         return not (self.option or self.siblings or self.measured)
 
 
@@ -87,10 +89,8 @@ ORACLE = "oracle"
 _BY_NAME: Mapping[str, NamedOracle] = {oracle.name: oracle for oracle in ORACLES}
 
 
-def further_oracle(verdict: Verdict, program: Program) -> str:
-    """Name the oracle that has to be chosen for a verdict to be given again, "" where the judge gives it
-    anyway.
-    """
+def name_optional_oracle(verdict: Verdict, program: Program) -> str:
+    """Name the oracle that has to be chosen to reproduce a verdict; "" if the judge gives it anyway."""
     if verdict.verdict != "fail":
         return ""
     if verdict.kind == "accepts-invalid":
@@ -102,7 +102,7 @@ def further_oracle(verdict: Verdict, program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OracleChoice:
-    """The oracles chosen, and their margins."""
+    """The chosen oracles and their margins."""
 
     names: tuple[str, ...] = ()
     slowdown_margin: float = MARGIN
@@ -111,13 +111,11 @@ class OracleChoice:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Those that ask further runs of a build that passes."""
+        """The oracles that rerun a passing build."""
         return tuple(name for name in self.names if _BY_NAME[name].measured)
 
-    def facts(self) -> dict[str, str]:
-        """What decides of the oracles that take further runs, as words: empty where there is none of them,
-        read again by `from_facts`.
-        """
+    def list_facts(self) -> dict[str, str]:
+        """Return the settings of the rerunning oracles as words for `from_facts`; {} without such oracles."""
         if not self.measured:
             return {}
         margins = (self.slowdown_margin, self.rounds, self.memory_margin)
@@ -125,22 +123,22 @@ class OracleChoice:
 
     @staticmethod
     def from_facts(facts: Mapping[str, str]) -> "OracleChoice":
-        """The choice that `facts` tells."""
+        """Rebuild the choice from `list_facts`."""
         if "measured" not in facts:
             return OracleChoice()
         slowdown_margin, rounds, memory_margin = facts["margins"].split(",")
         names = tuple(facts["measured"].split(","))
         return OracleChoice(names, float(slowdown_margin), int(rounds), float(memory_margin))
 
-    def targets(self, given: Sequence[ResolvedTarget]) -> list[ResolvedTarget]:
-        """The targets with what the oracles add, each once, in order."""
+    def expand_targets(self, given: Sequence[ResolvedTarget]) -> list[ResolvedTarget]:
+        """Return the targets with the additions of the oracles, each once, in order."""
         found: dict[ResolvedTarget, None] = {}
         for target in given:
-            for sibling in self._siblings(target):
-                found[self._asked(sibling)] = None
+            for sibling in self._list_siblings(target):
+                found[self._add_options(sibling)] = None
         return list(found)
 
-    def _siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
+    def _list_siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
         found = [target]
         for name in self.names:
             option = _BY_NAME[name].siblings
@@ -148,7 +146,7 @@ class OracleChoice:
             found += [target.with_options(**{option: value}) for value in values]
         return found
 
-    def _asked(self, target: ResolvedTarget) -> ResolvedTarget:
+    def _add_options(self, target: ResolvedTarget) -> ResolvedTarget:
         for name in self.names:
             option, _, value = _BY_NAME[name].option.partition("=")
             if option and option in target.facts.options:
@@ -157,11 +155,13 @@ class OracleChoice:
         return target
 
 
-def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
-    """The oracles of a list of names and of a file; BadInput for one that there is not, or a file that says
-    something else.
+def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoice:
+    """Choose the oracles of a list of names and of a file.
+
+    Raises:
+        BadInput: For an unknown oracle or an invalid file.
     """
-    fields = _read(file) if file is not None else {}
+    fields = _read_file(file) if file is not None else {}
     listed = fields.pop("oracles", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise BadInput(f"{shown(file, 160)}: `oracles` is to be a list of names")
@@ -171,12 +171,12 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
             raise BadInput(
                 f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{meant(name, NAMES)}"
             )
-    slowdown, memory = _table(fields, "slowdown", file), _table(fields, "memory", file)
+    slowdown, memory = _take_table(fields, "slowdown", file), _take_table(fields, "memory", file)
     choice = OracleChoice(
         every,
-        _number(slowdown, "margin", MARGIN, file),
-        int(_number(slowdown, "rounds", ROUNDS, file)),
-        _number(memory, "margin", MEMORY_MARGIN, file),
+        _take_number(slowdown, "margin", MARGIN, file),
+        int(_take_number(slowdown, "rounds", ROUNDS, file)),
+        _take_number(memory, "margin", MEMORY_MARGIN, file),
     )
     unknown = [*fields, *slowdown, *memory]
     if unknown:
@@ -184,21 +184,21 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
     return choice
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{shown(file, 160)} is no TOML: {shown(str(error), 160)}") from None
 
 
-def _table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:
+def _take_table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:
     table = fields.pop(name, {})
     if not isinstance(table, dict):
         raise BadInput(f"{shown(file, 160)}: `{name}` is to be a table")
     return dict(table)
 
 
-def _number(table: dict[str, Any], name: str, usual: float, file: Path | None) -> float:
+def _take_number(table: dict[str, Any], name: str, usual: float, file: Path | None) -> float:
     value = table.pop(name, usual)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(f"{shown(file, 160)}: `{name}` is to be a number from 1 to 1000")

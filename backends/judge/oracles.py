@@ -1,4 +1,4 @@
-"""Who can be asked what a program should give, and what asks them."""
+"""The oracles for the right outputs, and the interface that runs them."""
 
 from typing import Any, Protocol
 
@@ -28,23 +28,22 @@ class Lab(Protocol):
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
     ) -> Observation:
-        """What the program does on the target; in a process forked for it alone when `fresh`."""
+        """Run the program on the target; in a process forked for it alone if `fresh`."""
 
 
-def independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
-    """Whether the code of `other` has no part in what `target` makes: another compiler, not one that shares
-    its optimiser.
+def is_independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
+    """Whether `other` is another compiler that shares no optimiser with `target`.
 
-    The unoptimised build is not meant here: it shares the kernels, and its word counts against the optimiser.
+    The unoptimised build of the same compiler shares the kernels and is not independent; it only counts
+    against the optimiser.
     """
     return target.family != other.family
 
 
-def confirms(target: ResolvedTarget, other: ResolvedTarget) -> bool:
-    """Whether outputs of `other` that are equal to those of `target` say that the target's optimiser did no
-    harm.
+def is_confirming(target: ResolvedTarget, other: ResolvedTarget) -> bool:
+    """Whether equal outputs of `other` show that the optimiser of `target` did no harm.
 
-    Its own unoptimised build does, and an independent compiler; another build of the same optimiser shares
-    its faults.
+    That holds for its own unoptimised build and for an independent compiler; another build of the same
+    optimiser shares its faults.
     """
-    return independent(target, other) or other == target.baseline or target == other.baseline
+    return is_independent(target, other) or other == target.baseline or target == other.baseline

@@ -1,9 +1,8 @@
-"""Two oracles that are off unless asked for: is the optimised build slower, does it need more memory than the
-unoptimised one?
+"""Two optional oracles: is the optimised build slower, or does it need more memory, than the unoptimised one?
 
-Both compare a target with the unoptimised build of the same compiler, run turn by turn so that what else the
-machine does hits both. Time is judged by a stated margin and a sign test over the pairs; memory by a stated
-margin over several runs' least.
+Both compare a target with the unoptimised build of the same compiler, run in turn so that other load affects
+both. Time is judged by a margin and a sign test over the pairs; memory by a margin over the least of several
+runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from opsieve.backends.judge.oracles import Lab
-from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
@@ -27,17 +26,19 @@ MEMORY_FLOOR = 64 << 20  # bytes of difference below which memory is not worth t
 _Sides = tuple[list[Observation], list[Observation]]  # of the target, of its unoptimised build
 
 
-def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN) -> Verdict:
-    """The verdict on paired wall times in seconds.
+def judge_slowdown(
+    optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN
+) -> Verdict:
+    """Judge paired wall times in seconds.
 
-    `fail` when the medians are more than `margin` apart and the sign test says that the optimised build takes
+    `fail` if the medians are more than `margin` apart and the sign test says that the optimised build takes
     more than `margin` times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must);
     `pass` otherwise.
     """
     if len(optimised) != len(unoptimised) or not optimised:
         raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
     slower = sum(a > margin * b for a, b in zip(optimised, unoptimised, strict=True))
-    chance = sign_test(slower, len(optimised))
+    chance = compute_sign_test(slower, len(optimised))
     ratio = median(optimised) / max(median(unoptimised), 1e-12)
     reason = (
         f"the optimised build takes {ratio:.2f} times the time of the unoptimised one"
@@ -49,10 +50,10 @@ def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: f
     return Verdict("pass", reason, rules=("slowdown",))
 
 
-def memory(optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN) -> Verdict:
-    """The verdict on peak memory in bytes: `fail` when even the least of the optimised build is over the
-    margin.
-    """
+def judge_memory(
+    optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN
+) -> Verdict:
+    """Judge peak memory in bytes: `fail` if even the least of the optimised build exceeds the margin."""
     if not optimised or not unoptimised:
         raise ValueError("memory needs at least one peak of either build")
     a, b = min(optimised), max(unoptimised)
@@ -62,8 +63,8 @@ def memory(optimised: Sequence[int], unoptimised: Sequence[int], margin: float =
     return Verdict("pass", reason, rules=("memory",))
 
 
-def sign_test(successes: int, trials: int) -> float:
-    """The chance of at least so many successes among fair coins."""
+def compute_sign_test(successes: int, trials: int) -> float:
+    """Return the probability of at least this many successes among fair coins."""
     return sum(comb(trials, k) for k in range(successes, trials + 1)) / 2.0**trials
 
 
@@ -75,30 +76,34 @@ def measure_slowdown(
     rounds: int = ROUNDS,
     margin: float = MARGIN,
 ) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the run times.
+    """Run the target and its unoptimised build in turn and judge the run times.
 
-    Every round is a fresh process of each, so nothing is remembered; no more rounds than it takes to know
-    that it is not slower. `undecided` when there is no unoptimised build or a run does not end well.
+    Every round is a fresh process of each; rounds stop once a slowdown is excluded. `undecided` without an
+    unoptimised build, or if a run fails.
     """
-    slow = next((k for k in range(rounds + 1) if sign_test(k, rounds) <= LEVEL), rounds + 1)
+    slow = next((k for k in range(rounds + 1) if compute_sign_test(k, rounds) <= LEVEL), rounds + 1)
 
-    def settled(sides: _Sides) -> bool:
+    def is_settled(sides: _Sides) -> bool:
         return (
-            sum(a <= margin * b for a, b in zip(_times(sides[0]), _times(sides[1]), strict=True))
+            sum(a <= margin * b for a, b in zip(_list_times(sides[0]), _list_times(sides[1]), strict=True))
             > rounds - slow
         )
 
-    sides = _turns(program, inputs, target, lab, rounds, settled, ir_of(program).timed_repeats)
-    return sides if isinstance(sides, Verdict) else slowdown(_times(sides[0]), _times(sides[1]), margin)
+    sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled, ir_of(program).timed_repeats)
+    return (
+        sides
+        if isinstance(sides, Verdict)
+        else judge_slowdown(_list_times(sides[0]), _list_times(sides[1]), margin)
+    )
 
 
-def _times(side: Sequence[Observation]) -> list[float]:
+def _list_times(side: Sequence[Observation]) -> list[float]:
     return [observation.seconds.get("run", 0.0) for observation in side]
 
 
 def may_be_slower(target: Observation, unoptimised: Observation, margin: float) -> bool:
-    """Whether two runs that were done anyway leave it open: the one took more than the margin allows."""
-    took, usual = _times((target, unoptimised))
+    """Whether two earlier runs leave a slowdown possible."""
+    took, usual = _list_times((target, unoptimised))
     return bool(took > margin * usual)
 
 
@@ -110,22 +115,26 @@ def measure_memory(
     rounds: int = 3,
     margin: float = MEMORY_MARGIN,
 ) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory; one pair
-    is enough where it is well.
+    """Run the target and its unoptimised build in turn and judge the peaks of resident memory; one good pair
+    is enough.
     """
 
-    def settled(sides: _Sides) -> bool:
-        return memory(_peaks(sides[0]), _peaks(sides[1]), margin).verdict == "pass"
+    def is_settled(sides: _Sides) -> bool:
+        return judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]), margin).verdict == "pass"
 
-    sides = _turns(program, inputs, target, lab, rounds, settled)
-    return sides if isinstance(sides, Verdict) else memory(_peaks(sides[0]), _peaks(sides[1]), margin)
+    sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled)
+    return (
+        sides
+        if isinstance(sides, Verdict)
+        else judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]), margin)
+    )
 
 
-def _peaks(side: Sequence[Observation]) -> list[int]:
+def _list_peaks(side: Sequence[Observation]) -> list[int]:
     return [observation.peak_memory for observation in side]
 
 
-def _turns(
+def _run_in_turn(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
@@ -134,12 +143,10 @@ def _turns(
     settled: Callable[[_Sides], bool],
     repeat: int = 0,
 ) -> _Sides | Verdict:
-    """Observations of the target and of its unoptimised build, pair by pair, until more of them would change
-    nothing.
-    """
+    """Observe the target and its unoptimised build, pair by pair, until more pairs cannot change the result."""
     baseline = target.baseline
     if baseline is None or baseline == target:
-        return verdict("undecided", because(Cause.NO_BASELINE, target=target))
+        return make_verdict("undecided", make_reason(Cause.NO_BASELINE, target=target))
     sides: _Sides = ([], [])
     for turn in range(rounds):
         # Who goes first alternates: the second of a pair may find warmer caches.
@@ -148,8 +155,8 @@ def _turns(
             more = {"repeat": repeat} if repeat else {}
             observation = lab.observe(who, program, inputs, fresh=True, **more)
             if observation.outcome != "ok":
-                return verdict(
-                    "undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome)
+                return make_verdict(
+                    "undecided", make_reason(Cause.NOT_MEASURED, target=who, outcome=observation.outcome)
                 )
             side.append(observation)
         if settled(sides):

@@ -1,10 +1,10 @@
-"""What rounding alone can do to a program's outputs: float64, with every result on the way moved by a unit in
-the last place of its own type.
+"""Bound the effect of rounding on a program's outputs: float64 with each result moved by one unit in the last
+place.
 
 Monte Carlo arithmetic (Parker, "Monte Carlo arithmetic: exploiting randomness in floating-point arithmetic",
-UCLA CSD 970002, 1997; CESTAC of Vignes before it): the movements are random in direction, and what the
-outputs move by is what an honest compiler may be off by. It shows what one honest run does not: two results
-that should cancel, and do so in the reference because it rounds them alike.
+UCLA CSD 970002, 1997; CESTAC of Vignes before it): the movements are random in direction, and the resulting
+movement of the outputs is the error allowed for a correct compiler. It shows a case that one correct run
+hides: two results that should cancel, and do so in the reference because it rounds them alike.
 """
 
 import math
@@ -17,9 +17,9 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, rounding, shifted
+from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, add_shifts, get_rounding
 from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, tapped
+from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, tap_model
 from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.model.tensors import read_tensor
 
@@ -30,81 +30,80 @@ _FACTOR = 10.0  # of the largest movement seen: as for the peers of `peers-share
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """The float64 value of a tensor, and how far rounding moved each of its elements at most."""
+    """The float64 value of a tensor, and the largest movement of each element by rounding."""
 
     centre: "np.ndarray[Any, Any]"
     moved: "np.ndarray[Any, Any]"
 
     @property
     def reach(self) -> "np.ndarray[Any, Any]":
-        """How far each element of an honest result may lie off."""
+        """The allowed error of each element."""
         return _FACTOR * self.moved
 
-    def explains(self, got: Any, policy: Policy) -> bool:
-        """Whether every element of what a compiler gave is off by no more than rounding can move it, or the
-        screen.
-        """
+    def is_explaining(self, got: Any, policy: Policy) -> bool:
+        """Whether every element of a compiler's result is within the effect of rounding, or the screen."""
         if not isinstance(got, np.ndarray) or got.shape != self.moved.shape or not got.size:
             return False
         allowed = policy.screen(got.dtype.name) * np.abs(self.centre).max()
-        return bool((_off(got, self.centre) <= np.maximum(self.reach, allowed)).all())
+        return bool((_get_distance(got, self.centre) <= np.maximum(self.reach, allowed)).all())
 
 
-def movements(
+def measure_movements(
     model: ModelProto, inputs: Values, outputs: Sequence[str], policy: Policy, ask: Ask
 ) -> dict[str, Movement]:
-    """The movement of each of `outputs`; empty where the model is too large, or either reference cannot
-    evaluate it.
+    """Measure the movement of each of `outputs`; {} if the model is too large, or a reference fails on it.
 
-    Inputs do not move, for they are given: that a Sin of 1e8 is far from that of its neighbour excuses
-    nobody.
+    Inputs do not move, because they are given: a Sin of 1e8 has a single right value.
     """
-    names = made_values(model)
+    names = list_made_values(model)
     if not outputs or not names or len(names) > MOST_VALUES:
         return {}
-    native = ask("native", tapped(model, names), inputs).outputs
-    centre = ask("float64", tapped(model, names), inputs).outputs
+    native = ask("native", tap_model(model, names), inputs).outputs
+    centre = ask("float64", tap_model(model, names), inputs).outputs
     if native is None or centre is None:
         return {}
-    held = {name: read_tensor(tensor) for name, tensor in constants(model).items()}
+    held = {name: read_tensor(tensor) for name, tensor in get_constants(model).items()}
     makers = {output: node for node in model.graph.node for output in node.output}
     units = {
         name: float(ml_dtypes.finfo(value.dtype).eps)
-        * _size(name, makers[name], {**held, **inputs, **centre})
+        * _get_scale(name, makers[name], {**held, **inputs, **centre})
         for name, value in native.items()
         if name in names and _is_float(value)
     }
-    changed = shifted(model, list(units), outputs)
+    changed = add_shifts(model, list(units), outputs)
     random = np.random.default_rng(0)  # the same case gives the same verdict
     right = {name: np.asarray(centre[name], np.float64) for name in outputs if _is_float(centre.get(name))}
     moved = {name: np.zeros(value.shape) for name, value in right.items()}
     for _ in range(RUNS):
-        feeds = {name + SHIFT: np.asarray(_drawn(random, unit.shape) * unit) for name, unit in units.items()}
+        feeds = {
+            name + SHIFT: np.asarray(_draw_movements(random, unit.shape) * unit)
+            for name, unit in units.items()
+        }
         run = ask("float64", changed, {**inputs, **feeds}).outputs or {}
         for name, seen in moved.items():
             if name in run and np.shape(run[name]) == seen.shape:
-                np.maximum(seen, _off(run[name], right[name]), out=seen)
+                np.maximum(seen, _get_distance(run[name], right[name]), out=seen)
     return {name: Movement(right[name], seen) for name, seen in moved.items()}
 
 
-def _size(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, Any]":
-    """What the rounding error of each element that the node makes is relative to: its magnitude, and for sums
-    that of the terms.
+def _get_scale(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, Any]":
+    """Return the scale of the rounding error of each element of a node: its magnitude, for sums that of the
+    terms.
     """
-    size, own = np.abs(np.asarray(values[name], np.float64)), rounding(node)
+    size, own = np.abs(np.asarray(values[name], np.float64)), get_rounding(node)
     if Rounding.SUMS in own:
         given = [values[read] for read in node.input[:2] if _is_float(values.get(read))]
-        return np.maximum(size, math.prod(_largest(value) for value in given))
+        return np.maximum(size, math.prod(_get_largest(value) for value in given))
     return np.maximum(size, 1.0) if Rounding.BOUNDED in own else size
 
 
-def _largest(value: Any) -> float:
+def _get_largest(value: Any) -> float:
     size = np.abs(np.asarray(value, np.float64))
     return float(size.max(where=np.isfinite(size), initial=0.0))
 
 
-def _drawn(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """A half to one unit up or down: of whole units alone, one run in two moves a pair alike, which then
+def _draw_movements(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Draw a half to one unit up or down: whole units alone would move one pair in two alike, which then
     still cancels.
     """
     return random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1.0, shape)
@@ -114,6 +113,6 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.name in _FLOATS
 
 
-def _off(value: Any, truth: Any) -> "np.ndarray[Any, Any]":
+def _get_distance(value: Any, truth: Any) -> "np.ndarray[Any, Any]":
     with np.errstate(all="ignore"):
         return np.abs(np.asarray(value, np.float64) - np.asarray(truth, np.float64))

@@ -1,7 +1,7 @@
 """Parts of a program as programs of their own: one operator with its recorded inputs, one element type by
 itself.
 
-What a compiler says of a part tells what it lacks, and who is right about one operator.
+A compiler's result for a part shows its missing feature, or who is right about one operator.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,18 +41,18 @@ _COMMON = frozenset(
 _REFUSALS = ("error", "rejected", "unsupported")
 
 
-def made_values(model: ModelProto) -> list[str]:
-    """The values that the nodes of the graph make, in their order, without those of constants."""
+def list_made_values(model: ModelProto) -> list[str]:
+    """List the values that the nodes of the graph make, in their order, without constants."""
     return [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name]
 
 
-def constants(model: ModelProto) -> dict[str, TensorProto]:
-    """The tensors that stand in the graph: initializers, and the values of Constant nodes."""
+def get_constants(model: ModelProto) -> dict[str, TensorProto]:
+    """Return the constant tensors of the graph: initializers, and the values of Constant nodes."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             for attribute in node.attribute:
-                array = _constant(attribute)
+                array = _get_constant(attribute)
                 if array is not None:
                     held[node.output[0]] = numpy_helper.from_array(array, node.output[0])
                 elif attribute.name == "value" and not attribute.ref_attr_name:
@@ -60,8 +60,8 @@ def constants(model: ModelProto) -> dict[str, TensorProto]:
     return held
 
 
-def _constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
-    """The value of a Constant that is written as numbers, None of one written otherwise."""
+def _get_constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
+    """Return the value of a Constant written as numbers, or None."""
     if attribute.ref_attr_name:
         return None
     if attribute.name in ("value_float", "value_floats"):
@@ -73,30 +73,30 @@ def _constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
     return None
 
 
-def operator_program(
+def make_operator_program(
     model: ModelProto,
     node: NodeProto,
     values: Mapping[str, Any],
     types: Mapping[str, TypeProto] | None = None,
 ) -> tuple[OnnxProgram, Values] | None:
-    """The program of one node and its inputs; None where a value is missing or has no type of its own.
+    """Make the program of one node and its inputs; None if a value or its type is missing.
 
-    `values` are those that the whole program makes and is fed. What is constant in the program stays
-    constant, an input has the type that `types` tells, else that of its value.
+    `values` are those that the whole program makes and is fed. Constants stay constant, an input has the type
+    in `types`, or else that of its value.
     """
-    held, copy = constants(model), ModelProto(ir_version=model.ir_version)
+    held, copy = get_constants(model), ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
     copy.functions.extend(model.functions)
     copy.graph.name = "operator"
     feeds: Values = {}
-    inside = set(_made_inside(node))
+    inside = set(_iter_inner_names(node))
     for name in dict.fromkeys(inputs_of(node)):
         if name in held:
             tensor = copy.graph.initializer.add()
             tensor.CopyFrom(held[name])
             tensor.name = name
         elif name in values:
-            declared = _known(name, values[name], types)
+            declared = _get_type(name, values[name], types)
             if declared is None:
                 return None
             copy.graph.input.append(ValueInfoProto(name=name, type=declared))
@@ -105,15 +105,15 @@ def operator_program(
             return None
     copy.graph.node.add().CopyFrom(node)
     for name in filter(None, node.output):
-        made = _known(name, values.get(name), types)
+        made = _get_type(name, values.get(name), types)
         copy.graph.output.append(
             ValueInfoProto(name=name) if made is None else ValueInfoProto(name=name, type=made)
         )
     return OnnxProgram(copy.SerializeToString(), f"{node.op_type} by itself"), feeds
 
 
-def _made_inside(node: NodeProto) -> Iterable[str]:
-    """Names that the bodies of a node make or take for themselves."""
+def _iter_inner_names(node: NodeProto) -> Iterable[str]:
+    """Yield the names that the bodies of a node define."""
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             yield from (value.name for value in (*graph.input, *graph.initializer))
@@ -123,14 +123,14 @@ def _made_inside(node: NodeProto) -> Iterable[str]:
                     yield from (value.name for value in (*deeper.g.input, *deeper.g.initializer))
 
 
-def _known(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> TypeProto | None:
+def _get_type(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> TypeProto | None:
     if types is not None and name in types and types[name].WhichOneof("value"):
         return types[name]
     return type_of(value)
 
 
-def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
-    """The model with more outputs; their types are left for the compiler to infer."""
+def tap_model(model: ModelProto, names: Iterable[str]) -> ModelProto:
+    """Return the model with more outputs, whose types the compiler infers."""
     copy = ModelProto()
     copy.CopyFrom(model)
     there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
@@ -144,11 +144,11 @@ def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
 def accepts_each_operator(
     program: Program, inputs: Values, target: ResolvedTarget, lab: Lab, first: Observation
 ) -> bool:
-    """Whether a target that refuses a program takes each of its operators by itself, on the values that the
-    reference gives it.
+    """Whether a target that refuses a program takes each of its operators by itself, on the reference's
+    values.
 
-    Operators that the refusal names are asked first, so that a true lack is found by one question. False
-    where it cannot be known.
+    Operators in the refusal's message run first, so that one run finds a truly missing feature. False if
+    unknown.
     """
     model = ir_of(program).graph(program)
     if model is None:
@@ -156,7 +156,9 @@ def accepts_each_operator(
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if not 1 < len(nodes) <= MOST_OPERATORS:
         return False
-    recorded = lab.observe(NATIVE, OnnxProgram(tapped(model, made_values(model)).SerializeToString()), inputs)
+    recorded = lab.observe(
+        NATIVE, OnnxProgram(tap_model(model, list_made_values(model)).SerializeToString()), inputs
+    )
     if recorded.outputs is None:
         return False
     values = {**inputs, **recorded.outputs}
@@ -165,25 +167,26 @@ def accepts_each_operator(
     }
     nodes.sort(key=lambda node: node.op_type not in first.message)
     for node in nodes:
-        piece = operator_program(model, node, values, types)
+        piece = make_operator_program(model, node, values, types)
         if piece is None or lab.observe(target, *piece).outcome != "ok":
             return False
     return True
 
 
-def refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
-    """An element type of the program that the target refuses in a program of one operator too, "" when there
-    is none.
+def find_refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
+    """Find an element type of the program that the target also refuses in a program of one operator; "" if
+    there is none.
 
-    Asked only of types that some compilers leave out; in the way in which the program holds them: as
-    constants, or as values.
+    Only types that some compilers lack are tried, in the form in which the program holds them: as constants,
+    or as values.
     """
     model = ir_of(program).graph(program)
     if model is None:
         return ""
     held = {tensor.data_type for tensor in tensors_of(model)} - _COMMON
     passed = {
-        _element(value.type) for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
+        _get_element_type(value.type)
+        for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
     }
     passed |= {
         attribute.i
@@ -192,16 +195,16 @@ def refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
         if attribute.name in ("to", "dtype", "output_dtype")
     }
     for number in sorted(held):
-        if _refuses(model, number, True, target, lab):
-            return _type_name(number)
+        if _is_refused(model, number, True, target, lab):
+            return _get_type_name(number)
     for number in sorted((passed - _COMMON - held) & set(NUMBERS.values())):
-        if _refuses(model, number, False, target, lab):
-            return _type_name(number)
+        if _is_refused(model, number, False, target, lab):
+            return _get_type_name(number)
     return ""
 
 
-def _refuses(model: ModelProto, number: int, constant: bool, target: ResolvedTarget, lab: Lab) -> bool:
-    """Whether every small program with a tensor of this type, that stands in it or is fed, is refused."""
+def _is_refused(model: ModelProto, number: int, constant: bool, target: ResolvedTarget, lab: Lab) -> bool:
+    """Whether every small program with a tensor of this type, constant or fed, is refused."""
     array = np.zeros(2, object if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number))
     if number == TensorProto.STRING:
         array[:] = "a"
@@ -217,18 +220,18 @@ def _refuses(model: ModelProto, number: int, constant: bool, target: ResolvedTar
         )
         small = ModelProto(ir_version=model.ir_version, graph=graph)
         small.opset_import.extend(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
-        program = OnnxProgram(small.SerializeToString(), f"a program of {_type_name(number)}")
+        program = OnnxProgram(small.SerializeToString(), f"a program of {_get_type_name(number)}")
         if lab.observe(target, program, {} if constant else {"x": array}).outcome not in _REFUSALS:
             return False
     return True
 
 
-def _element(declared: TypeProto) -> int:
+def _get_element_type(declared: TypeProto) -> int:
     kind = declared.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
-        return _element(getattr(declared, kind).elem_type)
+        return _get_element_type(getattr(declared, kind).elem_type)
     return int(declared.tensor_type.elem_type) if kind == "tensor_type" else TensorProto.UNDEFINED
 
 
-def _type_name(number: int) -> str:
+def _get_type_name(number: int) -> str:
     return str(TensorProto.DataType.Name(number)).lower()

@@ -1,6 +1,6 @@
-"""Why a verdict was given: a cause with its facts, and the one table of the sentences for people.
+"""The reason of a verdict: a cause with its facts, and the table of sentences for people.
 
-Decisions make a `Reason`; nobody reads a sentence back. A fact that is an observation or a mismatch is
+Decisions make a `Reason`, and its sentence is never parsed. An observation or mismatch among the facts is
 described when the sentence is made.
 """
 
@@ -118,21 +118,21 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A cause and the facts that its sentence names."""
+    """A cause and the facts in its sentence."""
 
     cause: Cause
     facts: dict[str, Any]
 
     def __str__(self) -> str:
-        return self.cause.value.format(**{name: _phrase(fact) for name, fact in self.facts.items()})
+        return self.cause.value.format(**{name: _describe_fact(fact) for name, fact in self.facts.items()})
 
 
-def because(cause: Cause, **facts: Any) -> Reason:
-    """A reason; the sentence of `cause` must name each fact that it needs."""
+def make_reason(cause: Cause, **facts: Any) -> Reason:
+    """Make a reason; the sentence of `cause` must name each fact that it needs."""
     return Reason(cause, facts)
 
 
-def verdict(
+def make_verdict(
     judgement: Judgement,
     reason: Reason,
     kind: Kind | None = None,
@@ -143,8 +143,9 @@ def verdict(
     blame: str = "",
     operator: str = "",
 ) -> Verdict:
-    """A verdict with its sentence. `at` gives stage and message of how the target ended; a mismatch is of the
-    stage `run`.
+    """Make a verdict with its sentence.
+
+    `at` gives stage and message of the target's end; a mismatch belongs to the stage `run`.
     """
     stage = (
         at.stage
@@ -157,32 +158,32 @@ def verdict(
     return Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
 
 
-def _phrase(fact: Any) -> str:
+def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Observation):
-        return short(fact)
+        return describe_ending(fact)
     if isinstance(fact, ResolvedTarget):
         return fact.display
     if isinstance(fact, Mismatch):
-        return describe(fact)
+        return describe_mismatch(fact)
     if isinstance(fact, (list, tuple)):
-        return _listed([_phrase(item) for item in fact])
+        return _join_names([_describe_fact(item) for item in fact])
     return "no difference" if fact is None else str(fact)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def short(observation: Observation) -> str:
-    """How an observation ended, in a line."""
+def describe_ending(observation: Observation) -> str:
+    """Describe how an observation ended, in a line."""
     text = " ".join((observation.message or observation.exception or "").split())
     if observation.signal:
         text = f"signal {observation.signal} {text}".strip()
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def describe(mismatch: Mismatch | None) -> str:
-    """A mismatch in words, with figures."""
+def describe_mismatch(mismatch: Mismatch | None) -> str:
+    """Describe a mismatch in words, with figures."""
     if mismatch is None:
         return "no difference"
     name = repr(mismatch.output)[:60]

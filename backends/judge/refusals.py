@@ -1,9 +1,8 @@
-"""Why a program is refused, as a kind that messages of different implementations share.
+"""Classify refusals of a program by kinds that messages of different implementations share.
 
-Where a target and the reference refuse a program for the same kind of reason, the program breaks a rule of
-the specification with these
-inputs: who accepts it all the same contradicts nobody. So it does where the reference names the rule
-(`backends/reference/forbidden.py`), whatever the words of the target.
+If a target and the reference refuse a program for the same kind of reason, the program breaks a rule of the
+specification with these inputs, and accepting it is no contradiction. The same holds if the reference names
+the rule (`backends/reference/forbidden.py`), whatever the target's message.
 """
 
 import re
@@ -31,21 +30,19 @@ _KINDS = (
 REFUSALS = ("error", "rejected")
 
 
-def same_reason(one: Observation, other: Observation) -> str:
-    """The kind of reason for which both refuse a program, "" where one does not refuse it or they name none
-    in common.
-    """
+def find_common_reason(one: Observation, other: Observation) -> str:
+    """Return the kind of reason for which both refuse a program; "" if one accepts it or the kinds differ."""
     if one.outcome not in REFUSALS or other.outcome not in REFUSALS:
         return ""
-    kind = _kind(one)
-    return kind if kind and kind == _kind(other) else ""
+    kind = _classify(one)
+    return kind if kind and kind == _classify(other) else ""
 
 
-def names_rule(reference: Observation) -> bool:
+def is_naming_rule(reference: Observation) -> bool:
     """Whether the reference refuses a program for a rule of an operator's page."""
     return reference.outcome == "rejected" and (reference.exception or "").endswith(".Forbidden")
 
 
-def _kind(observation: Observation) -> str:
+def _classify(observation: Observation) -> str:
     text = f"{observation.exception or ''} {observation.message or ''}"[:_LONGEST].lower()
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), "")

@@ -1,6 +1,6 @@
 """What shows a failure: the one definition, for every command that works on one.
 
-A target shows a failure when the verdict on it is `fail`. `judge` gives that verdict with every oracle that
+A target shows a failure when the verdict on it is `fail`. `judge_program` gives that verdict with every oracle that
 it takes. Replays, candidates of a reduction, releases and passes are many runs of one failure, and cannot ask
 all oracles each time: `judge_run` gives the verdict on one run by the same rules, from that run and from what
 an arbiter gives. No other module concludes a failure from how a run ended. Whether two failures are the same
@@ -31,13 +31,13 @@ def judge_run(
     """Judge one run of `target` by that run and by the arbiter's run `right`.
 
     Args:
-        lab: Asked who accepts a program that `target` says it does not support.
-        right: What the arbiter gives; without one, outputs are not compared.
+        lab: Runs other compilers to see who accepts a program that `target` calls unsupported.
+        right: The arbiter's run; without one, outputs are not compared.
 
     Returns:
-        `fail` with its kind; `pass` for outputs that nothing contradicts; `undecided` when the arbiter gave
-        no outputs to compare with; `unsupported` or `environment`. Of oracles that excuse a failure
-        (undefined results, rounding) only `judge` knows.
+        `fail` with its kind; `pass` for uncontradicted outputs; `undecided` if the arbiter gave no outputs;
+        `unsupported` or `environment`. Only `judge_program` applies the oracles that excuse a failure (undefined
+        results, rounding).
     """
     if run.outcome == "ok":
         if right is None:
@@ -71,28 +71,26 @@ def compare_runs(
 
 
 def is_refusal(run: Observation) -> bool:
-    """Whether a run says that its compiler does not accept the program: it raised an error or died. A lack
-    says nothing of the program.
+    """Whether the compiler refuses the program: it raised an error or died. A missing feature is not a
+    refusal.
     """
     return run.outcome in KIND_OF_OUTCOME
 
 
 def is_acceptance(run: Observation) -> bool:
-    """Whether a run says that its compiler accepts the program: it gave outputs. For a program that has no
-    meaning, this is the failure.
-    """
+    """Whether the compiler accepts the program: it gave outputs. For an invalid program this is the failure."""
     return run.outcome == "ok"
 
 
 def find_acceptor_of_lack(
     program: Program, inputs: Values, target: ResolvedTarget, lack: Observation, lab: Lab
 ) -> str:
-    """Say who takes a program that a compiler says it does not support, "" for nobody: taken by one, the
-    compiler made what it lacks.
+    """Name the compiler that takes a program called unsupported, or "": then the need for the feature is the
+    optimiser's own.
 
-    The unoptimised build is asked; where there is none, the target itself, operator by operator. Where passes
-    belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them
-    out. So it is with a transformer, which raises an error for a lack that it made.
+    The unoptimised build runs; without one, the target itself, operator by operator. Passes of the program
+    may have requirements, which are not faults: the unoptimised build leaves the passes out. A transformer
+    raises an error for an unsupported operator that it made.
     """
     if program.passes or target.facts.states_lacks:
         return ""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opsieve.backends.workers.questions.inference import typed
+from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.data.inputs import seeded_inputs
@@ -34,7 +34,7 @@ def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], lis
         except BadInput as error:
             refused.append(str(error))
     found = []
-    for program, (model, _) in zip(loaded, typed(workers, loaded), strict=True):
+    for program, (model, _) in zip(loaded, infer_types(workers, loaded), strict=True):
         try:
             read(model, seeded_inputs(model, 0))
         except BadInput as error:

@@ -18,7 +18,7 @@ from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.program_checker import checker_of, validator_of
+from opsieve.backends.workers.questions.program_checker import get_checker, get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
@@ -207,13 +207,13 @@ def _searched(group: list[Named], workers: Workers, summary: GenerationSummary) 
 def _check(group: Sequence[Named], workers: Workers, summary: GenerationSummary) -> None:
     by_validator: dict[ResolvedTarget, list[Named]] = {}
     for name, case in group:
-        by_validator.setdefault(validator_of(case.program), []).append((name, case))
+        by_validator.setdefault(get_validator(case.program), []).append((name, case))
     for validator, named in by_validator.items():
         tests = [Test(case.program, case.inputs) for _, case in named]
         for (name, case), answer in zip(named, workers.observe_many(validator, tests), strict=True):
             # What was made wrong of TVM's IR is as it should be when it is refused; onnx's checker sees few
             # of the wrong models.
-            wrong = case.program.fault is not None and checker_of(case.program) is None
+            wrong = case.program.fault is not None and get_checker(case.program) is None
             if (answer.outcome == "ok") != wrong:
                 summary.valid += 1
             else:

@@ -18,7 +18,7 @@ import onnx
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.inference import INFERRING, with_inferred_types
+from opsieve.backends.workers.questions.inference import INFERRING, add_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
@@ -217,7 +217,7 @@ def _concrete(
         return model
     bound = _written(model, program)
     answer = yield INFERRING, Test(bound, {}, as_is=True)
-    return with_inferred_types(bound, answer)[0]
+    return add_inferred_types(bound, answer)[0]
 
 
 def _drawn(

@@ -1,4 +1,4 @@
-"""From what a worker answered, or how it ended, to an observation."""
+"""Turn a worker's answer, or its end, into an observation."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from opsieve.backends.stacks import native
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import frame_of
 from opsieve.backends.stacks.frames import parse_log
-from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
+from opsieve.backends.workers.zygotes.work_clock import count_oom_kills
 from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
@@ -26,12 +26,10 @@ KNOBS = {
 }
 
 
-def from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
-    """The observation that a worker's reply tells; one that makes no sense is an error of the program that
-    sent it.
-    """
+def read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+    """Make an observation from a worker's reply; an invalid reply is an error of the program that sent it."""
     try:
-        return _from_reply(target, version, reply, body)
+        return _read_reply(target, version, reply, body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = (
             f"its answer makes no sense ({type(error).__name__}), as when a program writes over its process's"
@@ -40,7 +38,7 @@ def from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body
         return Observation(target.display, version, "error", "run", exception="GarbledAnswer", message=what)
 
 
-def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+def _read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
     from opsieve.backends.workers.inside import wire
 
     seconds = dict(reply["seconds"])
@@ -81,19 +79,16 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
     )
 
 
-def handed_on(observation: Observation, target: ResolvedTarget, version: str) -> Observation:
-    """What a target shows that hands programs on unchanged to the one that was observed; seconds and memory
-    are that one's.
-    """
+def derive_observation(observation: Observation, target: ResolvedTarget, version: str) -> Observation:
+    """Derive the observation of a pass-through target from its host's; seconds and memory are the host's."""
     knobs = {**KNOBS, **target.facts.environment}
     return replace(observation, target=target.display, version=version, knobs=knobs, reached=None)
 
 
-def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
-    """Whether a worker was killed, and not for its memory: the kernel has killed nobody for that since there
-    were `kills` of it.
+def is_killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
+    """Whether something other than the OOM killer killed the worker, given its count of `kills` before.
 
-    A process of which half its limit was resident is taken for one that ran out of memory all the same.
+    A process with half its limit resident counts as out of memory in any case.
     """
     killed = (
         os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
@@ -102,15 +97,15 @@ def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
         killed
         and not (death.closed or death.excess)
         and death.peak < limits.memory // 2
-        and out_of_memory_kills() == kills
+        and count_oom_kills() == kills
     )
 
 
-def from_death(
+def read_death(
     target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1
 ) -> Observation:
-    """The observation that the end of a worker tells; `kills` as `killed_from_outside` has it, -1 where
-    nobody counted.
+    """Make an observation from the end of a worker; `kills` as in `is_killed_from_outside`, -1 if not
+    counted.
     """
     killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
     outcome: Outcome = "crash"
@@ -128,7 +123,7 @@ def from_death(
             "OutputLimit",
             f"wrote more than {limits.printed >> 20} MiB to one file",
         )
-    elif killed_from_outside(death, limits, kills):
+    elif is_killed_from_outside(death, limits, kills):
         message = "something killed the process twice, and not for want of memory"
     elif killed == signal.SIGKILL:
         outcome, message = "out-of-memory", "the kernel killed the process, as it does when memory runs out"

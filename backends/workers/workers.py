@@ -1,9 +1,9 @@
-"""Workers for every target that is asked for: programs in, observations out.
+"""Workers for every target: programs in, observations out.
 
-One zygote for each compiler in each environment, shared by all `Workers` of this process and by the lanes of
-a campaign (those of releases are forked from one template process), one persistent worker for each target; a
-worker that dies, hangs or grows is replaced and the tests behind the culprit go to the next one. Nothing of a
-compiler runs in the main process.
+There is one zygote for each compiler in each environment, shared by all `Workers` of this process and by the
+lanes of a campaign (those of releases are forked from one template process), and one persistent worker for
+each target. A worker that dies, hangs or grows is replaced, and the tests behind the culprit go to the next
+one. No compiler code runs in the main process.
 """
 
 import os
@@ -23,15 +23,15 @@ from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
 from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
-from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
+from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, read_death, read_reply
 from opsieve.backends.workers.sandbox.policy import (
-    allowed_devices,
+    list_devices,
+    may_start_processes,
     select_variables,
-    shut_in,
-    starts_processes,
+    start_sandboxed,
 )
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
-from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
+from opsieve.backends.workers.zygotes.work_clock import count_oom_kills
 from opsieve.backends.workers.zygotes.zygote import (
     Death,
     Interrupted,
@@ -64,11 +64,11 @@ GROWTH = 256 << 20
 
 @dataclass(frozen=True)
 class Test:
-    """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states.
+    """A program and its input values by name.
 
-    With `again`, `reached` of its observation is every probe on its way, not only those that nobody had
-    reached before. `fill` is a byte that new memory holds and that lies around the inputs: results that hang
-    on it hang on memory that nobody wrote.
+    `as_is` keeps the model's IR version. With `again`, `reached` of its observation is every probe on its
+    way, not only new ones. `fill` is a byte that new memory holds and that surrounds the inputs: results that
+    depend on it depend on uninitialised memory.
     """
 
     __test__ = False  # pytest: not a test class
@@ -81,20 +81,20 @@ class Test:
 
 
 class Environments(Protocol):
-    """Where releases come from; `ReleaseStore` is one."""
+    """A source of releases; `ReleaseStore` is one."""
 
     def environment(
         self, backend: Backend, release: str, offline: bool = ..., say: Callable[[str], None] = ...
     ) -> Environment:
-        """The environment that runs a release; BadInput when it cannot be had."""
+        """Return the environment that runs a release; raises BadInput if it is unavailable."""
 
 
 class Workers:
-    """Every worker of this process. Use it as a context manager: on exit nothing of it is left, no process
-    and no file.
+    """Every worker of this process. Use it as a context manager: on exit all its processes and files are
+    gone.
 
-    `say` hears sentences about slow things (a release being installed). Thread-safe: two threads may observe
-    different targets at once, and wait for each other on the same one.
+    `say` receives sentences about slow steps (a release being installed). Thread-safe: two threads may
+    observe different targets at once, and wait for each other on the same one.
     """
 
     def __init__(
@@ -137,32 +137,30 @@ class Workers:
         self._templates.clear()
 
     def end_workers(self) -> None:
-        """End every worker; the next question goes to a new one. Nobody may be asking."""
+        """End every worker; the next test goes to a new one. No thread may be observing."""
         for target in list(self._workers):
             self._workers.pop(target).close()
 
-    def dismiss(self, target: ResolvedTarget) -> None:
-        """End what serves a release: its files may change now. Nobody may be asking it."""
+    def end_release(self, target: ResolvedTarget) -> None:
+        """End the processes of a release, whose files may change now. No thread may be observing it."""
         place = target.zygote
         self._missing.pop(place, None)
         with self._guard:
             found = self._zygotes.pop(place, None)
         if found is not None:
-            self._discard(place, found)
+            self._discard_zygote(place, found)
 
-    def walls(self) -> tuple[list[str], dict[str, str] | None]:
-        """What the compilers that were started are shut in with, and what they could not be; None when they
-        were not to be.
-        """
+    def get_walls(self) -> tuple[list[str], dict[str, str] | None]:
+        """Return the walls of the started compilers and the missing ones (None without a sandbox)."""
         started = next(iter(self._zygotes.values()), None)
         return (list(started.walls), started.lacks) if started is not None else ([], None)
 
     def version(self, target: ResolvedTarget) -> str:
-        """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot
-        be had.
+        """Return the compiler's version; raises Unavailable if it cannot be imported, BadInput for an
+        unavailable release.
         """
-        with self._lock(target.zygote):
-            return self._zygote(target).version
+        with self._get_lock(target.zygote):
+            return self._get_zygote(target).version
 
     def observe(
         self,
@@ -173,10 +171,10 @@ class Workers:
         fresh: bool = False,
         repeat: int = 0,
     ) -> Observation:
-        """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
+        """Observe one program on one target, in its persistent worker, or in a fork of its own if `fresh`.
 
-        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those. With
-        a `repeat` of `COMPILED` it is compiled and not run, and a program that compiles gives no outputs
+        With `repeat`, the program runs that many more times and `seconds["run"]` is their median. With a
+        `repeat` of `COMPILED` it is compiled and not run, and a program that compiles gives no outputs
         (`{}`).
         """
         return next(self.observe_many(target, [Test(program, inputs)], fresh=fresh, repeat=repeat))
@@ -184,9 +182,9 @@ class Workers:
     def observe_many(
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
-        """An observation for each test, in order, several to a frame."""
+        """Observe each test, in order, several per frame."""
         if target.rewrite:
-            yield from self._rewritten(target, tests, fresh, repeat)
+            yield from self._observe_rewritten(target, tests, fresh, repeat)
             return
         if any(test.program.ir not in target.irs for test in tests):
             for test in tests:
@@ -197,24 +195,24 @@ class Workers:
                     yield Observation(target.display, target.release, "unsupported", "import", message=why)
             return
         try:
-            with self._lock(target.zygote):
-                zygote = self._zygote(target)
+            with self._get_lock(target.zygote):
+                zygote = self._get_zygote(target)
         except (Unavailable, BadInput) as error:
             for _ in tests:
                 yield Observation(target.display, target.release, "environment", "import", message=str(error))
             return
-        with self._lock(target):
+        with self._get_lock(target):
             alone = fresh or any(test.again for test in tests)
             effects = self._coverage is not None and self._coverage.kind == "passes"
-            batches = _batches(tests, target.options, 1 if alone else BATCH_TESTS, repeat, effects)
-            for test, observation in self._answers(target, zygote, batches, fresh):
-                yield self._again_lowered(target, zygote, test, observation, fresh)
+            batches = _make_batches(tests, target.options, 1 if alone else BATCH_TESTS, repeat, effects)
+            for test, observation in self._run_batches(target, zygote, batches, fresh):
+                yield self._retry_lowered(target, zygote, test, observation, fresh)
 
-    def _rewritten(
+    def _observe_rewritten(
         self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
     ) -> Iterator[Observation]:
-        """What the compiler makes of the tests once they are rewritten (gen/rewrites): under the name that
-        was asked, with the outputs as they were.
+        """Observe rewritten tests (gen/rewrites) under the requested target, with the outputs translated
+        back.
         """
         from opsieve.gen.rewrites.relation import rewrite_program
 
@@ -233,10 +231,10 @@ class Workers:
                 outputs = {name: value for name, value in outputs.items() if name in wanted}
             yield replace(observation, target=target.display, outputs=outputs)
 
-    def _again_lowered(
+    def _retry_lowered(
         self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool
     ) -> Observation:
-        """Ask again with the same operators under a lower opset when the release is older than the model's
+        """Run again with the same operators under a lower opset if the release is older than the model's
         opset.
         """
         if observation.outcome != "environment" or test.as_is:
@@ -246,74 +244,75 @@ class Workers:
         lowered = ir_of(test.program).older(test.program)
         if lowered is None:
             return observation
-        again = _batches([Test(lowered, test.inputs)], target.options, 1, 0)
-        _, answer = next(self._answers(target, zygote, again, True))
+        again = _make_batches([Test(lowered, test.inputs)], target.options, 1, 0)
+        _, answer = next(self._run_batches(target, zygote, again, True))
         note = "the opset was lowered to the first one with the same operator versions"
         return (
             observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
         )
 
-    def _answers(
+    def _run_batches(
         self, target: ResolvedTarget, zygote: Zygote, batches: Iterator["_Batch"], fresh: bool
     ) -> Iterator[tuple[Test, Observation]]:
-        """Observations for batches of tests; those behind a test that killed the worker go to a new worker.
+        """Observe batches of tests; those behind a test that killed the worker go to a new worker.
 
-        While a worker computes one frame, the next waits in the socket's buffer if it surely fits there: a
-        worker never stops for the main process, and neither blocks on the other.
+        While a worker computes one frame, the next waits in the socket's buffer if it surely fits: the worker
+        never waits for the main process, and neither blocks on the other.
         """
         sent: deque[_Batch] = deque()
         held = next(batches, None)
         worker: Worker | None = None
-        kills, retried = out_of_memory_kills(), set[int]()
+        kills, retried = count_oom_kills(), set[int]()
         # What such a test reaches is noted over what the one before it did.
         again = held is not None and any(test.again for test in held.tests)
         try:
             while sent or held:
                 if worker is None:
-                    worker = self._forked(target, zygote) if fresh else self._take(target, zygote)
+                    worker = self._fork_worker(target, zygote) if fresh else self._take_worker(target, zygote)
                     for batch in sent:
-                        worker.submit(batch.frame(), batch.left, batch.file)
+                        worker.submit_frame(batch.make_frame(), batch.unanswered, batch.file)
                 while held and (
                     not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh and not again)
                 ):
                     sent.append(held)
-                    worker.submit(held.frame(), held.left, held.file)
+                    worker.submit_frame(held.make_frame(), held.unanswered, held.file)
                     held = next(batches, None)
                 batch = sent[0]
-                answer = worker.reply(self.limits.seconds)
+                answer = worker.read_reply(self.limits.seconds)
                 test = batch.tests[batch.done]
                 if (
                     isinstance(answer, Death)
-                    and killed_from_outside(answer, self.limits, kills)
+                    and is_killed_from_outside(answer, self.limits, kills)
                     and id(test) not in retried
                 ):
                     worker = None  # something killed it, and not for its memory: it is asked again
                     retried.add(id(test))
                     continue
                 batch.done += 1
-                if not batch.left:
+                if not batch.unanswered:
                     sent.popleft()
                 if isinstance(answer, Death):
                     worker = None
-                    yield test, from_death(target, zygote.version, answer, self.limits, kills)
+                    yield test, read_death(target, zygote.version, answer, self.limits, kills)
                     continue
                 most = min(worker.first_peak + GROWTH, self.limits.memory // 2)
                 if not sent and (fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > most):
                     worker.close()
                     worker = None
-                yield test, self._noticed(target, from_reply(target, zygote.version, *answer), answer[0])
+                yield (
+                    test,
+                    self._record_effects(target, read_reply(target, zygote.version, *answer), answer[0]),
+                )
         finally:
             if worker is not None and sent:  # the caller stopped listening in the middle of a frame
                 worker.close()
             elif worker is not None:
                 self._workers[target] = worker
 
-    def _noticed(
+    def _record_effects(
         self, target: ResolvedTarget, observation: Observation, reply: dict[str, Any]
     ) -> Observation:
-        """The observation with what is new of what the compiler said it did, where that is the coverage
-        wanted.
-        """
+        """Add the new effects that the compiler reported, if they are the requested coverage."""
         if (
             self._coverage is None
             or self._coverage.kind != "passes"
@@ -323,23 +322,25 @@ class Workers:
         effects = self._coverage.effects(target.zygote)
         return replace(observation, reached=effects.new([str(name) for name in reply.get("effects", ())]))
 
-    def _take(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
-        """The target's worker, a new one when there is none; it is put back when its answers are read."""
-        return self._workers.pop(target, None) or self._forked(target, zygote)
+    def _take_worker(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
+        """Take the target's worker, or start one; it is put back after its answers are read."""
+        return self._workers.pop(target, None) or self._fork_worker(target, zygote)
 
-    def _forked(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
-        """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
+    def _fork_worker(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
+        """Fork a worker of the target's backend, which the worker loads itself if it uses another backend's
+        zygote.
+        """
         source = target.plugin
         shared = source.location if target.zygote[0] != target.name else None
-        return zygote.fork(
-            self.limits, shared, starts_processes(source.backend), bool(allowed_devices(source.backend))
+        return zygote.fork_worker(
+            self.limits, shared, may_start_processes(source.backend), bool(list_devices(source.backend))
         )
 
-    def _lock(self, key: object) -> threading.Lock:
+    def _get_lock(self, key: object) -> threading.Lock:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
-    def _zygote(self, target: ResolvedTarget) -> Zygote:
+    def _get_zygote(self, target: ResolvedTarget) -> Zygote:
         place = target.zygote
         if place in self._missing:
             raise Unavailable(self._missing[place])
@@ -348,19 +349,19 @@ class Workers:
             self._coverage.probes((target.name, place[1]), target.backend, ())
         # put back behind the others: the first is the one unused for longest
         found = self._zygotes.pop(place, None)
-        if found is not None and not found.alive:  # something killed it, and its workers with it
-            self._discard(place, found)
+        if found is not None and not found.is_alive:  # something killed it, and its workers with it
+            self._discard_zygote(place, found)
             found = None
         if found is None:
             try:
-                found = self._started(target)
+                found = self._start_zygote(target)
             except (Unavailable, BadInput) as error:
                 self._missing[place] = str(error)
                 raise
             if self._coverage is not None and self._coverage.traces(place[0]):
                 try:
                     probes = self._coverage.probes(place, plugin(place[0]).backend, found.modules)
-                    found.trace(probes)
+                    found.plant_probes(probes)
                 except (Unavailable, BadInput):
                     self._shared.give_back([found])
                     raise
@@ -370,38 +371,35 @@ class Workers:
         return found
 
     def _close_unused(self) -> None:
-        """Close the zygotes unused for longest, with their workers, while there are too many."""
+        """Close the zygotes unused for longest, with their workers, if there are too many."""
         for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
             targets = [
                 target
                 for target in self._locks
                 if isinstance(target, ResolvedTarget) and target.zygote == place
             ]
-            if any(self._lock(target).locked() for target in targets):
+            if any(self._get_lock(target).locked() for target in targets):
                 continue
-            self._discard(place, self._zygotes.pop(place))
+            self._discard_zygote(place, self._zygotes.pop(place))
 
-    def _discard(self, place: tuple[str, str], zygote: Zygote) -> None:
+    def _discard_zygote(self, place: tuple[str, str], zygote: Zygote) -> None:
         """Close a zygote and its workers."""
         for target in [target for target in self._workers if target.zygote == place]:
             self._workers.pop(target).close()
         self._shared.give_back([zygote])
 
-    def _started(self, target: ResolvedTarget) -> Zygote:
-        """A new zygote; an import that was interrupted is tried once more."""
+    def _start_zygote(self, target: ResolvedTarget) -> Zygote:
+        """Start a zygote; an interrupted import is tried once more."""
         try:
-            return self._start(target)
+            return self._launch_zygote(target)
         except Interrupted:
-            return self._start(target)
+            return self._launch_zygote(target)
 
-    def _start(self, target: ResolvedTarget) -> Zygote:
+    def _launch_zygote(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
         check_allowed(target)
-        environment = {
-            **select_variables(os.environ, source.facts.variables),
-            **KNOBS,
-            **source.facts.environment,
-        }
+        selected = select_variables(os.environ, source.facts.variables)
+        environment = {**selected, **KNOBS, **source.facts.environment}
         environment.pop(OPERATORS, None)  # its files lie where workers do not see them
         shim = native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.facts.name)
@@ -410,13 +408,13 @@ class Workers:
             readable.append(self._coverage.cache)
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
 
-        def started(
+        def start_sandboxed_zygote(
             listener: socket.socket | None,
             python: Path,
             path: Sequence[Path],
             template: TemplateProcess | None = None,
         ) -> Zygote:
-            return shut_in(
+            return start_sandboxed(
                 source.backend,
                 [*readable, *path],
                 lambda walls: Zygote(
@@ -439,8 +437,8 @@ class Workers:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its
                 # scratch lies where it began.
                 what = None if traced else (source.location, shim, tempfile.gettempdir(), target.libraries)
-                return self._shared.take(
-                    what, environment, lambda others: started(others, Path(sys.executable), ())
+                return self._shared.take_zygote(
+                    what, environment, lambda others: start_sandboxed_zygote(others, Path(sys.executable), ())
                 )
             if target.build:
                 home = build_environment(source.backend, target.build, self.offline, self._say)
@@ -448,10 +446,12 @@ class Workers:
                 home = self._store.environment(
                     source.backend, target.release, offline=self.offline, say=self._say
                 )
-            template = self._template(source, home.python, environment)
+            template = self._get_template(source, home.python, environment)
             # It ends with the template process, which is of these workers alone.
-            made = self._shared.take(
-                None, environment, lambda others: started(others, home.python, home.path, template)
+            made = self._shared.take_zygote(
+                None,
+                environment,
+                lambda others: start_sandboxed_zygote(others, home.python, home.path, template),
             )
             made.version = stated_version(made.version, home.state)
             return made
@@ -464,12 +464,12 @@ class Workers:
             )
             raise type(error)(f"{name} cannot be imported here: {error}{hint}") from None
 
-    def _template(self, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
-        """The process that forks the zygotes of a backend's releases under one Python."""
+    def _get_template(self, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
+        """Return the process that forks the zygotes of a backend's releases under one Python."""
         place = (source.facts.name, python)
-        with self._lock(place):
+        with self._get_lock(place):
             found = self._templates.get(place)
-            if found is not None and not found.alive:
+            if found is not None and not found.is_alive:
                 found.close()
                 found = None
             if found is None:
@@ -488,23 +488,21 @@ class _Batch:
     done: int = 0
 
     @property
-    def left(self) -> int:
-        """How many tests await their answer."""
+    def unanswered(self) -> int:
+        """The number of tests that await their answer."""
         return len(self.tests) - self.done
 
     @property
     def file(self) -> int | None:
-        """The file that some of the tests have data in."""
+        """The file that holds data of some of the tests."""
         if not any("outside" in header for header in self.headers):
             return None
         from opsieve.gen.model.detached import descriptor
 
         return descriptor()
 
-    def frame(self) -> list[Any]:
-        """The frame that holds the tests not yet answered: in one piece, or in several of which the large
-        ones are no copies.
-        """
+    def make_frame(self) -> list[Any]:
+        """Make the frame of the unanswered tests, in one piece, or in several to avoid copying large ones."""
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
         from opsieve.backends.workers.inside import wire
 
@@ -512,7 +510,7 @@ class _Batch:
         return [b"".join(parts)] if self.size < BATCH_BYTES else parts
 
 
-def _batches(
+def _make_batches(
     tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
 ) -> Iterator[_Batch]:
     from opsieve.backends.workers.inside import wire

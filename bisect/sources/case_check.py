@@ -73,7 +73,7 @@ class CaseCheck:
         try:
             return evaluate(self._case, target, ObservationCache(self._workers), self._policy)
         finally:
-            self._workers.dismiss(target)
+            self._workers.end_release(target)
 
 
 class _Trees:

@@ -5,7 +5,7 @@ with the passes that belong to them.
 from collections.abc import Callable, Iterator, Sequence
 
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
@@ -57,7 +57,7 @@ class TvmReduction(TvmForm):
 
     def finished(self, best: TvmSubject, workers: Workers) -> TvmSubject:
         """With TVM's printing of the module."""
-        program = with_script(Case(best.program, best.inputs), workers).program
+        program = add_script(Case(best.program, best.inputs), workers).program
         assert isinstance(program, TvmProgram)
         return TvmSubject(program, best.inputs)
 

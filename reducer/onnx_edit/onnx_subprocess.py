@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-from opsieve.backends.workers.sandbox.helper_walls import give_up
+from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 
 _SECONDS = 60  # of one answer
 _MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate any size
@@ -133,7 +133,7 @@ def _main() -> None:
     while True:
         child = os.fork()
         if not child:
-            give_up()
+            drop_rights()
             _serve(sys.stdin.buffer, sys.stdout.buffer)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from opsieve.backends.judge.acceptance import accepts_forbidden
+from opsieve.backends.judge.acceptance import find_accepted_forbidden
 from opsieve.backends.judge.derived_types import RULE as DERIVED_TYPE
 from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
-from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
+from opsieve.backends.judge.oracle_names import ORACLE, name_optional_oracle
 from opsieve.backends.judge.oracles import DERIVING, EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.judge.performance import measure_memory
-from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import is_refusal, judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
@@ -81,7 +81,7 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     # Expected outputs of the whole model say nothing about the values of a part, but still that a compiler
     # must accept the program.
     vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
-    oracle = further_oracle(verdict, subject.program)
+    oracle = name_optional_oracle(verdict, subject.program)
     parameters = {ORACLE: oracle} if oracle else {}
     case = Case(subject.program, subject.inputs, {} if vouched else None, parameters=parameters)
     against = premise.arbiter if premise.named else None
@@ -148,7 +148,7 @@ def find_judged(
     if verdict.verdict == "pass" and doubtful and case.program.fault is None:
         return _doubted(case, target, workers, verdict)
     if verdict.verdict == "invalid" and doubtful:
-        accepted = accepts_forbidden(case.program, case.inputs, target, workers)
+        accepted = find_accepted_forbidden(case.program, case.inputs, target, workers)
         if accepted is not None and accepted.verdict == "fail":
             return _as_judged(case, target, replace(judged, verdict=accepted), workers)
     if verdict.verdict == "flaky":
@@ -264,7 +264,7 @@ def _compared(
     if verdict.verdict == "pass":
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
     failure = failure_of(verdict, got, case.program)
-    what = got.message.strip() or (verdict.mismatch and describe(verdict.mismatch)) or got.outcome
+    what = got.message.strip() or (verdict.mismatch and describe_mismatch(verdict.mismatch)) or got.outcome
     reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 

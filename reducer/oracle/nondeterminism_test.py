@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.compare import Comparison, compare
-from opsieve.backends.judge.judging_session import open_rules
+from opsieve.backends.judge.judging_session import list_open_rules
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
@@ -75,7 +75,7 @@ def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool
     the reference tells.
     """
     hazards = workers.observe(FLOAT64, subject.program, subject.inputs).hazards
-    return bool(names) and all(open_rules(hazards, name) for name in names)
+    return bool(names) and all(list_open_rules(hazards, name) for name in names)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from opsieve.backends.judge.performance import ROUNDS
-from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -97,7 +97,7 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
         where = "processes" if apart else "runs"
         reason = (
             f"{target.display} gives another result in {found.differing} of {found.runs} {where}:"
-            f" {describe(found.worst)}"
+            f" {describe_mismatch(found.worst)}"
         )
         verdict = Verdict("fail", reason, "nondeterminism", "run", mismatch=found.worst)
         failure = failure_of(verdict, found.usual, case.program)

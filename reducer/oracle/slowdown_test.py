@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.judge.performance import LEVEL, MARGIN, measure_memory, sign_test
+from opsieve.backends.judge.performance import LEVEL, MARGIN, compute_sign_test, measure_memory
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -50,7 +50,7 @@ class SlowdownTest:
 
     def shown(self, seen: int, runs: int) -> bool:
         """Whether such replays show the failure: by the sign test of the judge."""
-        return runs > 0 and sign_test(seen, runs) <= LEVEL
+        return runs > 0 and compute_sign_test(seen, runs) <= LEVEL
 
     def _one(self, subject: Runnable) -> CheckResult:
         trials = Trials()

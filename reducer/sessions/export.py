@@ -7,13 +7,13 @@ from typing import Any
 
 from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.judge.oracles import DERIVING
-from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import compare_runs
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_text import print_program, with_script
+from opsieve.backends.workers.questions.program_text import add_script, print_program
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
@@ -59,7 +59,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
             f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with"
             " --target"
         )
-    case, lab = with_script(case, workers), ObservationCache(workers)
+    case, lab = add_script(case, workers), ObservationCache(workers)
     judged = judge_case(case, chosen, lab)
     stored = _stored(_case_of(place), chosen)
     seen_failing = bool(target or case.parameters.get("target") or recorded) or stored is not None
@@ -198,7 +198,9 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
         worst = compare_runs(
             subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)
         ).worst
-        reason = f"{premise.target.display} differs from {premise.arbiter.display}: {describe(worst)}"
+        reason = (
+            f"{premise.target.display} differs from {premise.arbiter.display}: {describe_mismatch(worst)}"
+        )
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
         exported = ExportedFailure(case, premise.target, verdict, seen)

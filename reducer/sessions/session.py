@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from opsieve.backends.judge.oracle_names import further_oracle
+from opsieve.backends.judge.oracle_names import name_optional_oracle
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.workers import Workers
@@ -201,7 +201,7 @@ class Session:
             else "",
         }
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
-        oracle = "" if premise is None else further_oracle(premise.failure.verdict, result.best.program)
+        oracle = "" if premise is None else name_optional_oracle(premise.failure.verdict, result.best.program)
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle)
         return Reduced(facts, result, printed(result.best, self.pool[0]), attempts=journal.attempts)
 

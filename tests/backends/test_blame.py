@@ -1,6 +1,6 @@
 """What a worker tells of an exception that was made from another one."""
 
-from opsieve.backends.workers.inside.exception_facts import describe
+from opsieve.backends.workers.inside.exception_facts import describe_exception
 
 
 def breaks() -> None:
@@ -18,7 +18,7 @@ def frames(hidden: bool) -> list[str]:
     try:
         wraps(hidden)
     except ValueError as error:
-        return [function for function, _, _ in describe(error, "")["frames"]]
+        return [function for function, _, _ in describe_exception(error, "")["frames"]]
     return []
 
 
@@ -31,4 +31,4 @@ def test_the_frames_of_a_cause_lie_behind_those_of_what_was_made_of_it() -> None
 def test_a_ring_of_causes_ends() -> None:
     one, other = ValueError("a"), ValueError("b")
     one.__cause__, other.__cause__ = other, one
-    assert describe(one, "")["message"] == "a"
+    assert describe_exception(one, "")["message"] == "a"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.compare import SCREENS, Comparison, Policy, compare, error, identical
-from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.reasons import describe_mismatch
 
 
 def one(got, want, dtype="float32", **options) -> Comparison:  # type: ignore[no-untyped-def]
@@ -142,7 +142,7 @@ def test_errors_beside_zeros_are_finite_and_in_order() -> None:
     found = one(f32(0, 0.3), zeros).worst
     assert found is not None
     assert found.max_scaled == pytest.approx(large)
-    assert "off by 0.3 where 0" in describe(found)
+    assert "off by 0.3 where 0" in describe_mismatch(found)
 
 
 def test_structure_is_told_before_values() -> None:

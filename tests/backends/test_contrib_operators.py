@@ -9,7 +9,7 @@ from contrib_instances.instances import INSTANCES
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.reference.contrib.operators import DOMAIN, NOT_COMPUTED, OPERATORS
 from opsieve.backends.registry import resolve
@@ -45,7 +45,7 @@ def test_the_reference_agrees_with_the_kernel(workers: Workers, name: str) -> No
         if seen.outputs is None:
             continue
         assert lab.observe(FLOAT64, program, fed).outcome == "ok"
-        verdict = judge(program, fed, TARGET, lab).verdict
+        verdict = judge_program(program, fed, TARGET, lab).verdict
         if name not in _FAULTY:
             assert verdict.verdict == "pass", verdict.reason
         agreed += verdict.verdict == "pass"

@@ -12,7 +12,7 @@ from in_process import InProcessLab, TableLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.judge.derived_types import find_contradictions, read_derived
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
@@ -73,7 +73,7 @@ class Alike(InProcessLab):
 
 
 def judged(program: Program, outputs: dict[str, Any], **options: Any) -> Verdict:
-    return judge(
+    return judge_program(
         program, {"x": X}, FAKE, Alike(outputs, **options), oracles=[BASE, OTHER, resolve("tract")]
     ).verdict
 
@@ -99,7 +99,7 @@ def test_the_optimiser_is_blamed_where_the_unoptimised_build_has_the_derived_typ
     )
     types = InProcessLab().observe(DERIVING, TRANSPOSED, {"x": X})
     lab = TableLab({str(FAKE): wrong, str(BASE): right, str(DERIVING): types})
-    assert judge(TRANSPOSED, {"x": X}, FAKE, lab).verdict.blame == "optimiser"
+    assert judge_program(TRANSPOSED, {"x": X}, FAKE, lab).verdict.blame == "optimiser"
 
 
 def test_other_shapes_in_a_second_run_are_nondeterminism_and_a_shape_of_the_host_is_not_the_target_s_fault() -> (
@@ -110,10 +110,10 @@ def test_other_shapes_in_a_second_run_are_nondeterminism_and_a_shape_of_the_host
 
     types = InProcessLab().observe(DERIVING, TRANSPOSED, {"x": X})
     lab = TableLab({str(FAKE): lambda turn: shaped(9 + 2 * turn), str(DERIVING): types})
-    assert judge(TRANSPOSED, {"x": X}, FAKE, lab).verdict.kind == "nondeterminism"
+    assert judge_program(TRANSPOSED, {"x": X}, FAKE, lab).verdict.kind == "nondeterminism"
     hosted, host = resolve("onnxsim"), resolve("onnxruntime:level=disable_all")
     lab = TableLab({str(hosted): shaped(9), str(host): shaped(9), str(DERIVING): types})
-    assert judge(TRANSPOSED, {"x": X}, hosted, lab).verdict.verdict == "undecided"
+    assert judge_program(TRANSPOSED, {"x": X}, hosted, lab).verdict.verdict == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_output_of_another_type_never_passes_whoever_agrees(seed: int, place:
     changed = {**right, name: np.expand_dims(value, 0) if other == "shape" else np.zeros(value.shape, dtype)}
     for real in ((DERIVING, NATIVE, FLOAT64), (DERIVING,)):
         lab = Alike(changed, real)
-        found = judge(case.program, case.inputs, FAKE, lab, oracles=[BASE, OTHER]).verdict
+        found = judge_program(case.program, case.inputs, FAKE, lab, oracles=[BASE, OTHER]).verdict
         derived = read_derived(lab.observe(DERIVING, case.program, case.inputs))
         if NATIVE in real or find_contradictions(changed, derived):
             assert found.verdict != "pass", found

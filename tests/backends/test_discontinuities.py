@@ -13,10 +13,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.discontinuities import excuses
-from opsieve.backends.judge.discontinuity_points import points, severed, shifted
-from opsieve.backends.judge.integer_results import wrong_by_integers
+from opsieve.backends.judge.discontinuity_points import add_shifts, find_points, sever
+from opsieve.backends.judge.integer_results import find_wrong_by_integers
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
-from opsieve.backends.judge.pieces import tapped
+from opsieve.backends.judge.pieces import tap_model
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -50,8 +50,8 @@ class Candidate:
         self.lab = InProcessLab()
 
     def run(self, proto: ModelProto, feeds: Values) -> Values:
-        cut = severed(proto, [self.tensor], [value.name for value in proto.graph.output])
-        own = self.observe(NATIVE, tapped(proto, [self.tensor]), feeds).outputs or {}
+        cut = sever(proto, [self.tensor], [value.name for value in proto.graph.output])
+        own = self.observe(NATIVE, tap_model(proto, [self.tensor]), feeds).outputs or {}
         moved = (own[self.tensor] + np.float32(self.error)).astype(own[self.tensor].dtype)
         outputs = self.observe(NATIVE, cut, {**feeds, self.tensor: moved}).outputs or {}
         if self.then in outputs:
@@ -104,7 +104,7 @@ def test_an_error_behind_the_jump_is_not_excused() -> None:
 def test_a_cast_whose_type_the_caller_of_a_function_says_may_jump() -> None:
     text = """<ir_version: 10, opset_import: ["" : 21, "local" : 1]> g (float[2] x) => (float[2] y) { z = Exp(x) y = local.f <to = 1> (z) }
         <opset_import: ["" : 21], domain: "local"> f <to> (a) => (b) { b = Cast <to: int = @to> (a) }"""
-    assert points(onnx.parser.parse_model(text), ["y"]).names == ("z",)
+    assert find_points(onnx.parser.parse_model(text), ["y"]).names == ("z",)
 
 
 SIGN = model(
@@ -182,9 +182,9 @@ def test_quantisation_of_a_value_on_a_boundary_is_excused_by_reach() -> None:
 
 def test_exact_values_before_a_jump_leave_nothing_to_excuse() -> None:
     proto = model([node("Transpose", "x", "t"), node("ArgMax", "t", "y", axis=0)], {"y": I})
-    assert points(proto, ["y"]).names == ()
+    assert find_points(proto, ["y"]).names == ()
     assert (
-        points(
+        find_points(
             model([node("Conv", "x w", "c"), node("MaxPool", "c", "y", kernel_shape=[2])], {"y": F}, w=1),
             ["y"],
         ).names
@@ -194,7 +194,7 @@ def test_exact_values_before_a_jump_leave_nothing_to_excuse() -> None:
 
 def test_only_jumps_on_the_way_to_the_output_count() -> None:
     nodes = [node("Exp", "x", "e"), node("Floor", "e", "f"), node("Sin", "x", "s"), node("Round", "s", "r")]
-    found = points(model(nodes, {"f": F, "r": F}), ["r"])
+    found = find_points(model(nodes, {"f": F, "r": F}), ["r"])
     assert (found.names, found.decided) == (("s",), True)
 
 
@@ -203,14 +203,14 @@ def test_jumps_inside_bodies_and_functions_are_points_of_their_node() -> None:
         [node("Floor", "e", "b")], "b", [], [helper.make_tensor_value_info("b", F, None)]
     )
     nodes = [node("Exp", "x", "e"), node("If", "p", "y", then_branch=body, else_branch=body)]
-    found = points(model(nodes, {"y": F}, p=True), ["y"])
+    found = find_points(model(nodes, {"y": F}, p=True), ["y"])
     assert (found.names, found.decided) == (("e",), False)
     function = helper.make_function(
         "local", "F", ["a"], ["b"], [node("Floor", "a", "b")], [helper.make_opsetid("", 21)]
     )
     proto = model([node("Exp", "x", "e"), node("F", "e", "y", domain="local")], {"y": F})
     proto.functions.append(function)
-    assert points(proto, ["y"]).names == ("e",)
+    assert find_points(proto, ["y"]).names == ("e",)
 
 
 def test_a_cast_between_floats_is_no_jump() -> None:
@@ -219,7 +219,7 @@ def test_a_cast_between_floats_is_no_jump() -> None:
         node("Cast", "e", "h", to=TensorProto.FLOAT16),
         node("Cast", "h", "y", to=I),
     ]
-    assert points(model(nodes, {"y": I}), ["y"]).names == ("h",)
+    assert find_points(model(nodes, {"y": I}), ["y"]).names == ("h",)
 
 
 @settings(max_examples=30, deadline=None)
@@ -233,16 +233,16 @@ def test_surgery_keeps_the_meaning(values: list[float]) -> None:
     def ask(changed: ModelProto, more: Values) -> Values:
         return lab.observe(FLOAT64, OnnxProgram(changed.SerializeToString()), {**feeds, **more}).outputs or {}
 
-    plain = ask(tapped(proto, ["t", "e"]), {})
-    cut = ask(severed(proto, ["t", "e"], ["y"]), {"t": plain["t"], "e": plain["e"]})
-    moved = ask(shifted(proto, ["t", "e"], ["y"]), {"t__shift": np.zeros(()), "e__shift": np.zeros(())})
+    plain = ask(tap_model(proto, ["t", "e"]), {})
+    cut = ask(sever(proto, ["t", "e"], ["y"]), {"t": plain["t"], "e": plain["e"]})
+    moved = ask(add_shifts(proto, ["t", "e"], ["y"]), {"t__shift": np.zeros(()), "e__shift": np.zeros(())})
     for other in (cut, moved):
         np.testing.assert_array_equal(other["y"], plain["y"])
         np.testing.assert_array_equal(other["t__made"], plain["t"])
         np.testing.assert_array_equal(other["e__made"], plain["e"])
     # and a value fed from outside is what its users see
-    assert (ask(severed(proto, ["e"], ["y"]), {"e": plain["e"] + 1})["y"] == plain["y"] + 1).all()
-    assert (ask(shifted(proto, ["e"], ["y"]), {"e__shift": np.ones(())})["y"] == plain["y"] + 1).all()
+    assert (ask(sever(proto, ["e"], ["y"]), {"e": plain["e"] + 1})["y"] == plain["y"] + 1).all()
+    assert (ask(add_shifts(proto, ["e"], ["y"]), {"e__shift": np.ones(())})["y"] == plain["y"] + 1).all()
 
 
 # -- integers that are scaled and rounded again
@@ -298,7 +298,7 @@ class FusesIntegers:
         seen = self.lab.observe(target, OnnxProgram(proto.SerializeToString()), feeds)
         outputs = dict(seen.outputs or {})
         if who == "candidate" and "y" in outputs:
-            cast = self.lab.observe(NATIVE, OnnxProgram(tapped(proto, ["c"]).SerializeToString()), feeds)
+            cast = self.lab.observe(NATIVE, OnnxProgram(tap_model(proto, ["c"]).SerializeToString()), feeds)
             outputs["y"] = (cast.outputs or {})["c"]
             if "a" in outputs:  # asked for what goes into the cast, it computes otherwise
                 outputs["y"] = outputs["y"] + 1
@@ -317,9 +317,11 @@ def test_what_integers_alone_make_wrong_is_not_excused() -> None:
     got = compiler.observe("candidate", proto, feeds).outputs or {}
     excused = excuses(proto, feeds, got, ["y"], {"y": "int64"}, POLICY, compiler.observe)
     assert excused == ("y",)
-    assert wrong_by_integers(proto, feeds, got, excused, compiler.observe) == {"y"}
+    assert find_wrong_by_integers(proto, feeds, got, excused, compiler.observe) == {"y"}
     right = compiler.observe("native", proto, feeds).outputs or {}
     assert (
-        wrong_by_integers(proto, feeds, right, excused, lambda _, *asked: compiler.observe("native", *asked))
+        find_wrong_by_integers(
+            proto, feeds, right, excused, lambda _, *asked: compiler.observe("native", *asked)
+        )
         == set()
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, parser
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -63,7 +63,7 @@ def test_who_refuses_what_a_page_forbids_is_not_blamed(
     assert reference.outcome == "rejected", reference
     assert rule in (reference.message or "")
     # The unoptimised build takes it, another compiler would too: the program is invalid all the same.
-    assert judge(asked, feeds, resolve("onnxruntime:disable_all"), lab).verdict.verdict == "invalid"
+    assert judge_program(asked, feeds, resolve("onnxruntime:disable_all"), lab).verdict.verdict == "invalid"
 
 
 ALLOWED: list[tuple[str, dict[str, Any]]] = [

@@ -5,8 +5,8 @@ import pytest
 from in_process import TableLab
 
 from opsieve.backends.judge import oracles
-from opsieve.backends.judge.further_runs import asked_further
-from opsieve.backends.judge.oracle_names import OracleChoice, chosen
+from opsieve.backends.judge.further_runs import run_optional_oracles
+from opsieve.backends.judge.oracle_names import OracleChoice, choose_oracles
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import resolve
 from opsieve.gen.declarations.properties import RANDOM
@@ -23,7 +23,7 @@ def gives(value: float = 1.0, seconds: float = 0.1, **more: object) -> Observati
 
 
 def kind_of(lab: TableLab, *names: str, glance: bool = False) -> str | None:
-    found = asked_further(chosen(names), PROGRAM, {}, resolve(FAKE), lab, glance)
+    found = run_optional_oracles(choose_oracles(names), PROGRAM, {}, resolve(FAKE), lab, glance)
     return None if found is None else found.kind
 
 
@@ -66,4 +66,4 @@ def test_memory_is_well_after_one_pair() -> None:
 
 def test_what_a_campaign_asks_is_read_back_from_its_words() -> None:
     for choice in (OracleChoice(), OracleChoice(("slowdown", "nondeterminism"), 3.0, 9, 2.5)):
-        assert OracleChoice.from_facts(choice.facts()) == choice
+        assert OracleChoice.from_facts(choice.list_facts()) == choice

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opsieve.backends.workers.inside import landlock
-from opsieve.backends.workers.sandbox.helper_walls import give_up
+from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 
 
 def denied(act: Callable[[], object]) -> bool:
@@ -18,7 +18,7 @@ def denied(act: Callable[[], object]) -> bool:
     child = os.fork()
     if not child:
         try:
-            give_up()
+            drop_rights()
             act()
         except OSError:
             os._exit(7)
@@ -29,7 +29,7 @@ def denied(act: Callable[[], object]) -> bool:
 
 
 @pytest.mark.skipif(
-    not landlock.version() or os.uname().machine != "x86_64", reason="the kernel has no means for it"
+    not landlock.get_version() or os.uname().machine != "x86_64", reason="the kernel has no means for it"
 )
 def test_a_helper_reaches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.workers.sandbox.isolation import Isolation, isolation
+from opsieve.backends.workers.sandbox.isolation import Isolation, examine_isolation
 
 
 def test_looking_leaves_this_process_where_it_is() -> None:
     before = {name: os.readlink(f"/proc/self/ns/{name}") for name in ("user", "mnt", "net")}
-    found = isolation()
+    found = examine_isolation()
     assert {name: os.readlink(f"/proc/self/ns/{name}") for name in before} == before
     assert 0 <= found.landlock < 100
 
 
 def test_bubblewrap_is_found_where_the_path_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert isolation().bubblewrap == ""
+    assert examine_isolation().bubblewrap == ""
     (tmp_path / "bwrap").write_text("#!/bin/sh\n")
     (tmp_path / "bwrap").chmod(0o755)
-    assert isolation().bubblewrap == str(tmp_path / "bwrap")
+    assert examine_isolation().bubblewrap == str(tmp_path / "bwrap")
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_bubblewrap_is_found_where_the_path_says(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_it_is_said_in_a_sentence(found: Isolation, said: str) -> None:
-    assert found.sentence().startswith(said)
-    assert "not shut in" in found.sentence()
+    assert found.describe().startswith(said)
+    assert "not shut in" in found.describe()

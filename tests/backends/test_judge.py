@@ -10,8 +10,8 @@ from in_process import InProcessLab, TableLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.acceptance import accepts_forbidden
-from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.acceptance import find_accepted_forbidden
+from opsieve.backends.judge.judge import Judged, judge_program
 from opsieve.backends.judge.oracles import DERIVING, EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
@@ -54,7 +54,7 @@ def judged(
     answers: dict[str, Observation | Callable[[int], Observation]], **options: Any
 ) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
-    return judge(program(), {"x": np.float32([1])}, resolve(FAKE), lab, **options), lab
+    return judge_program(program(), {"x": np.float32([1])}, resolve(FAKE), lab, **options), lab
 
 
 # -- a target whose result another compiler runs
@@ -67,7 +67,9 @@ def hosted(
 ) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
     oracles = [resolve(HOST), resolve(OTHER)]
-    return judge(program(), {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=oracles, **options), lab
+    return judge_program(
+        program(), {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=oracles, **options
+    ), lab
 
 
 def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transformer() -> None:
@@ -110,7 +112,7 @@ def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
         }
     )
     two = OnnxProgram(graph.SerializeToString())
-    verdict = judge(
+    verdict = judge_program(
         two, {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=[resolve(HOST), resolve(OTHER)]
     ).verdict
     assert verdict.verdict == "fail"
@@ -239,7 +241,7 @@ def test_long_sums_widen_the_screen_of_float16() -> None:
 
     def verdict(reference: Observation) -> str:
         lab = TableLab({**answers, REF: reference})
-        return judge(half, {"x": np.float32([1])}, resolve(FAKE), lab).verdict.verdict
+        return judge_program(half, {"x": np.float32([1])}, resolve(FAKE), lab).verdict.verdict
 
     assert verdict(truth(1, 1, hazards=(long,))) == "pass"
     assert verdict(truth(1, 1)) == "undecided"
@@ -289,7 +291,7 @@ def test_without_a_reference_two_builds_that_differ_are_a_failure_of_the_compile
     # five times the screen can be rounding that the program magnifies, and nobody measures that
     assert judged({**answers, FAKE: gives(1, 2.001)})[0].verdict.verdict == "undecided"
     drawn = program([helper.make_node("RandomUniformLike", ["x"], ["y"])])
-    found = judge(drawn, {"x": np.float32([1])}, resolve(FAKE), TableLab(dict(answers)))
+    found = judge_program(drawn, {"x": np.float32([1])}, resolve(FAKE), TableLab(dict(answers)))
     assert found.verdict.verdict == "undecided"
     assert judged({**answers, BASE: ends("error")})[0].verdict.verdict == "undecided"
 
@@ -383,10 +385,10 @@ def chain() -> Program:
 
 
 def test_a_program_whose_operators_are_taken_one_by_one_is_refused_by_mistake() -> None:
-    verdict = judge(chain(), {"x": np.float32([1])}, resolve("openvino"), Whole(1)).verdict
+    verdict = judge_program(chain(), {"x": np.float32([1])}, resolve("openvino"), Whole(1)).verdict
     assert (verdict.verdict, verdict.kind, verdict.blame) == ("fail", "error", "compiler")
     lab = Whole(1, "Exp")
-    verdict = judge(chain(), {"x": np.float32([1])}, resolve("openvino"), lab).verdict
+    verdict = judge_program(chain(), {"x": np.float32([1])}, resolve("openvino"), lab).verdict
     assert verdict.verdict == "unsupported"
     # the operator that the message names is asked first, and settles it
     assert lab.asked[1:] == ["Exp by itself"]
@@ -398,14 +400,17 @@ def test_an_error_over_a_type_that_is_refused_everywhere_is_a_lack() -> None:
         c=np.uint16([1]),
     )
     answers = {FAKE: ends("error", "no supported data type: 4"), NATIVE: gives(1), BASE: gives(1)}
-    verdict = judge(wide, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict
+    verdict = judge_program(wide, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict
     assert verdict.verdict == "unsupported"
     assert "uint16" in verdict.reason
     plain = program(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])],
         c=np.int64([1]),
     )
-    assert judge(plain, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict.verdict == "fail"
+    assert (
+        judge_program(plain, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict.verdict
+        == "fail"
+    )
 
 
 # -- it ended badly
@@ -458,14 +463,16 @@ def test_who_refuses_for_the_reason_of_the_reference_is_right() -> None:
 
 def test_who_accepts_what_the_reference_rejects_is_reported_on_request() -> None:
     answers = {OTHER: gives(1), NATIVE: ends("rejected", "index 5 is out of bounds")}
-    found = accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), TableLab(dict(answers)))
+    found = find_accepted_forbidden(
+        program(), {"x": np.float32([1])}, resolve(OTHER), TableLab(dict(answers))
+    )
     assert found is not None
     assert (found.verdict, found.kind) == ("fail", "accepts-invalid")
     for otherwise in ({OTHER: ends("error")}, {NATIVE: ends("error")}, {NATIVE: gives(1)}):
         lab = TableLab({**answers, **otherwise})
-        assert accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab) is None
+        assert find_accepted_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab) is None
     lab = TableLab({**answers, OTHER: ends("error", "indices element out of data bounds")})
-    refused = accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab)
+    refused = find_accepted_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab)
     assert refused is not None
     assert refused.verdict == "pass"
 
@@ -521,8 +528,10 @@ def test_real_evaluators_agree_on_a_small_network() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
     small = program(nodes, w=np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32))
     feeds = {"x": np.ones((2, 4), np.float32)}
-    assert judge(small, feeds, resolve("onnxruntime"), InProcessLab()).verdict.verdict == "pass"
-    verdict = judge(small, feeds, resolve("onnxruntime"), Broken(lambda y: y * np.float32(1.01))).verdict
+    assert judge_program(small, feeds, resolve("onnxruntime"), InProcessLab()).verdict.verdict == "pass"
+    verdict = judge_program(
+        small, feeds, resolve("onnxruntime"), Broken(lambda y: y * np.float32(1.01))
+    ).verdict
     assert (verdict.verdict, verdict.blame) == ("fail", "optimiser")
 
 
@@ -535,9 +544,9 @@ def test_a_flipped_jump_passes_by_its_rule_on_real_evaluators() -> None:
     def lower(y: Any) -> Any:
         return y if y.ndim != 1 or y[0] != 3 else np.float32([2, y[1]])
 
-    verdict = judge(tie, feeds, resolve("onnxruntime"), Broken(lower)).verdict
+    verdict = judge_program(tie, feeds, resolve("onnxruntime"), Broken(lower)).verdict
     assert (verdict.verdict, verdict.rules) == ("pass", ("jump",))
-    verdict = judge(tie, feeds, resolve("onnxruntime"), Broken(lambda y: y - 2)).verdict
+    verdict = judge_program(tie, feeds, resolve("onnxruntime"), Broken(lambda y: y - 2)).verdict
     assert verdict.verdict == "fail"
 
 
@@ -567,7 +576,7 @@ def test_a_witness_that_leaves_a_remainder_where_all_cancels_confirms_zeros() ->
 
     feeds = {"x": np.float32([0.3, 0.9])}
     for off, wanted in ((0.5, "fail"), (3e-8, "pass")):
-        verdict = judge(
+        verdict = judge_program(
             CANCELLED, feeds, resolve("onnxruntime"), Remainder(lambda y, off=off: y + np.float32(off))
         ).verdict
         assert verdict.verdict == wanted

@@ -10,7 +10,7 @@ import pytest
 from in_process import TableLab
 from tvm_programs import RELAX, tir_program
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.observation import Observation, Outcome, Stage
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
@@ -38,7 +38,7 @@ def verdict(*answers: Observation | Callable[[int], Observation], program: Any =
     refuses = {f"reference:precision={name}": ends(NOTHING) for name in ("float64", "native")}
     others = {str(resolve(f"tvm:opt=0,pipeline={name}")): answers[-1] for name in ("zero", "target")}
     table = {**refuses, **others, str(resolve(TARGET)): answers[0], str(resolve(BASE)): answers[1]}
-    return judge(program or read_program(RELAX), {}, resolve(TARGET), TableLab(table)).verdict
+    return judge_program(program or read_program(RELAX), {}, resolve(TARGET), TableLab(table)).verdict
 
 
 @pytest.mark.parametrize(

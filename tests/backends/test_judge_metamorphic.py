@@ -5,7 +5,7 @@ import pytest
 from in_process import TableLab
 from onnx import TensorProto, helper
 
-from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.judge import Judged, judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.registry import resolve
@@ -37,12 +37,12 @@ def ends(outcome: Outcome) -> Observation:
 
 
 def judged(answers: dict[str, Observation], target: str = SELF) -> Judged:
-    return judge(program("Relu"), {"x": np.float32([1])}, resolve(target), TableLab({**answers}))
+    return judge_program(program("Relu"), {"x": np.float32([1])}, resolve(target), TableLab({**answers}))
 
 
 def test_equal_outputs_pass_and_nobody_else_is_asked() -> None:
     lab = TableLab({SELF: gives(1), PLAIN: gives(1)})
-    assert judge(program("Relu"), X, resolve(SELF), lab).verdict.verdict == "pass"
+    assert judge_program(program("Relu"), X, resolve(SELF), lab).verdict.verdict == "pass"
     assert set(lab.asked) == {SELF, PLAIN}
 
 
@@ -93,7 +93,7 @@ def test_a_reference_that_stands_alone_against_three_compilers_is_outvoted(
     answers = {PLAIN: gives(2), REF: gives(1), NATIVE: gives(1), **{other: gives(2) for other in others}}
     lab = TableLab({**answers})
     oracles = [resolve(other) for other in ("torch", "openvino")]
-    found = judge(
+    found = judge_program(
         program("Relu", "Neg"), {"x": np.float32([1])}, resolve(PLAIN), lab, oracles=oracles
     ).verdict
     assert (found.verdict, "reference-outvoted" in found.rules) == (verdict, verdict == "pass")
@@ -116,7 +116,9 @@ def test_workers_give_the_compiler_the_rewritten_program(workers: Workers) -> No
 
 def test_a_fault_that_a_rewrite_brings_out_is_found(workers: Workers) -> None:
     target = resolve("fake:wrong@Identity>Relu,rewrite=insert-identities")
-    found = judge(program("Relu"), X, target, ObservationCache(workers), oracles=SECOND_ORACLES).verdict
+    found = judge_program(
+        program("Relu"), X, target, ObservationCache(workers), oracles=SECOND_ORACLES
+    ).verdict
     assert (found.verdict, found.kind, found.blame) == ("fail", "metamorphic", "optimiser")
 
 
@@ -125,7 +127,7 @@ def test_a_fault_that_a_rewrite_brings_out_is_found(workers: Workers) -> None:
 )
 def test_a_sound_program_stays_so_on_onnxruntime(workers: Workers, name: str) -> None:
     target = resolve(f"onnxruntime:rewrite={name}")
-    found = judge(program("Relu", "Sigmoid", "Neg"), X, target, ObservationCache(workers)).verdict
+    found = judge_program(program("Relu", "Sigmoid", "Neg"), X, target, ObservationCache(workers)).verdict
     assert found.verdict == "pass"
 
 

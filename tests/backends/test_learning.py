@@ -302,7 +302,7 @@ def test_an_instance_whose_results_hang_on_memory_that_nobody_wrote_is_refused(
 
 def test_memory_around_inputs_holds_the_byte_that_a_test_names() -> None:
     for array in (np.arange(5, dtype=np.float32), np.zeros((0, 3), np.int64), np.array(2.5, np.float16)):
-        made = wire.surrounded(array, 0x7F)
+        made = wire.surround_value(array, 0x7F)
         assert made.dtype == array.dtype
         assert made.shape == array.shape
         assert made.tobytes() == array.tobytes()
@@ -313,8 +313,8 @@ def test_memory_around_inputs_holds_the_byte_that_a_test_names() -> None:
         assert whole.nbytes > array.nbytes
         assert np.count_nonzero(whole == 0x7F) >= whole.nbytes - array.nbytes
     words = np.array(["a"], object)
-    assert wire.surrounded(words, 0) is words
-    assert wire.surrounded([words], 0) == [words]
+    assert wire.surround_value(words, 0) is words
+    assert wire.surround_value([words], 0) == [words]
 
 
 def test_new_memory_holds_the_byte_that_a_test_names() -> None:
@@ -328,11 +328,11 @@ def test_new_memory_holds_the_byte_that_a_test_names() -> None:
     )
     server = cast("child.TestServer", SimpleNamespace(libc=libc, wire=wire))
     for byte in FILLS:
-        made = child.TestServer.filled(server, {"x": np.ones(3, np.float32)}, byte)
+        made = child.TestServer.fill_memory(server, {"x": np.ones(3, np.float32)}, byte)
         place = libc.malloc(size)
         held = ctypes.string_at(place, size)
         libc.free(place)
-        child.TestServer.filled(server, {}, None)
+        child.TestServer.fill_memory(server, {}, None)
         assert held == bytes([byte]) * size
         assert (made["x"] == 1).all()
 

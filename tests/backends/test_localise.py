@@ -9,7 +9,7 @@ import pytest
 from in_process import InProcessLab
 from onnx import TensorProto, helper
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -70,7 +70,7 @@ class Compilers(InProcessLab):
 
 
 def verdict(lab: Compilers, *operators: str) -> Verdict:
-    return judge(program(*operators), FEEDS, SUBJECT, lab, oracles=[OTHER]).verdict
+    return judge_program(program(*operators), FEEDS, SUBJECT, lab, oracles=[OTHER]).verdict
 
 
 def test_the_wrong_operator_is_named_when_somebody_confirms_it_alone() -> None:

@@ -8,11 +8,11 @@ from in_process import TableLab
 
 from opsieve.backends.judge.performance import (
     MEMORY_FLOOR,
+    compute_sign_test,
+    judge_memory,
+    judge_slowdown,
     measure_memory,
     measure_slowdown,
-    memory,
-    sign_test,
-    slowdown,
 )
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
@@ -22,24 +22,24 @@ FAKE, BASE = "fake", "fake:level=off"
 
 
 def test_slower_by_more_than_the_margin_every_time_is_a_slowdown() -> None:
-    verdict = slowdown([0.2] * 15, [0.1] * 15)
+    verdict = judge_slowdown([0.2] * 15, [0.1] * 15)
     assert (verdict.verdict, verdict.kind, verdict.blame) == ("fail", "slowdown", "optimiser")
     assert "2.00 times" in verdict.reason
-    assert slowdown([0.14] * 15, [0.1] * 15).verdict == "pass"
-    assert slowdown([0.1] * 15, [0.2] * 15).verdict == "pass"
+    assert judge_slowdown([0.14] * 15, [0.1] * 15).verdict == "pass"
+    assert judge_slowdown([0.1] * 15, [0.2] * 15).verdict == "pass"
 
 
 def test_a_few_slow_runs_are_not_enough() -> None:
-    assert slowdown([0.2] * 12 + [0.1] * 3, [0.1] * 15).verdict == "pass"
-    assert slowdown([0.2] * 13 + [0.1] * 2, [0.1] * 15).verdict == "fail"
-    assert slowdown([0.2] * 6, [0.1] * 6).verdict == "pass"
+    assert judge_slowdown([0.2] * 12 + [0.1] * 3, [0.1] * 15).verdict == "pass"
+    assert judge_slowdown([0.2] * 13 + [0.1] * 2, [0.1] * 15).verdict == "fail"
+    assert judge_slowdown([0.2] * 6, [0.1] * 6).verdict == "pass"
     with pytest.raises(ValueError, match="as many"):
-        slowdown([0.1], [])
+        judge_slowdown([0.1], [])
 
 
 @given(st.integers(1, 40))
 def test_the_sign_test_is_a_distribution(trials: int) -> None:
-    chances = [sign_test(k, trials) for k in range(trials + 1)]
+    chances = [compute_sign_test(k, trials) for k in range(trials + 1)]
     assert chances[0] == pytest.approx(1.0)
     assert chances == sorted(chances, reverse=True)
     assert chances[-1] == 0.5**trials
@@ -47,9 +47,9 @@ def test_the_sign_test_is_a_distribution(trials: int) -> None:
 
 def test_memory_needs_the_margin_and_the_floor() -> None:
     big = 10 * MEMORY_FLOOR
-    assert memory([3 * big], [big]).verdict == "fail"
-    assert memory([3 * big, big], [big]).verdict == "pass"
-    assert memory([3 << 10], [1 << 10]).verdict == "pass"
+    assert judge_memory([3 * big], [big]).verdict == "fail"
+    assert judge_memory([3 * big, big], [big]).verdict == "pass"
+    assert judge_memory([3 << 10], [1 << 10]).verdict == "pass"
 
 
 def runs(seconds: float = 0.0, peak: int = 0) -> Observation:

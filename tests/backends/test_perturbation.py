@@ -7,7 +7,7 @@ from in_process import InProcessLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import POLICY
-from opsieve.backends.judge.perturbation import movements
+from opsieve.backends.judge.perturbation import measure_movements
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -33,7 +33,7 @@ def explained(proto: ModelProto, got: list[float], feeds: dict[str, Any] = X) ->
         target = resolve({"native": "reference", "float64": "reference:float64"}[who])
         return lab.observe(target, OnnxProgram(asked.SerializeToString()), given)
 
-    return movements(proto, feeds, ["y"], POLICY, ask)["y"].explains(np.float16(got), POLICY)
+    return measure_movements(proto, feeds, ["y"], POLICY, ask)["y"].is_explaining(np.float16(got), POLICY)
 
 
 # The root of a square less itself by another way: 0 where both are rounded alike.

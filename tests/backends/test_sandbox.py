@@ -22,7 +22,7 @@ from repository import ROOT
 from opsieve.backends import registry
 from opsieve.backends.registry import names, plugin, resolve
 from opsieve.backends.workers.sandbox import policy
-from opsieve.backends.workers.sandbox.policy import config, lacks_sentence, select_variables, switched_off
+from opsieve.backends.workers.sandbox.policy import describe_lacks, make_config, select_variables, switch_off
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Refused
@@ -35,7 +35,7 @@ LONG = {"take_memory_by_children", "start_a_thousand_processes", "fill_the_disk"
 def whole(workers: Workers) -> None:
     """Only where the kernel gives all of it."""
     workers.version(resolve("reference"))
-    lacks = workers.walls()[1]
+    lacks = workers.get_walls()[1]
     if lacks is None or lacks:
         pytest.skip(f"not here: {lacks}")
 
@@ -73,13 +73,13 @@ def test_fewer_walls_hold_what_the_page_promises(walls: str, tmp_path: Path, who
 
 @pytest.mark.parametrize("wall", ["namespaces", "files"])
 def test_what_lacks_is_told_with_what_follows(wall: str) -> None:
-    assert "a compiler can fill the disk" in lacks_sentence({wall: "not permitted"})
+    assert "a compiler can fill the disk" in describe_lacks({wall: "not permitted"})
 
 
 def test_a_backend_that_starts_no_processes_cannot(fresh: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     target = resolve("hostile:start_a_process")
     assert fresh.observe(target, chain("Relu"), X, fresh=True).outputs == {"y": np.array(True)}
-    if "filter" not in fresh.walls()[0]:
+    if "filter" not in fresh.get_walls()[0]:
         pytest.skip("no filter of system calls")
     monkeypatch.setattr(target.backend, "starts_processes", False, raising=False)
     assert fresh.observe(target, chain("Relu"), X, fresh=True).outputs == {"y": np.array(False)}
@@ -104,7 +104,7 @@ def test_what_is_allowed_in_shared_memory_costs_no_wall(
     assert fresh.observe(resolve("hostile:read_the_list_of_users"), chain("Relu"), X).outputs != {
         "y": np.array(True)
     }
-    assert fresh.walls()[1] == {}
+    assert fresh.get_walls()[1] == {}
 
 
 def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
@@ -123,7 +123,7 @@ def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
         return SimpleNamespace(lacks=walls["without"], uncompiled=[])
 
     for _ in range(2):
-        policy.shut_in(resolve("reference").backend, [], start, Path(sys.executable), said.append)
+        policy.start_sandboxed(resolve("reference").backend, [], start, Path(sys.executable), said.append)
     assert seen == [set(), {"processes"}, {"processes"}]
     assert len(said) == 1
     assert "no processes of its own (proc: Operation not permitted)" in said[0]
@@ -131,11 +131,11 @@ def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
 
 def test_without_a_sandbox_there_is_none_and_the_variable_comes_back(fresh: Workers) -> None:
     backend = resolve("reference").backend
-    with switched_off():
-        assert config(backend, []) is None
+    with switch_off():
+        assert make_config(backend, []) is None
         fresh.version(resolve("hostile"))
-    assert fresh.walls() == ([], None)
-    assert config(backend, []) is not None
+    assert fresh.get_walls() == ([], None)
+    assert make_config(backend, []) is not None
 
 
 SECRETS = [
@@ -192,7 +192,7 @@ SECRETS = [
 ]
 
 
-def test_variables_are_select_variables_only_where_somebody_needs_them(
+def test_variables_are_handed_on_only_where_a_backend_needs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = dict.fromkeys(
@@ -205,7 +205,7 @@ def test_variables_are_select_variables_only_where_somebody_needs_them(
     assert select_variables({**kept, **secret, **own}, plugin("tvm").facts.variables) == {**kept, **own}
     named = {policy.HANDED_ON: "GH_PAT,JWT"}
     assert select_variables({**secret, **named}, ()) == {"GH_PAT": "x", "JWT": "x", **named}
-    with switched_off():
+    with switch_off():
         assert select_variables(secret, ()) == secret
 
 
@@ -230,18 +230,18 @@ def test_where_a_device_is_let_in_addresses_are_not_bounded(
 def test_a_variable_that_says_nothing_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "perhaps")
     with pytest.raises(BadInput, match=name):
-        config(resolve("reference").backend, [])
+        make_config(resolve("reference").backend, [])
 
 
 def test_what_lacks_is_a_sentence() -> None:
-    assert lacks_sentence({"landlock": "the kernel has none"}).endswith(
+    assert describe_lacks({"landlock": "the kernel has none"}).endswith(
         "in: no Landlock (the kernel has none)"
     )
 
 
 def test_the_option_runs_compilers_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_bytes(chain("Relu").model)
-    with patch.object(policy, "config", wraps=policy.config) as asked:
+    with patch.object(policy, "make_config", wraps=policy.make_config) as asked:
         code, _, _ = opsieve("run", "--no-sandbox", tmp_path / "m.onnx", capsys=capsys)
     assert code == 0
     assert policy.SWITCH not in os.environ

@@ -11,7 +11,7 @@ import pytest
 from in_process import TableLab
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
@@ -135,7 +135,7 @@ class SharedFault(TableLab):
 
 
 def test_a_wrong_value_that_all_builds_of_tvm_share_is_a_failure(workers: Workers) -> None:
-    found = judge(
+    found = judge_program(
         log_add_exp(), LARGE, resolve("tvm"), SharedFault(workers), oracles=list(SECOND_ORACLES)
     ).verdict
     assert (found.verdict, found.kind, found.blame) == ("fail", "mismatch", "compiler")
@@ -143,10 +143,12 @@ def test_a_wrong_value_that_all_builds_of_tvm_share_is_a_failure(workers: Worker
 
 
 def test_without_a_second_oracle_the_same_is_undecided(workers: Workers) -> None:
-    found = judge(log_add_exp(), LARGE, resolve("tvm"), SharedFault(workers), oracles=[]).verdict
+    found = judge_program(log_add_exp(), LARGE, resolve("tvm"), SharedFault(workers), oracles=[]).verdict
     assert found.verdict == "undecided"
 
 
 def test_a_target_of_onnx_alone_does_not_take_a_module(workers: Workers) -> None:
-    found = judge(log_add_exp(), LARGE, resolve("onnxruntime"), workers, oracles=list(SECOND_ORACLES)).verdict
+    found = judge_program(
+        log_add_exp(), LARGE, resolve("onnxruntime"), workers, oracles=list(SECOND_ORACLES)
+    ).verdict
     assert found.verdict == "unsupported"

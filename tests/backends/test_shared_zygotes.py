@@ -46,8 +46,8 @@ def test_workers_of_one_process_share_a_zygote_and_the_last_one_closes_it() -> N
             crashed = second.observe(resolve("fake:crash@Relu"), RELU, X)
             assert crashed.outcome == "crash"
         assert zygote_of(first) is zygote
-        assert zygote.alive
-    assert not zygote.alive
+        assert zygote.is_alive
+    assert not zygote.is_alive
 
 
 @pytest.mark.usefixtures("scratch")
@@ -78,7 +78,7 @@ def test_lanes_of_a_campaign_have_one_zygote_that_ends_with_the_last_of_them_and
     name = f"test {os.getpid()}"
     started, joined = SharedZygotes(), SharedZygotes()
     for lane in (started, joined):
-        lane.meet(name)
+        lane.share_as(name)
     first = Workers(zygotes=started)
     with Workers(zygotes=joined) as second:
         zygote, other = zygote_of(first), zygote_of(second)
@@ -86,14 +86,16 @@ def test_lanes_of_a_campaign_have_one_zygote_that_ends_with_the_last_of_them_and
         assert not isinstance(zygote, JoinedZygote)
         assert (other.version, other.walls, other.lacks) == (zygote.version, zygote.walls, zygote.lacks)
         assert second.observe(resolve("fake:crash@Relu"), RELU, X).outcome == "crash"
-        lost = zygote.fork(Limits())  # of a lane that was killed: its sockets close, and it may be at work
+        lost = zygote.fork_worker(
+            Limits()
+        )  # of a lane that was killed: its sockets close, and it may be at work
         ending = os.pidfd_open(lost.pid)
         lost._status.close()
         assert wait_readable(ending, 30.0)
         os.close(ending)
-        lost._release()
+        lost._close_files()
         first.close()
-        assert other.alive
+        assert other.is_alive
         assert zygote_of(second) is other
         assert second.observe(FAKE, RELU, X, fresh=True).outcome == "ok"
     zygote._process.wait(30)
@@ -103,7 +105,7 @@ def test_what_is_kept_serves_the_next_and_ends_when_it_is_not_kept_any_more(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zygotes = SharedZygotes()
-    zygotes.keep(1, ignored=["NAME_OF_THE_TEST"])
+    zygotes.keep_idle(1, ignored=["NAME_OF_THE_TEST"])
     with Workers(zygotes=zygotes) as workers:
         zygote = zygote_of(workers)
     monkeypatch.setenv("NAME_OF_THE_TEST", "another")
@@ -112,6 +114,6 @@ def test_what_is_kept_serves_the_next_and_ends_when_it_is_not_kept_any_more(
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # the compiler may look at it
     with Workers(zygotes=zygotes) as workers:
         assert zygote_of(workers) is not zygote
-    assert not zygote.alive
+    assert not zygote.is_alive
     assert len(os.listdir(scratch)) == 1
-    zygotes.keep(0)
+    zygotes.keep_idle(0)

@@ -75,11 +75,16 @@ def ask(zygote: Zygote) -> object:
     """What a new worker of the zygote says of an empty test: the exception's message, or the signal that
     ended it.
     """
-    worker = zygote.fork(Limits(seconds=10.0))
-    worker.submit(
-        [wire.encode({"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, [])], 1
+    worker = zygote.fork_worker(Limits(seconds=10.0))
+    worker.submit_frame(
+        [
+            wire.encode_frame(
+                {"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, []
+            )
+        ],
+        1,
     )
-    answer = worker.reply(10.0)
+    answer = worker.read_reply(10.0)
     if isinstance(answer, Death):
         return os.WTERMSIG(answer.status)
     worker.close()
@@ -93,8 +98,8 @@ def test_each_zygote_imports_its_own_release(releases: Releases) -> None:
     assert ask(two) == signal.SIGABRT
     assert ask(one) == "one"
     one.close()
-    assert not one.alive
-    assert two.alive
+    assert not one.is_alive
+    assert two.is_alive
     two.close()
 
 
@@ -110,7 +115,7 @@ def test_a_release_that_cannot_be_imported_harms_no_other(releases: Releases) ->
 
 def test_zygotes_end_with_their_template_process(releases: Releases) -> None:
     one = releases.zygote("one")
-    worker = one.fork(Limits())
+    worker = one.fork_worker(Limits())
     watched = [os.pidfd_open(pid) for pid in (one._process.pid, worker.pid)]
     template = releases.template._zygote._process
     template.kill()
@@ -118,7 +123,7 @@ def test_zygotes_end_with_their_template_process(releases: Releases) -> None:
     for ended in watched:
         assert select.select([ended], [], [], 10)[0]
         os.close(ended)
-    assert not one.alive
+    assert not one.is_alive
     worker.close()
     one.close()
     with pytest.raises(Unavailable):
@@ -134,7 +139,7 @@ def test_nothing_is_left_when_the_main_process_is_killed(releases: Releases) -> 
         "facts = (('made_up', file, 'BACKEND'), Path(sys.executable))\n"
         "template = TemplateProcess(*facts, dict(os.environ))\n"
         "zygotes = [Zygote(*facts, [release], dict(os.environ), None, template) for _ in range(5)]\n"
-        "workers = [zygote.fork(Limits()) for zygote in zygotes]\n"
+        "workers = [zygote.fork_worker(Limits()) for zygote in zygotes]\n"
         "ours = [item._process.pid for item in (template._zygote, *zygotes)]\n"
         "print(*ours, *[worker.pid for worker in workers], flush=True)\n"
         "sys.stdin.read()\n"

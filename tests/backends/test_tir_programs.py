@@ -8,7 +8,7 @@ import pytest
 
 from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
 from opsieve.backends.compilers.tvm_tir import preconditions
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.reference.tir import Undefined, Unknown, run
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -99,7 +99,7 @@ def test_tvm_and_the_step_by_step_run_agree_with_passes_and_without(workers: Wor
 @TVM
 def test_a_function_without_a_meaning_is_invalid_whatever_tvm_makes_of_it(workers: Workers) -> None:
     made = program(loop(N.store(B, N.load(A, N.binary("Add", I, N.integer(1))), I)))
-    found = judge(made, FED, resolve("tvm"), ObservationCache(workers)).verdict
+    found = judge_program(made, FED, resolve("tvm"), ObservationCache(workers)).verdict
     assert found.verdict in ("invalid", "pass"), found.reason
 
 

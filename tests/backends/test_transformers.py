@@ -16,7 +16,7 @@ from models import X, chain, program
 
 from opsieve.backends.compilers.transformers.result_checks import check_result
 from opsieve.backends.compilers.worker_common import BrokenModel
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.registry import plugin, resolve
@@ -315,7 +315,7 @@ def test_a_type_that_a_transformer_states_it_lacks_is_unsupported(workers: Worke
     graph = onnx.helper.make_graph(nodes, "g", [], [onnx.helper.make_tensor_value_info("y", 1, [2])])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
     asked = OnnxProgram(model.SerializeToString())
-    found = judge(asked, {}, resolve("onnxoptimizer"), ObservationCache(workers)).verdict
+    found = judge_program(asked, {}, resolve("onnxoptimizer"), ObservationCache(workers)).verdict
     assert (found.verdict, found.kind) == ("unsupported", None), found.reason
 
 

@@ -5,7 +5,7 @@ all.
 import pytest
 from truth import Known, known
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -18,7 +18,9 @@ FIRST = {each.kind_of_truth: each for each in reversed(known())}
 def test_a_known_verdict(workers: Workers, case: Known) -> None:
     target = resolve(case.target)
     oracles = [oracle for oracle in SECOND_ORACLES if oracle not in (target, resolve("tvm"))]
-    verdict = judge(case.program, case.inputs, target, ObservationCache(workers), oracles=oracles).verdict
+    verdict = judge_program(
+        case.program, case.inputs, target, ObservationCache(workers), oracles=oracles
+    ).verdict
     if case.kind_of_truth != "unoptimised-bug":  # one that only TVM or torch confirm
         assert verdict.verdict == case.verdict, verdict.reason
         assert not case.kind or verdict.kind == case.kind

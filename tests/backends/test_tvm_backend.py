@@ -17,7 +17,7 @@ from tvm_programs import tir_program
 from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.tir.program import TirProgram
@@ -289,9 +289,9 @@ def test_a_module_of_another_release_is_no_failure_and_one_of_its_own_is(workers
 @needs_tvm
 def test_what_could_be_code_is_printed_and_not_read_back(workers: Workers) -> None:
     case = Case(tir_program(), {})
-    exact = with_script(case, workers).program
+    exact = add_script(case, workers).program
     named = type(exact)(exact.data.replace(b'"i"', b'"i(0)"'))
-    odd = with_script(Case(named, {}), workers).program
+    odd = add_script(Case(named, {}), workers).program
     assert isinstance(exact, TirProgram)
     assert isinstance(odd, TirProgram)
     assert exact.script_is_exact

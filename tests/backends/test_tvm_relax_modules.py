@@ -8,7 +8,7 @@ import pytest
 
 from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, wanted
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.questions.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
@@ -75,7 +75,7 @@ def test_what_is_wrong_is_refused_with_tvms_reason(workers: Workers) -> None:
 
 def test_the_text_of_a_module_shows_its_constants_where_they_are_read(workers: Workers) -> None:
     program = RelaxProgram(to_json(doubled(by=numbers("float32", (3,), [0.5, -1, 3]))).encode())
-    printed = with_script(Case(program, {"x": np.ones((2, 3), np.float32)}), workers).program
+    printed = add_script(Case(program, {"x": np.ones((2, 3), np.float32)}), workers).program
     assert isinstance(printed, RelaxProgram)
     assert "R.multiply(x, R.const([0.5, -1.0, 3.0], 'float32'))" in printed.script
     assert "metadata" not in printed.script

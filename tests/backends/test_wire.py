@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from opsieve.backends.workers.inside.wire import ALIGN, pack, unpack
+from opsieve.backends.workers.inside.wire import ALIGN, pack_value, unpack_value
 
 DTYPES = st.sampled_from(["bool", "int8", "uint16", "float32", ">i4", "float64", "complex64"])
 
 
 def travelled(value: Any) -> Any:
     chunks: list[Any] = []
-    described = pack(value, chunks)
+    described = pack_value(value, chunks)
     body = b"".join(bytes(chunk) + bytes(-len(chunk) % ALIGN) for chunk in chunks)
-    found, end = unpack(described, memoryview(body), 0)
+    found, end = unpack_value(described, memoryview(body), 0)
     assert end == len(body)
     return found
 

@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observe import from_death, killed_from_outside
+from opsieve.backends.workers.observe import is_killed_from_outside, read_death
 from opsieve.backends.workers.zygotes.work_clock import (
     BACKSTOP,
     Load,
     WorkClock,
-    load_of,
-    out_of_memory_kills,
+    count_oom_kills,
+    read_load,
 )
 from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
@@ -22,8 +22,8 @@ def seconds_until_expired(limit: float, share: float, wants: bool) -> float:
     wall = [0.0]
     clock = WorkClock(1, limit, lambda pid: Load(share * wall[0], wants), lambda: wall[0])
     while True:
-        wall[0] += clock.slice()
-        if clock.expired():
+        wall[0] += clock.get_wait()
+        if clock.is_expired():
             return wall[0]
 
 
@@ -47,9 +47,9 @@ def test_a_process_that_cannot_be_read_is_given_wall_time() -> None:
     wall = [0.0]
     clock = WorkClock(1, 1.0, lambda pid: None, lambda: wall[0])
     wall[0] = 0.9
-    assert not clock.expired()
+    assert not clock.is_expired()
     wall[0] = 1.1
-    assert clock.expired()
+    assert clock.is_expired()
 
 
 def test_the_load_of_a_tree_counts_its_children() -> None:
@@ -63,19 +63,19 @@ def test_the_load_of_a_tree_counts_its_children() -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        load = load_of(process.pid)
+        load = read_load(process.pid)
         assert load is not None
         assert load.cpu > 0.02
         process.communicate(b"\n")
-    assert load_of(process.pid) is None
+    assert read_load(process.pid) is None
 
 
 def test_a_kill_from_outside_is_no_lack_of_memory() -> None:
-    limits, kills = Limits(memory=1 << 30), out_of_memory_kills()
+    limits, kills = Limits(memory=1 << 30), count_oom_kills()
     small = Death(0, "run", signal.SIGKILL, False, False, "", 1 << 20)
     assert os.WIFSIGNALED(small.status)
-    assert killed_from_outside(small, limits, kills)
-    assert from_death(resolve("fake"), "1", small, limits, kills).outcome == "crash"
+    assert is_killed_from_outside(small, limits, kills)
+    assert read_death(resolve("fake"), "1", small, limits, kills).outcome == "crash"
     large = Death(0, "run", signal.SIGKILL, False, False, "", 1 << 30)
-    assert from_death(resolve("fake"), "1", large, limits, kills).outcome == "out-of-memory"
-    assert from_death(resolve("fake"), "1", small, limits, kills - 1).outcome == "out-of-memory"
+    assert read_death(resolve("fake"), "1", large, limits, kills).outcome == "out-of-memory"
+    assert read_death(resolve("fake"), "1", small, limits, kills - 1).outcome == "out-of-memory"

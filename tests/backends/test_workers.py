@@ -24,8 +24,8 @@ from repository import SUPPORT
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.inside import wire
-from opsieve.backends.workers.inside.processes import children
-from opsieve.backends.workers.observe import from_reply
+from opsieve.backends.workers.inside.processes import find_children
+from opsieve.backends.workers.observe import read_reply
 from opsieve.backends.workers.workers import COMPILED, GROWTH, Test, Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Death, Limits, Zygote
@@ -316,10 +316,10 @@ def drill(
     limits = Limits(seconds=10.0)
 
     def ask(action: str) -> tuple[dict[str, Any], Any] | Death:
-        worker = zygote.fork(limits)
+        worker = zygote.fork_worker(limits)
         header = {"model": 0, "span": 0, "inputs": {}, "options": {"do": action}, "repeat": 0}
-        worker.submit([wire.encode({"tests": [header]}, [])], 1)
-        return worker.reply(limits.seconds)
+        worker.submit_frame([wire.encode_frame({"tests": [header]}, [])], 1)
+        return worker.read_reply(limits.seconds)
 
     yield ask
     zygote.close()
@@ -357,7 +357,7 @@ def test_a_reply_that_makes_no_sense_is_an_error_of_the_program() -> None:
         {"ok": True, "seconds": {}, "peak": 0},
         {"ok": True, "seconds": 3, "peak": [], "outputs": 1},
     ):
-        seen = from_reply(ORT, "1", reply, memoryview(b""))
+        seen = read_reply(ORT, "1", reply, memoryview(b""))
         assert (seen.outcome, seen.exception) == ("error", "GarbledAnswer")
 
 
@@ -426,7 +426,7 @@ def test_nothing_is_left_behind_on_a_normal_end(tmp_path: Path, monkeypatch: pyt
     assert processes_of(tmp_path) == []
     assert os.listdir(tmp_path) == []
     assert set(os.listdir("/dev/shm")) <= shared
-    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in children()]
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in find_children()]
     assert "Z" not in states
 
 

@@ -37,7 +37,7 @@ if __name__ == "__main__":
     names = sys.argv[1:]
     rows = [row for row in ROWS if row.name in names or (not names and row.slow < MINUTES)]
     real = [row for row in REAL_ROWS if row.name in names]
-    ZYGOTES.keep(14)
+    ZYGOTES.keep_idle(14)
     parts = [rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)]
     found: list[Answer] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ if __name__ == "__main__":
                     print("." if answer.is_right else f"\n{answer}", end="", file=sys.stderr, flush=True)
         for row in real:
             found += answers([row], RealReleases(), Path(folder), command)
-    ZYGOTES.keep(0)
+    ZYGOTES.keep_idle(0)
     print(matrix(found))
     wrong = [each for each in found if not each.is_right]
     print(*wrong, sep="\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from repository import SAMPLES as FOLDER
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import DERIVING, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
@@ -51,7 +51,7 @@ def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
     lab = ObservationCache(workers)
-    return judge(
+    return judge_program(
         case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
     ).verdict
 

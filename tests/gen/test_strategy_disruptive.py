@@ -14,7 +14,7 @@ from in_process import TableLab
 from operator_soak import LENIENT
 
 from opsieve.backends.judge.acceptance import CHECKER, judge_broken
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
@@ -176,7 +176,7 @@ def test_lacks_are_not_refusals() -> None:
 def test_the_judge_knows_a_program_with_a_fault() -> None:
     case = disruptive(GenRequest(nodes=3), 0)
     lab = TableLab({str(CHECKER): says("rejected"), "fake": says("rejected")})
-    judged = judge(case.program, case.inputs, FAKE, lab)
+    judged = judge_program(case.program, case.inputs, FAKE, lab)
     assert judged.verdict.verdict == "pass"
     assert lab.asked == ["fake"]
 

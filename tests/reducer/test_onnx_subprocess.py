@@ -95,7 +95,7 @@ import sys
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 from opsieve.tui.cli import main
 from opsieve.tui.commands.examine.reduce_command import main as reduce
-ZYGOTES.keep(8)
+ZYGOTES.keep_idle(8)
 for command in (
     ["run", "-t", "onnxruntime"],
     ["metrics"],

@@ -7,7 +7,7 @@ import numpy as np
 from click.testing import CliRunner
 from onnx import TensorProto, helper
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -62,7 +62,7 @@ def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers
     premise = find(mixed(), [resolve("fake")], None, workers)
     assert premise.held("fingerprint").endswith("; seen in 6 of 6 runs")
     small = OnnxProgram(result.best.model.SerializeToString())
-    verdict = judge(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
+    verdict = judge_program(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
     assert (verdict.verdict, verdict.kind) == ("fail", "accepts-invalid")
 
 

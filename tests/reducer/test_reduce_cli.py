@@ -17,7 +17,7 @@ from models import program
 from onnx.parser import parse_model
 from waiting import wait_until
 
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -208,7 +208,7 @@ def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     campaign = Campaign("c", "tests", 0, ("fake:faults=crash@Tanh>Exp",))
     whole, target = load(case), resolve("fake:crash@Tanh>Exp")
     with Workers() as workers, Store(tmp_path / "store") as store:
-        judged = judge(whole.program, whole.inputs, target, ObservationCache(workers))
+        judged = judge_program(whole.program, whole.inputs, target, ObservationCache(workers))
         key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
         found = FoundFailure(str(target), judged.verdict, key, judged.observations)
         store.begin_campaign(campaign)

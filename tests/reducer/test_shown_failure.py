@@ -10,7 +10,7 @@ import pytest
 from models import X, chain, program
 
 from opsieve.backends.judge.judge import judge_case
-from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
+from opsieve.backends.judge.oracle_names import ORACLE, name_optional_oracle
 from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
@@ -128,7 +128,7 @@ def test_a_program_that_its_values_make_invalid_is_reduced_where_it_is_run(worke
     ],
 )
 def test_oracles_that_have_to_be_chosen_are_noted(kind: Kind, rules: tuple[str, ...], oracle: str) -> None:
-    assert further_oracle(Verdict("fail", "", kind, rules=rules), HOST) == oracle
+    assert name_optional_oracle(Verdict("fail", "", kind, rules=rules), HOST) == oracle
 
 
 class Table:

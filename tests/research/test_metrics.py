@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models import program
 from onnx import defs, helper
 
-from opsieve.backends.workers.questions.inference import typed
+from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
@@ -382,13 +382,13 @@ def test_types_that_are_not_declared_are_inferred_in_a_worker(workers: Workers) 
     declared = program("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     broken = program("g (float[2] x) => (float[2] y) { t = NoSuchOperator(x)\n y = Relu(t) }")
     assert [lacks_types(one.proto) for one in (bare, declared, broken)] == [True, False, True]
-    answers = list(typed(workers, [bare, declared, broken]))
+    answers = list(infer_types(workers, [bare, declared, broken]))
     told = {node.operator: node for node in operations(answers[0][0])}
     assert told["Relu"].inputs == (("float32", (3, 2)),)
     assert told["ReduceSum"].inputs == (("float32", (3, 2)),)
     assert not bare.proto.graph.value_info
     half = program("g (float[2] x) => (y) <float[2] t> { t = Relu(x)\n y = Abs(t) }")
-    whole = next(typed(workers, [half]))[0]
+    whole = next(infer_types(workers, [half]))[0]
     assert [info.name for info in whole.graph.value_info].count("t") == 1
     assert operations(whole)[1].outputs == (("float32", (2,)),)
     assert answers[1] == (declared.proto, "")

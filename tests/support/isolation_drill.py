@@ -134,7 +134,7 @@ def after(name: str, facts: dict[str, Any], yes: bool, workers: Workers) -> bool
     if name == "leave_a_process_behind":
         return yes and not _gone(zygote._process.pid)
     if name == "kill_the_zygote":
-        return not zygote.alive
+        return not zygote.is_alive
     return yes
 
 

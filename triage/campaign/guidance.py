@@ -210,7 +210,7 @@ class _Chunks:
             self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
             return done
         finally:
-            lab.forget()
+            lab.forget_all()
             self.idle.put(lab)
 
 

@@ -143,18 +143,18 @@ def _encode_other(item: object) -> object:
         return dict(item)
     if isinstance(item, (np.ndarray, np.generic)):
         chunks: list[Any] = []
-        described = wire.pack(item, chunks)
-        return msgspec.msgpack.Ext(_VALUE, wire.encode(described, chunks))
+        described = wire.pack_value(item, chunks)
+        return msgspec.msgpack.Ext(_VALUE, wire.encode_frame(described, chunks))
     raise NotImplementedError(f"{type(item).__name__} does not travel")
 
 
 def _decode_value(code: int, data: memoryview) -> object:
     """Decode the array of an extension."""
     frame = bytes(data)  # a view would hold on to the whole message
-    header, size = wire.frame_size(frame[: wire.HEAD.size], len(frame))
+    header, size = wire.read_sizes(frame[: wire.HEAD.size], len(frame))
     body = memoryview(frame)[wire.HEAD.size + header :]
     described = json.loads(frame[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))
-    return wire.unpack(described, body[:size], 0)[0]
+    return wire.unpack_value(described, body[:size], 0)[0]
 
 
 def send_message(connection: socket.socket, message: Message) -> None:

@@ -100,7 +100,7 @@ class Lane:
             else:
                 done = run_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further)
             check_imports(done, lab.workers)
-            lab.forget()
+            lab.forget_all()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
             send_message(
@@ -127,7 +127,7 @@ class Lane:
             answered=rest,
         )
         check_imports([done], lab.workers)
-        lab.forget()
+        lab.forget_all()
         case = pack_case(done.case) if done.case and done.findings else None
         send_message(self._connection, Answered(leave_case_out(done), case))
 
@@ -224,7 +224,7 @@ def main() -> None:
     """Serve the socket whose descriptor is the argument."""
     # an interrupt of the terminal is the main process's to answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ZYGOTES.meet(sys.argv[2])
+    ZYGOTES.share_as(sys.argv[2])
     serve_connection(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:], lambda: os._exit(0))
 
 

@@ -56,7 +56,7 @@ class CampaignPlan:
             fields["metamorphic"] = "yes"
         if self.costs:
             fields["costs"] = str(self.costs)
-        fields |= self.further.facts()
+        fields |= self.further.list_facts()
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
     def make_case(self, campaign_seed: int, number: int, shares: tuple[tuple[str, float], ...] = ()) -> Case:
@@ -114,5 +114,5 @@ def parse_plan(generator: str) -> tuple[CampaignPlan, bool]:
     metamorphic = fields.pop("metamorphic", "") != ""
     costs = read_costs(fields.pop("costs")) if "costs" in fields else NONE
     further = OracleChoice.from_facts(fields)
-    fields = {key: value for key, value in fields.items() if key not in further.facts()}
+    fields = {key: value for key, value in fields.items() if key not in further.list_facts()}
     return CampaignPlan(name, from_record(fields), (), metamorphic, further, edition, costs), probed

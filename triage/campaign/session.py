@@ -120,7 +120,9 @@ def open_campaign(
         targets = [resolve(name) for name in found.targets]
     else:
         plan, limited = _make_plan(request), True
-        targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
+        targets = request.oracles.expand_targets(
+            [resolve(text) for text in request.targets or ("onnxruntime",)]
+        )
         _check_ir(plan, targets)
     if found is None and request.adapt and not is_guided(request, plan):
         plan = replace(plan, costs=read_stated(list({target.display: target for target in targets}.values())))

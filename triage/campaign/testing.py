@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.derived_types import find_contradictions
-from opsieve.backends.judge.further_runs import asked_further
-from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.further_runs import run_optional_oracles
+from opsieve.backends.judge.judge import Judged, judge_program
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, is_confirming
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.rewrites.relation import choose_relation, rewrite_program
@@ -113,7 +113,14 @@ def _run_builds(
             wanted.setdefault(asked, {})[number] = tests[number]
     lab.prefetch([(build, list(of_build.values())) for build, of_build in wanted.items()])
     left = [
-        (build, [tests[n] for n in cases if build in builds_of[n] and not lab.shared(build, other, tests[n])])
+        (
+            build,
+            [
+                tests[n]
+                for n in cases
+                if build in builds_of[n] and not lab.share_observation(build, other, tests[n])
+            ],
+        )
         for build, other in standing.items()
     ]
     lab.prefetch([(build, of_build) for build, of_build in left if of_build])
@@ -158,7 +165,7 @@ def _judge_test(
         passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
         findings += find_rewrite_failures(number, case, passing, builds, lab)
     reached = sum(len(_observe(build, test, lab).reached or ()) for build in _list_builds(targets.values()))
-    kept = with_script(case, lab.workers) if findings else case
+    kept = add_script(case, lab.workers) if findings else case
     return FinishedTest(number, kept, answers, findings, non_bugs, reached)
 
 
@@ -222,7 +229,7 @@ def _judge_target(
     case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache
 ) -> Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
-    return judge(case.program, case.inputs, target, lab, oracles=oracles)
+    return judge_program(case.program, case.inputs, target, lab, oracles=oracles)
 
 
 def _run_further_oracles(
@@ -230,7 +237,7 @@ def _run_further_oracles(
 ) -> Judged | None:
     """Run the oracles that rerun a program on a passing target; None without a finding."""
     found = (
-        asked_further(further, case.program, case.inputs, target, lab, glance=True)
+        run_optional_oracles(further, case.program, case.inputs, target, lab, glance=True)
         if case.expected is None
         else None
     )
@@ -279,7 +286,7 @@ def find_agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: Observation
         for other, others in given[place + 1 :]:
             if (
                 not {build, other} <= found
-                and confirms(build, other)
+                and is_confirming(build, other)
                 and compare(outputs, others, dtypes).agrees
             ):
                 found |= {build, other}

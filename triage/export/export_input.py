@@ -8,7 +8,7 @@ import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare
 from opsieve.backends.judge.derived_types import INFERENCE, RULE, read_derived
-from opsieve.backends.judge.judging_session import open_rules, sum_lengths
+from opsieve.backends.judge.judging_session import find_sum_lengths, list_open_rules
 from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
 from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
@@ -133,7 +133,7 @@ def find_expected(
         answer = lab.observe(oracle, case.program, case.inputs)
         if answer.outputs is None:
             continue
-        terms = sum_lengths(answer.hazards)
+        terms = find_sum_lengths(answer.hazards)
         differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
         if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.agrees:
             continue
@@ -148,7 +148,7 @@ def find_expected(
             wanted.add(
                 blamed if blamed in found else next(name for name in found if found[name] == differing.worst)
             )
-        open_ = {name for name in wanted if open_rules(answer.hazards, name)}
+        open_ = {name for name in wanted if list_open_rules(answer.hazards, name)}
         right = {
             name: _make_expected(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
             for name in wanted - open_

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
+from opsieve.backends.judge.oracle_names import ORACLE, name_optional_oracle
 from opsieve.backends.record import write_observations
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput, shown
@@ -249,7 +249,7 @@ class Store(CampaignIndex):
     def _stage_case(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
         parameters = {**case.parameters, **first.knobs, "target": finding.target}
-        if oracle := further_oracle(finding.verdict, case.program):
+        if oracle := name_optional_oracle(finding.verdict, case.program):
             parameters[ORACLE] = oracle
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
         folder = self._get_staging_path(record)

@@ -29,9 +29,9 @@ def allow_builds(_context: click.Context, _parameter: click.Parameter, value: An
 def _switch_sandbox_off(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     """Callback of `--no-sandbox`, for the command and its child processes."""
     if value:
-        from opsieve.backends.workers.sandbox.policy import switched_off
+        from opsieve.backends.workers.sandbox.policy import switch_off
 
-        context.with_resource(switched_off())
+        context.with_resource(switch_off())
 
 
 def _hand_variables_on(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:

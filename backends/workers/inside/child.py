@@ -65,8 +65,9 @@ def load_module(name: str, path: str) -> Any:
 
 
 def load_backend(name: str, path: str, attribute: str) -> Any:
-    """Load the backend `attribute` of the module `name`; `path` is the `__init__.py` of its outermost
-    package, or the module's own file where it lies in no package.
+    """Load the backend `attribute` of the module `name`.
+
+    `path` is the `__init__.py` of its outermost package, or the module's own file outside packages.
     """
     root = name.partition(".")[0] if os.path.basename(path) == "__init__.py" else name
     if root not in sys.modules:
@@ -107,12 +108,12 @@ class TestServer:
         self.output_limit = limits["output"]
         self.libc = ctypes.CDLL(None)
 
-    def serve(self) -> None:
-        """Answer frames of tests, one reply frame a test, until the other side closes."""
+    def serve_tests(self) -> None:
+        """Answer frames of tests, one reply frame per test, until the other side closes."""
         files: List[int] = []  # of large tensors, the last one that came
         while True:
             try:
-                header, body = self.wire.receive(self.connection, files=files)
+                header, body = self.wire.receive_frame(self.connection, files=files)
             except EOFError:
                 return
             for old in files[:-1]:
@@ -126,18 +127,16 @@ class TestServer:
                 chunks: List[bytes] = []
                 if len(header["tests"]) > 1:
                     whole = [body[offset : offset + test["span"]]]
-                reply = self.run(index, test, whole, chunks, files)
+                reply = self.run_test(index, test, whole, chunks, files)
                 offset += test["span"]
-                self.connection.sendall(self.wire.encode(reply, chunks))
+                self.connection.sendall(self.wire.encode_frame(reply, chunks))
                 if "outside" in test:
-                    self.give_back()
+                    self.release_memory()
 
-    def run(
+    def run_test(
         self, index: int, test: Dict[str, Any], given: List[memoryview], chunks: List[bytes], files: List[int]
     ) -> Dict[str, Any]:
-        """The reply for one test, whose body is taken out of `given`; output tensors are appended to
-        `chunks`.
-        """
+        """Run one test, whose body is taken out of `given`; output tensors are appended to `chunks`."""
         seconds: Dict[str, float] = {}
         current, since = "", time.perf_counter()
 
@@ -164,11 +163,11 @@ class TestServer:
         request.whole = lambda: request.model
         request.ir, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
-            self.wire.take_in(request, test["outside"], files[-1], facts_of(self.backend).maps_tensors)
+            self.wire.attach_tensors(request, test["outside"], files[-1], facts_of(self.backend).maps_tensors)
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
-            inputs = self.filled(self.wire.unpack_values(test["inputs"], values, 0)[0], test.get("fill"))
+            inputs = self.fill_memory(self.wire.unpack_values(test["inputs"], values, 0)[0], test.get("fill"))
             request.inputs = inputs
             run = self.backend.prepare(request)
             outputs = {}
@@ -176,7 +175,7 @@ class TestServer:
                 stage("run")
                 outputs = run(inputs)
             if test["repeat"] > 0:
-                reply["repeats"], reply["cpu"] = self.time(run, inputs, test["repeat"])
+                reply["repeats"], reply["cpu"] = self.time_runs(run, inputs, test["repeat"])
             stage("done")
             reply["outputs"] = self.wire.pack_values(outputs, chunks)
             size = sum(map(len, chunks))
@@ -185,7 +184,7 @@ class TestServer:
                 raise MemoryError("outputs of %d bytes are over the limit of %d" % (size, self.output_limit))
         except BaseException as error:  # noqa: BLE001 -- whatever a compiler raises, SystemExit too, is an observation
             reply.pop("outputs", None)
-            reply.update(exception_facts.describe(error, __file__), ok=False)
+            reply.update(exception_facts.describe_exception(error, __file__), ok=False)
             reply["stage"] = current if current != "done" else "run"
             stage("done")
         if self.tracer is not None:
@@ -196,35 +195,35 @@ class TestServer:
             "notes": request.notes,
             "hazards": request.hazards,
             "effects": request.effects,
-            "log": self.printed(),
+            "log": self.read_printed(),
         }
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
 
-    def filled(self, values: Dict[str, Any], byte: Optional[int]) -> Dict[str, Any]:
-        """The values between such bytes, which new memory holds from now on until it is written; None:
-        whatever it holds.
+    def fill_memory(self, values: Dict[str, Any], byte: Optional[int]) -> Dict[str, Any]:
+        """Surround the values with this byte, and fill new memory with it until it is written; None leaves
+        both alone.
         """
         with contextlib.suppress(AttributeError):  # glibc has it, and inverts the byte
             self.libc.mallopt(M_PERTURB, 0 if byte is None else byte ^ 0xFF)
         return (
             values
             if byte is None
-            else {name: self.wire.surrounded(each, byte) for name, each in values.items()}
+            else {name: self.wire.surround_value(each, byte) for name, each in values.items()}
         )
 
-    def give_back(self) -> None:
-        """Return the memory that a large model took: a traceback may hold on to it, and the C library."""
+    def release_memory(self) -> None:
+        """Return the memory of a large model, which tracebacks and the C library may hold."""
         gc.collect()
         with contextlib.suppress(AttributeError):  # glibc has it
             self.libc.malloc_trim(0)
 
     @staticmethod
-    def time(
+    def time_runs(
         run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int
     ) -> Tuple[List[float], List[float]]:
-        """Wall seconds of `repeat` further runs, and CPU seconds of all threads; what a run that times itself
-        says is both.
+        """Return wall seconds of `repeat` further runs, and CPU seconds of all threads; a self-timed run
+        gives both.
         """
         timed = getattr(run, "timed", None)
         if timed is not None:
@@ -238,8 +237,8 @@ class TestServer:
             took.append(time.perf_counter() - start)
         return took, used
 
-    def printed(self) -> str:
-        """What was printed since the last call, bounded; the log is emptied."""
+    def read_printed(self) -> str:
+        """Return the bounded output since the last call, and empty the log."""
         try:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -281,13 +280,14 @@ class ForkServer:
         self.count = 0
         self.pid = os.getpid()  # a forked child finds its parent's here
 
-    def start(self) -> None:
-        """Import the compiler and say so; on failure report why and end. A template process leaves the
-        compiler to its zygotes.
+    def import_compiler(self) -> None:
+        """Import the compiler and report it; on failure report the reason and end.
+
+        A template process leaves the compiler to its zygotes.
         """
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.path[:0] = self.config["path"]
-        self.shut_in()
+        self.enter_sandbox()
         # what an import makes stays; to look through it again and again takes a sixth of the time of some
         gc.disable()
         try:
@@ -304,7 +304,9 @@ class ForkServer:
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
             self.control.send(
-                json.dumps(dict(exception_facts.describe(error, __file__), ready=False)).encode()[:100_000]
+                json.dumps(dict(exception_facts.describe_exception(error, __file__), ready=False)).encode()[
+                    :100_000
+                ]
             )
             sys.exit(1)
         gc.collect()
@@ -313,16 +315,16 @@ class ForkServer:
         ready = {
             "ready": True,
             "version": version,
-            "modules": native_modules() if self.config["traced"] else [],
+            "modules": list_libraries() if self.config["traced"] else [],
         }
         if self.sandbox is not None:
-            ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=uncompiled_folders())
+            ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=find_uncompiled())
         self.said = json.dumps(ready).encode()
         with contextlib.suppress(OSError):  # who started it may be gone, and others want it
             self.control.send(self.said)
 
-    def shut_in(self) -> None:
-        """Shut this process in, where that is wanted; what can be done only by half is said, and ends it."""
+    def enter_sandbox(self) -> None:
+        """Enter the sandbox if requested; a half-entered sandbox is reported, and ends the process."""
         wanted = self.config["sandbox"]
         if self.config["template"]:  # it imports nothing of a compiler
             return
@@ -335,7 +337,7 @@ class ForkServer:
 
         sandbox = Walls(wanted)
         try:
-            self.config["scratch"] = sandbox.enter(self.config["scratch"])
+            self.config["scratch"] = sandbox.enter_sandbox(self.config["scratch"])
         except Incomplete as refused:
             self.control.send(
                 json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode()
@@ -343,8 +345,8 @@ class ForkServer:
             os._exit(1)
         self.sandbox, self.pid = sandbox, os.getpid()
 
-    def serve(self) -> None:
-        """Fork on request and reap until nobody is there any more who could ask."""
+    def serve_forks(self) -> None:
+        """Fork on request and reap until every requester is gone."""
         awake, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
@@ -362,17 +364,17 @@ class ForkServer:
             if not ready:
                 self.kill_orphans()  # what leaves its worker has no limits in common with it
             for gone in set(ready) & set(askers):  # nothing comes on these but their end
-                processes.kill(askers[gone])
+                processes.kill_group(askers[gone])
             if awake in ready:
                 os.read(awake, 4096)
-                self.reap()
+                self.reap_children()
             if self.listener is not None and self.listener.fileno() in ready:
-                self.welcome(self.listener)
+                self.accept_requester(self.listener)
             for control in [control for control in self.controls if control.fileno() in ready]:
-                self.answer(control)
+                self.handle_request(control)
 
-    def welcome(self, listener: socket.socket) -> None:
-        """One more process of this user may ask for forks; it hears what the first one heard."""
+    def accept_requester(self, listener: socket.socket) -> None:
+        """Accept another process of this user, which may request forks; it gets the first one's report."""
         asker, _ = listener.accept()
         _, user, _ = struct.unpack("3i", asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if user != os.geteuid():
@@ -382,8 +384,8 @@ class ForkServer:
             asker.send(self.said)
         self.controls.append(asker)
 
-    def answer(self, control: socket.socket) -> None:
-        """Do what is asked for, or let go of one that has ended."""
+    def handle_request(self, control: socket.socket) -> None:
+        """Handle a request, or drop a requester that has ended."""
         fds = array.array("i")
         try:
             message, ancillary, _, _ = control.recvmsg(65536, socket.CMSG_LEN(8 * fds.itemsize))
@@ -397,13 +399,13 @@ class ForkServer:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
         request = json.loads(message.decode())
         if "trace" in request:
-            self.trace(request["trace"], list(fds))
+            self.plant_probes(request["trace"], list(fds))
         else:
-            (self.fork_zygote if self.config["template"] else self.fork)(request, list(fds))
+            (self.fork_zygote if self.config["template"] else self.fork_worker)(request, list(fds))
 
-    def trace(self, wanted: Dict[str, Any], fds: List[int]) -> None:
-        """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the
-        answer.
+    def plant_probes(self, wanted: Dict[str, Any], fds: List[int]) -> None:
+        """Plant probes in the loaded libraries for all later workers; answer with their number, or the reason
+        for failure.
         """
         try:
             from opsieve.backends.coverage.tracer import Tracer
@@ -423,9 +425,7 @@ class ForkServer:
         self.control.send(json.dumps(answer).encode())
 
     def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
-        """Fork a zygote; the template process reports its pid, and how it ended, as a zygote does of its
-        workers.
-        """
+        """Fork a zygote; the template process reports its pid and its end, as a zygote does for its workers."""
         control, log, status = fds
         pid = os.fork()
         if pid == 0:
@@ -441,21 +441,21 @@ class ForkServer:
         os.write(status, b'{"pid": %d}\n' % pid)
 
     def become_zygote(self, config: Dict[str, Any], log: int, status: int) -> None:
-        """In the forked child: let go of what is the template process's, import the compiler and serve."""
-        self.leave(status)
+        """In the forked child: release the template's resources, import the compiler and serve."""
+        self.detach_child(status)
         os.dup2(log, 1)
         os.dup2(log, 2)
         zygote = ForkServer(config)
         zygote.wire, zygote.backend = self.wire, self.backend
         try:
-            zygote.start()
-            zygote.serve()
+            zygote.import_compiler()
+            zygote.serve_forks()
         finally:
-            zygote.end()
+            zygote.end_all()
 
-    def leave(self, status: int) -> None:
-        """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and
-        its fate.
+    def detach_child(self, status: int) -> None:
+        """In a forked child: start a session without the parent's signal handlers and descriptors, and end
+        with it.
         """
         self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self.pid:  # the parent ended before this process had asked to end with it
@@ -469,8 +469,8 @@ class ForkServer:
         for fd in [status] + own + owned + self.private + [pipe for pipe, _ in self.workers.values()]:
             os.close(fd)
 
-    def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:
-        """Fork one worker, whose first word goes to the status channel; its end is said there, too."""
+    def fork_worker(self, limits: Dict[str, Any], fds: List[int]) -> None:
+        """Fork one worker; its start and its end are reported on the status channel."""
         data, log, state, status = fds[:4]
         if self.tracer is not None:
             self.tracer.plant()  # what earlier workers reached needs no probe any more
@@ -495,9 +495,9 @@ class ForkServer:
     def become_worker(
         self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str
     ) -> None:
-        """Set up limits, signals and files in the forked child, then serve."""
+        """In the forked child: set up limits, signals and files, then serve."""
         os.write(status, b"{}\n")  # the kernel tells the other side who wrote it
-        self.leave(status)
+        self.detach_child(status)
         # Python ignores it: printing without end must end the process
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -520,17 +520,17 @@ class ForkServer:
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
         if self.sandbox is not None:
-            self.sandbox.confine(scratch, limits["processes"])
+            self.sandbox.confine_worker(scratch, limits["processes"])
         backend = self.backend
         if "plugin" in limits:
             backend = load_backend(*limits["plugin"])
             backend.load()
-        TestServer(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
+        TestServer(
+            self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer
+        ).serve_tests()
 
-    def reap(self) -> None:
-        """Collect every child that has ended; a worker's end is reported with its exit status and resident
-        peak.
-        """
+    def reap_children(self) -> None:
+        """Collect every child that has ended, and report workers with exit status and resident peak."""
         ended = False
         while True:
             try:
@@ -543,7 +543,7 @@ class ForkServer:
                 continue
             pipe, scratch = self.workers.pop(pid)
             ended = True
-            processes.kill(pid)
+            processes.kill_group(pid)
             shutil.rmtree(scratch, ignore_errors=True)
             with contextlib.suppress(OSError):  # nobody may wait for it any more
                 os.write(pipe, json.dumps({"status": status, "peak": usage.ru_maxrss << 10}).encode() + b"\n")
@@ -552,21 +552,19 @@ class ForkServer:
             self.kill_orphans()
 
     def kill_orphans(self) -> None:
-        """Kill the processes that a dead worker left behind in sessions of their own: they were given to this
-        one.
-        """
-        for pid in processes.listed_children():
+        """Kill the processes that a dead worker left in sessions of their own, which this process inherits."""
+        for pid in processes.list_children():
             if pid not in self.workers:
-                processes.kill(pid)
+                processes.kill_group(pid)
 
-    def end(self) -> None:
-        """Kill every worker and what it started, wait for them, remove what they wrote."""
+    def end_all(self) -> None:
+        """Kill every worker and its processes, wait for them, and remove their files."""
         signal.set_wakeup_fd(-1)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            left = processes.children()
+            left = processes.find_children()
             for pid in left:
-                processes.kill(pid)
+                processes.kill_group(pid)
             if not left:
                 break
             try:
@@ -582,8 +580,8 @@ class ForkServer:
             os.close(os.open(os.path.join(self.config["scratch"], OWNER), os.O_CREAT | os.O_WRONLY, 0o600))
 
 
-def uncompiled_folders() -> List[str]:
-    """The folders of imported modules whose compiled form is not kept, and cannot be from in here."""
+def find_uncompiled() -> List[str]:
+    """Find the folders of imported modules whose compiled form cannot be kept in the sandbox."""
     folders = set()
     for module in list(sys.modules.values()):
         file, kept = (getattr(module, name, None) for name in ("__file__", "__cached__"))
@@ -597,8 +595,8 @@ def uncompiled_folders() -> List[str]:
     return sorted(folders)[:500]
 
 
-def native_modules() -> List[str]:
-    """The paths of the libraries that are loaded."""
+def list_libraries() -> List[str]:
+    """List the paths of the loaded libraries."""
     with open("/proc/self/maps") as maps:
         paths = [line.rstrip("\n").split(None, 5)[5:] for line in maps]
     return sorted({path[0] for path in paths if path and ".so" in os.path.basename(path[0])})
@@ -607,7 +605,7 @@ def native_modules() -> List[str]:
 if __name__ == "__main__":
     zygote = ForkServer(json.loads(sys.argv[1]))
     try:
-        zygote.start()
-        zygote.serve()
+        zygote.import_compiler()
+        zygote.serve_forks()
     finally:
-        zygote.end()
+        zygote.end_all()

@@ -1,5 +1,5 @@
-"""What a worker says of an exception that a compiler raised. Loaded by `child.py`: the standard library only,
-on Python 3.8 and newer.
+"""Describe an exception that a compiler raised. Loaded by `child.py`: standard library only, Python 3.8 and
+newer.
 """
 
 import traceback
@@ -8,28 +8,30 @@ from typing import Any, Dict, List
 TEXT_LIMIT = 64 << 10
 
 
-def clip(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text` with its middle left out when it is longer than `limit`."""
+def cut_middle(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Cut the middle of a text that is longer than `limit`."""
     if len(text) <= limit:
         return text
     half = limit // 2
     return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
 
 
-def describe(error: BaseException, without: str) -> Dict[str, Any]:
-    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own,
-    but for the outermost of one file.
+def describe_exception(error: BaseException, without: str) -> Dict[str, Any]:
+    """Return an exception as JSON: class, message, traceback text, and frames followed by those of its
+    causes.
+
+    The outermost frames of the file `without` are left out.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == without:
         trace = trace.tb_next
     frames: List[List[Any]] = []
-    for walk in [trace] + causes(error):
+    for walk in [trace] + list_causes(error):
         # Where one became the next is listed once.
-        if walk is not None and frames and frames[-1][:2] == place(walk)[:2]:
+        if walk is not None and frames and frames[-1][:2] == locate_frame(walk)[:2]:
             frames.pop()
         while walk is not None:
-            frames.append(place(walk))
+            frames.append(locate_frame(walk))
             walk = walk.tb_next
     kind = type(error)
     name = (
@@ -43,17 +45,22 @@ def describe(error: BaseException, without: str) -> Dict[str, Any]:
         text = "".join(traceback.format_exception(kind, error.with_traceback(trace), trace))
     except Exception:  # noqa: BLE001 -- as above
         text = ""
-    return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
+    return {
+        "exception": name,
+        "message": cut_middle(message),
+        "traceback": cut_middle(text),
+        "frames": frames[-200:],
+    }
 
 
-def place(trace: Any) -> List[Any]:
-    """Function, file and line of a traceback's first frame."""
+def locate_frame(trace: Any) -> List[Any]:
+    """Return function, file and line of a traceback's first frame."""
     code = trace.tb_frame.f_code
     return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
 
 
-def causes(error: BaseException) -> List[Any]:
-    """The tracebacks of what an exception came from, the root cause last, as Python prints them."""
+def list_causes(error: BaseException) -> List[Any]:
+    """List the tracebacks of the causes of an exception, the root cause last, as Python prints them."""
     found: List[Any] = []
     seen = [error]
     while len(seen) < 20:

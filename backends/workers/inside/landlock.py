@@ -1,9 +1,9 @@
-"""Landlock (landlock(7)): which files this process and what it starts may read and write, and whom they may
-signal.
+"""Landlock (landlock(7)): restrict the files that this process and its children may access, and their
+signals.
 
 Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux 5.13. A
-process can only ever give rights up, and needs no right to do so. Each worker is in a domain of its own: it
-cannot trace its neighbours, nor signal them (Linux 6.12).
+process can only give up rights, and needs no right to do so. Each worker is in a domain of its own: it cannot
+trace its neighbours, nor signal them (Linux 6.12).
 """
 
 import ctypes
@@ -31,16 +31,16 @@ class PathBeneath(ctypes.Structure):
     _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
 
 
-def version() -> int:
-    """Which version of Landlock the kernel has; 0 for none."""
+def get_version() -> int:
+    """Return the kernel's version of Landlock, or 0."""
     return max(0, int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))))
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str], network: bool) -> None:
-    """From now on read and run only what is below `readable`, write only what is below `writable`, which is
-    readable too. OSError on failure.
+def restrict_files(readable: Iterable[str], writable: Iterable[str], network: bool) -> None:
+    """From now on read and run only files below `readable`, and read and write only below `writable`; may
+    raise OSError.
     """
-    known = version()
+    known = get_version()
     handled = RIGHTS[min(max(known, 1), 5)]
     attributes = (ctypes.c_uint64 * 3)(handled, 0 if network or known < 4 else TCP_BOTH_WAYS, 0)
     size = 8 if known < 4 else 16
@@ -54,7 +54,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], network: bool) ->
     try:
         for paths, rights in ((readable, READ), (writable, handled & ~MAKE_DEVICES)):
             for path in paths:
-                allow(rules, path, rights)
+                allow_path(rules, path, rights)
         libc.prctl(38, 1, 0, 0, 0)  # no new privileges
         if libc.syscall(RESTRICT_SELF, rules, ctypes.c_uint(0)):
             raise OSError(ctypes.get_errno(), "Landlock cannot be enforced")
@@ -62,8 +62,8 @@ def restrict(readable: Iterable[str], writable: Iterable[str], network: bool) ->
         os.close(rules)
 
 
-def allow(rules: int, path: str, rights: int) -> None:
-    """Add a path; one that is not there is left out."""
+def allow_path(rules: int, path: str, rights: int) -> None:
+    """Allow a path; a missing one is skipped."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,13 +1,11 @@
-"""The namespaces of a zygote: an empty network, processes and memory segments of its own, and a file tree of
-what it needs, read-only.
+"""The namespaces of a zygote: an empty network, its own processes and memory segments, and a minimal
+read-only file tree.
 
 Loaded by `child.py` in the zygote, never by the main process: the standard library and ctypes only, Python
-3.8, Linux.
-
-A user namespace gives an ordinary user the right to make the others (user_namespaces(7)); root, where they
-are refused, makes the others without. What the kernel refuses is noted in `lacks` and the rest is done. Two
-things cannot be done by halves, and raise `Incomplete`: the main process then starts the zygote anew without
-them.
+3.8, Linux. A user namespace gives an ordinary user the right to make the others (user_namespaces(7)); root
+makes the others without it where it is refused. A refusal of the kernel is noted in `lacks`, and the rest
+continues. Two steps must not be half done and raise `Incomplete`: the main process then starts the zygote
+again without them.
 """
 
 import contextlib
@@ -62,22 +60,22 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 class Incomplete(Exception):
-    """The kernel has begun to give a namespace and cannot complete it; `feature` is which."""
+    """The kernel began to create a namespace and cannot complete it; `feature` names it."""
 
     def __init__(self, feature: str, why: str):
         super().__init__(why)
         self.feature = feature
 
 
-def check(result: int, what: str) -> None:
-    """OSError with the reason when a call has failed."""
+def check_result(result: int, what: str) -> None:
+    """Raise OSError with the reason for a failed call."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, "%s: %s" % (what, os.strerror(code)))
 
 
-def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """mount(2)."""
+def mount_filesystem(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Call mount(2)."""
     given = (
         source.encode(),
         os.fsencode(target),
@@ -85,12 +83,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
         ctypes.c_ulong(flags),
         options.encode(),
     )
-    check(libc.mount(*given), "mount %s" % target)
+    check_result(libc.mount(*given), "mount %s" % target)
 
 
-def unshare(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
-    """Leave the namespaces of the parent, each by itself; the names of those that were left. One of processes
-    begins at the next fork.
+def leave_namespaces(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
+    """Leave the parent's namespaces one by one, and return the names of those left; processes change at the
+    next fork.
     """
     left = []
     user, group = os.getuid(), os.getgid()
@@ -108,7 +106,7 @@ def unshare(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
 
 
 def map_user(user: int, group: int) -> None:
-    """The user is itself in its namespace, and nobody else is there."""
+    """Map the user to itself in its namespace, and no other user."""
     for file, text in (
         ("setgroups", "deny"),
         ("uid_map", "%d %d 1" % (user, user)),
@@ -118,11 +116,10 @@ def map_user(user: int, group: int) -> None:
             entry.write(text)
 
 
-def first_process(scratch: str) -> None:
-    """Fork the first process of the new namespace of processes, which returns; this one ends with it, and it
-    with this one.
+def fork_first_process(scratch: str) -> None:
+    """Fork the first process of the new process namespace, in which the call returns.
 
-    When both end, the folder `scratch` goes, which only this one may still see.
+    Both processes end together. The outer one then removes the folder `scratch`, which only it may still see.
     """
     pid = os.fork()
     if pid == 0:
@@ -142,37 +139,38 @@ def first_process(scratch: str) -> None:
 def build_tree(
     base: str, readable: List[str], kept: List[str], devices: List[str], own_processes: bool
 ) -> None:
-    """Make a file tree in the empty folder `base` and make it this process's root: `readable` and what
-    systems have, nothing else.
+    """Build a file tree in the empty folder `base` and make it this process's root.
 
-    `kept` are folders that may be written and stay; HOME, /tmp and /dev/shm are memory. Incomplete when it
-    cannot be done.
+    It holds `readable` and the usual system folders. `kept` are writable folders that stay; HOME, /tmp and
+    /dev/shm are memory. Raises Incomplete if a step fails.
     """
     try:
-        mount("none", "/", "", MS_REC | MS_SLAVE)
-        mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
+        mount_filesystem("none", "/", "", MS_REC | MS_SLAVE)
+        mount_filesystem("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
         for place in ("/tmp", HOME):
             os.makedirs(base + place)
-            mount("tmpfs", base + place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES)
+            mount_filesystem(
+                "tmpfs", base + place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES
+            )
         make_devices(base, devices)  # first, for what is readable may lie in /dev/shm
-        for path in outermost(list(SYSTEM) + ["/etc/" + name for name in SETTINGS] + readable):
-            show(base, path, True)
+        for path in find_outermost(list(SYSTEM) + ["/etc/" + name for name in SETTINGS] + readable):
+            bind_path(base, path, True)
         for path in kept:
-            show(base, path, False)
+            bind_path(base, path, False)
         make_processes(base, own_processes)
         write_users(base)
         os.chdir(base)
-        check(libc.syscall(PIVOT_ROOT, b".", b"."), "pivot_root")
-        check(libc.umount2(b".", MNT_DETACH), "umount")
+        check_result(libc.syscall(PIVOT_ROOT, b".", b"."), "pivot_root")
+        check_result(libc.umount2(b".", MNT_DETACH), "umount")
         os.chdir("/")
-        mount("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+        mount_filesystem("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     except OSError as error:
         raise Incomplete("files", str(error.args[-1])) from None
 
 
-def outermost(paths: List[str]) -> List[str]:
-    """Those of the paths, and of where links lead them, that exist and are not below another one; a link at
-    the top stays by itself.
+def find_outermost(paths: List[str]) -> List[str]:
+    """Return the existing paths, and the targets of links, that are not below another one; a link at the top
+    stays by itself.
     """
     every = {os.path.abspath(path) for path in paths} | {os.path.realpath(path) for path in paths}
     found: List[str] = []
@@ -184,10 +182,8 @@ def outermost(paths: List[str]) -> List[str]:
     return found
 
 
-def show(base: str, path: str, read_only: bool) -> None:
-    """Have the file or folder at `path` at the same place of the new tree; links at the top of the tree are
-    links there too.
-    """
+def bind_path(base: str, path: str, read_only: bool) -> None:
+    """Bind the file or folder at `path` to the same place of the new tree; top-level links are copied."""
     place = base + path
     if os.path.islink(path) and path.count("/") == 1:
         os.symlink(os.readlink(path), place)
@@ -198,48 +194,50 @@ def show(base: str, path: str, read_only: bool) -> None:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    mount(path, place, "", MS_BIND | MS_REC)
+    mount_filesystem(path, place, "", MS_BIND | MS_REC)
     set_attributes(place, MOUNT_ATTR_NOSUID | (MOUNT_ATTR_RDONLY if read_only else 0))
 
 
 def set_attributes(place: str, flags: int) -> None:
-    """For a mount and all below it (mount_setattr(2), Linux 5.12)."""
+    """Set attributes of a mount and all below it (mount_setattr(2), Linux 5.12)."""
     attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
     given = (AT_FDCWD, os.fsencode(place), AT_RECURSIVE, ctypes.byref(attributes), ctypes.c_size_t(32))
-    check(libc.syscall(MOUNT_SETATTR, *given), "mount_setattr")
+    check_result(libc.syscall(MOUNT_SETATTR, *given), "mount_setattr")
 
 
 def make_devices(base: str, devices: List[str]) -> None:
-    """/dev with the devices that programs take for granted, and those named."""
+    """Make /dev with the usual devices and the named ones."""
     os.mkdir(base + "/dev")
     for path in ["/dev/" + name for name in DEVICES] + [path for path in devices if os.path.exists(path)]:
-        show(base, path, False)
+        bind_path(base, path, False)
     for name, place in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink("/proc/self/fd" + place, base + "/dev/" + name)
     os.mkdir(base + "/dev/shm")
-    mount("tmpfs", base + "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES)
+    mount_filesystem(
+        "tmpfs", base + "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES
+    )
 
 
 def make_processes(base: str, own: bool) -> None:
-    """/proc, of the own processes where there is a namespace of them; nothing in it can be written."""
+    """Mount a read-only /proc, with the own processes only if there is a namespace for them."""
     os.mkdir(base + "/proc")
     if not own:
-        show(base, "/proc", True)
+        bind_path(base, "/proc", True)
         return
     flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
     try:  # a container that covers parts of /proc lets no other one be mounted
-        mount("proc", base + "/proc", "proc", flags)
+        mount_filesystem("proc", base + "/proc", "proc", flags)
     except OSError as error:
         raise Incomplete("processes", str(error.args[-1])) from None
     # Before, it was one for the whole machine.
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14):
         with contextlib.suppress(OSError), open(base + "/proc/sys/kernel/pid_max", "w") as limit:
             limit.write(str(PROCESSES))
-    mount("none", base + "/proc", "", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+    mount_filesystem("none", base + "/proc", "", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
 
 
 def write_users(base: str) -> None:
-    """A name for the user, whom the system's own list is not shown for."""
+    """Write a name for the user, because the system's own list is hidden."""
     os.makedirs(base + "/etc", exist_ok=True)
     for file, text in (
         ("passwd", "opsieve:x:%d:%d::%s:/bin/sh\n" % (os.getuid(), os.getgid(), HOME)),
@@ -250,8 +248,8 @@ def write_users(base: str) -> None:
 
 
 def drop_privileges() -> None:
-    """No capability, none to be had by running a program, and no other process of the user may look into this
-    one.
+    """Drop all capabilities, including those gained by running programs, and block inspection by other
+    processes.
     """
     capability = 0
     while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:

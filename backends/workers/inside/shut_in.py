@@ -1,10 +1,9 @@
-"""How a zygote and its workers are shut in: namespaces for the zygote, Landlock and a filter of system calls
-for it and each worker.
+"""Sandbox a zygote and its workers: namespaces for the zygote, Landlock and a system-call filter for both.
 
 Loaded by `child.py`, never by the main process: the standard library only, Python 3.8, Linux. The zygote
-shuts itself in before it imports the compiler, so that all of the compiler's code is inside; each worker then
-lets go of its neighbours, too. What the kernel does not give the main process hears of, in `lacks`; nothing
-fails for it.
+enters the sandbox before it imports the compiler, so that all of the compiler's code runs inside; each worker
+then also loses access to its neighbours. Features that the kernel refuses are reported in `lacks`, and the
+rest continues.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which t
 
 
 class Walls:
-    """The walls of one zygote. `config` is what `policy.py` made."""
+    """The sandbox of one zygote. `config` is made by `policy.py`."""
 
     def __init__(self, config: Dict[str, Any]):
         self.config = config
@@ -30,11 +29,11 @@ class Walls:
         self.kept: List[str] = config["kept"]
         self.common = ""
 
-    def enter(self, scratch: str) -> str:
-        """Shut this process in; returns its scratch folder, which may be another one now.
-        `namespaces.Incomplete` as it says.
+    def enter_sandbox(self, scratch: str) -> str:
+        """Sandbox this process, and return its scratch folder, which may have moved.
 
-        Where processes get a namespace, another one returns: the first process there.
+        With a process namespace, the call returns in the first process there. May raise
+        `namespaces.Incomplete`.
         """
         for folder in self.kept:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -44,14 +43,16 @@ class Walls:
         self.lacks.update(without)
         if "landlock" in without:
             pass
-        elif landlock.version():
-            self.wall("landlock %d" % landlock.version(), lambda: self.restrict_files(scratch, self.kept))
+        elif landlock.get_version():
+            self.build_wall(
+                "landlock %d" % landlock.get_version(), lambda: self.restrict_files(scratch, self.kept)
+            )
         else:
             self.lacks["landlock"] = "the kernel has none"
         if "filter" in without:
             pass
         elif os.uname().machine == "x86_64":
-            self.wall("filter", lambda: system_calls.restrict(self.config["network"], True, None))
+            self.build_wall("filter", lambda: system_calls.restrict_calls(self.config["network"], True, None))
         else:
             self.lacks["filter"] = "there is none for this machine"
         self.common = os.path.join(scratch, "common")
@@ -60,7 +61,7 @@ class Walls:
         return scratch
 
     def enter_namespaces(self, scratch: str) -> str:
-        """Leave the parent's namespaces, as far as that is wanted and given."""
+        """Leave the parent's namespaces, as far as requested and possible."""
         without = self.config["without"]
         if "namespaces" in without or os.uname().machine != "x86_64":
             self.lacks["namespaces"] = without.get("namespaces", "they are used on x86-64 only")
@@ -71,11 +72,11 @@ class Walls:
         if self.config["network"]:
             wanted.remove("network")
         early = [name for name in wanted if name != "files"]
-        self.left = namespaces.unshare(["user"] + early, self.lacks)
+        self.left = namespaces.leave_namespaces(["user"] + early, self.lacks)
         if "processes" in self.left:
-            namespaces.first_process(scratch)  # who stays outside sees the files as they are, to tidy up
+            namespaces.fork_first_process(scratch)  # who stays outside sees the files as they are, to tidy up
         if "files" in wanted:
-            self.left += namespaces.unshare(["files"], self.lacks)
+            self.left += namespaces.leave_namespaces(["files"], self.lacks)
         if "processes" in self.left and "files" not in self.left:
             raise namespaces.Incomplete("processes", "files: " + self.lacks["files"])
         if "files" in self.left:
@@ -89,8 +90,8 @@ class Walls:
         self.walls += self.left
         return scratch
 
-    def wall(self, name: str, build: Callable[[], None]) -> None:
-        """Build one; what does not succeed is a lack."""
+    def build_wall(self, name: str, build: Callable[[], None]) -> None:
+        """Build one part of the sandbox; a failure is noted in `lacks`."""
         try:
             build()
             self.walls.append(name)
@@ -98,36 +99,36 @@ class Walls:
             self.lacks[name.partition(" ")[0]] = str(error)
 
     def restrict_files(self, scratch: str, kept: List[str]) -> None:
-        """Landlock: in a tree of the zygote's own all may be read; elsewhere what the tree would have
-        held.
+        """Restrict files with Landlock: a zygote's own tree is readable as a whole, otherwise the paths it
+        would have held.
         """
         devices = ["/dev/" + name for name in namespaces.DEVICES] + self.config["devices"]
         if "files" in self.left:
-            landlock.restrict(["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"])
+            landlock.restrict_files(
+                ["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"]
+            )
             return
         settings = ["/etc/" + name for name in namespaces.SETTINGS + ("passwd", "group")]
         readable = list(namespaces.SYSTEM) + settings + ["/proc"]
         readable += (
             sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"] + self.kept
         )
-        landlock.restrict(readable, [scratch] + devices + kept, self.config["network"])
+        landlock.restrict_files(readable, [scratch] + devices + kept, self.config["network"])
 
-    def confine(self, scratch: str, processes: bool) -> None:
-        """In a forked worker: its own scratch folder is what it may write, its own domain whom it may
-        signal.
-        """
+    def confine_worker(self, scratch: str, processes: bool) -> None:
+        """In a forked worker: allow writes to its own scratch folder and signals within its own domain only."""
         namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
-        version = landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
+        version = landlock.get_version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:
             # What a compiler keeps for all of its processes: compiled headers.
             self.restrict_files(scratch, [self.common])
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
         if "filter" in self.walls and (not processes or alone is not None):
-            system_calls.restrict(self.config["network"], processes, alone)
+            system_calls.restrict_calls(self.config["network"], processes, alone)
 
     @staticmethod
     def move_home(folder: str) -> None:
-        """Have what looks for a home or a place for temporary files find this folder."""
+        """Move the home and temporary folder to this one."""
         for name in [name for name in os.environ if name.startswith("XDG_")]:
             del os.environ[name]
         os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder

@@ -1,9 +1,9 @@
-"""Which system calls a worker may make: a seccomp filter (seccomp(2)) against what no compiler of models
-does.
+"""Restrict the system calls of a worker: a seccomp filter (seccomp(2)) against calls that model compilers
+never make.
 
 Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux on
-x86-64. The filter is the classic BPF that the kernel wants, put together here from a list; what it forbids
-fails with EPERM, as if the user had not the right.
+x86-64. The filter is classic BPF, built here from a list; a forbidden call fails with EPERM, as for a missing
+permission.
 """
 
 import ctypes
@@ -72,54 +72,56 @@ OTHER_SIGNALS = dict(tkill=200, pidfd_send_signal=424)
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction: `yes` and `no` are how many to pass over."""
+def make_step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    """Make one instruction; `yes` and `no` are numbers of instructions to skip."""
     return struct.pack("HBBI", code, yes, no, value)
 
 
-def refuse(number: int, code: int = EPERM) -> List[bytes]:
-    """The call fails."""
-    return [step(EQUAL, number, 0, 1), step(RETURN, ERROR | code)]
+def refuse_call(number: int, code: int = EPERM) -> List[bytes]:
+    """Make a call fail."""
+    return [make_step(EQUAL, number, 0, 1), make_step(RETURN, ERROR | code)]
 
 
-def only(number: int, test: List[bytes]) -> List[bytes]:
-    """`test`, which ends with a return, for one call alone; it finds its first argument loaded."""
-    return [step(EQUAL, number, 0, len(test) + 1), step(LOAD, FIRST_ARGUMENT)] + test
+def filter_call(number: int, test: List[bytes]) -> List[bytes]:
+    """Apply `test`, which ends with a return, to one call only; its first argument is loaded."""
+    return [make_step(EQUAL, number, 0, len(test) + 1), make_step(LOAD, FIRST_ARGUMENT)] + test
 
 
-def program(network: bool, processes: bool, alone: Optional[int]) -> List[bytes]:
-    """The filter. Without `processes` it may start threads only; with a process number `alone` it may signal
-    that process only.
+def build_filter(network: bool, processes: bool, alone: Optional[int]) -> List[bytes]:
+    """Build the filter.
+
+    Without `processes` only threads may start; with a process number `alone` only that process may be
+    signalled.
     """
     steps = [
-        step(LOAD, MACHINE),
-        step(EQUAL, ARCHITECTURE, 1, 0),
-        step(RETURN, ERROR | ENOSYS),
-        step(LOAD, NUMBER),
+        make_step(LOAD, MACHINE),
+        make_step(EQUAL, ARCHITECTURE, 1, 0),
+        make_step(RETURN, ERROR | ENOSYS),
+        make_step(LOAD, NUMBER),
     ]
-    steps += [step(AT_LEAST, OTHER_TABLE, 0, 1), step(RETURN, ERROR | ENOSYS)]
+    steps += [make_step(AT_LEAST, OTHER_TABLE, 0, 1), make_step(RETURN, ERROR | ENOSYS)]
     for number in FORBIDDEN.values():
-        steps += refuse(number)
-    steps += refuse(CLONE3, ENOSYS)  # its flags cannot be seen; the C library then takes clone
-    clone = [step(ANY_BIT, NEW_NAMESPACES, 0, 1), step(RETURN, ERROR | EPERM)]
+        steps += refuse_call(number)
+    steps += refuse_call(CLONE3, ENOSYS)  # its flags cannot be seen; the C library then takes clone
+    clone = [make_step(ANY_BIT, NEW_NAMESPACES, 0, 1), make_step(RETURN, ERROR | EPERM)]
     if not processes:
-        clone += [step(ANY_BIT, THREAD, 1, 0), step(RETURN, ERROR | EPERM)]
-        steps += refuse(FORK) + refuse(VFORK)
-    steps += only(CLONE, clone + [step(RETURN, ALLOW)])
+        clone += [make_step(ANY_BIT, THREAD, 1, 0), make_step(RETURN, ERROR | EPERM)]
+        steps += refuse_call(FORK) + refuse_call(VFORK)
+    steps += filter_call(CLONE, clone + [make_step(RETURN, ALLOW)])
     if not network:
-        steps += refuse(SOCKET, EACCES)
+        steps += refuse_call(SOCKET, EACCES)
     if alone is not None:
-        own = [step(EQUAL, alone, 1, 0), step(RETURN, ERROR | EPERM), step(RETURN, ALLOW)]
+        own = [make_step(EQUAL, alone, 1, 0), make_step(RETURN, ERROR | EPERM), make_step(RETURN, ALLOW)]
         for number in SIGNALS.values():
-            steps += only(number, own)
+            steps += filter_call(number, own)
         for number in OTHER_SIGNALS.values():
-            steps += refuse(number)
-    return steps + [step(RETURN, ALLOW)]
+            steps += refuse_call(number)
+    return steps + [make_step(RETURN, ALLOW)]
 
 
-def restrict(network: bool, processes: bool, alone: Optional[int]) -> None:
-    """Enforce the filter on this process and what it starts; OSError where the kernel has none."""
-    steps = program(network, processes, alone)
+def restrict_calls(network: bool, processes: bool, alone: Optional[int]) -> None:
+    """Enforce the filter on this process and its children; raises OSError if the kernel lacks it."""
+    steps = build_filter(network, processes, alone)
     code = ctypes.create_string_buffer(b"".join(steps))
     what = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
     libc.prctl(38, 1, 0, 0, 0)  # no new privileges

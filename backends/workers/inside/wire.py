@@ -1,12 +1,12 @@
 """Frames between the main process and its workers: a JSON header and raw tensor buffers.
 
 This file also runs inside workers, so it needs only the standard library and numpy, on Python 3.8 and newer,
-and imports nothing of ours. Nothing is pickled: a compiler under test that scribbles over its worker can send
-garbage, never code.
+and imports no other module of ours. Nothing is pickled: a compiler that corrupts its worker can send garbage,
+never code.
 
-A *value* is what a model takes or gives: a numpy array (strings as an object array of `str`; bfloat16, float8
-and int4 as ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an optional
-that is absent).
+A *value* is an input or output of a model: a numpy array (strings as an object array of `str`; bfloat16,
+float8 and int4 as ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an
+absent optional).
 """
 
 import io
@@ -65,24 +65,24 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class WireError(ValueError):
-    """The other side sent something that is not a frame, or a value that cannot travel."""
+    """The other side sent an invalid frame, or a value cannot be sent."""
 
 
-def dtype_of(name: str) -> "np.dtype[Any]":
-    """The numpy dtype called `name`; WireError for one this environment does not know."""
+def get_dtype(name: str) -> "np.dtype[Any]":
+    """Return the numpy dtype called `name`; raises WireError if this environment lacks it."""
     if name in DTYPES:
         return DTYPES[name]
     raise WireError("dtype %s is not known here" % name[:40])
 
 
-def pack(value: Any, chunks: List[Any]) -> Any:
-    """The JSON description of `value`; its bytes are appended to `chunks` (views of the array where it is
-    contiguous).
+def pack_value(value: Any, chunks: List[Any]) -> Any:
+    """Return the JSON description of `value`; its bytes are appended to `chunks` (views of contiguous
+    arrays).
     """
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return {"l": [pack(item, chunks) for item in value]}
+        return {"l": [pack_value(item, chunks) for item in value]}
     array = np.asarray(value)
     name = NAMES.get(array.dtype)
     if name is None:
@@ -93,20 +93,20 @@ def pack(value: Any, chunks: List[Any]) -> Any:
             ]
             return {"d": "string", "s": array.shape, "v": texts}
         name = array.dtype.name
-        array = array.astype(dtype_of(name))  # another byte order than this machine's
+        array = array.astype(get_dtype(name))  # another byte order than this machine's
     # ravel, not reshape: that leaves the elements of a broadcast or cut array apart.
     chunks.append(array.ravel().view(np.uint8).data)
     return {"d": name, "s": array.shape, "n": array.nbytes}
 
 
-def unpack(described: Any, body: memoryview, offset: int) -> Tuple[Any, int]:
-    """The value that `described` tells, read from `body` at `offset`, and the offset behind it."""
+def unpack_value(described: Any, body: memoryview, offset: int) -> Tuple[Any, int]:
+    """Read the described value from `body` at `offset`; return it and the offset behind it."""
     if described is None:
         return None, offset
     if "l" in described:
         items = []
         for item in described["l"]:
-            value, offset = unpack(item, body, offset)
+            value, offset = unpack_value(item, body, offset)
             items.append(value)
         return items, offset
     shape = tuple(described["s"])
@@ -114,7 +114,7 @@ def unpack(described: Any, body: memoryview, offset: int) -> Tuple[Any, int]:
         array = np.empty(len(described["v"]), dtype=object)
         array[:] = described["v"]
         return array.reshape(shape), offset
-    dtype, size = dtype_of(described["d"]), described["n"]
+    dtype, size = get_dtype(described["d"]), described["n"]
     count = math.prod(shape) if shape else 1
     if min(shape, default=0) < 0 or count * dtype.itemsize != size or offset + size > len(body):
         raise WireError("a value's shape and size disagree")
@@ -123,22 +123,20 @@ def unpack(described: Any, body: memoryview, offset: int) -> Tuple[Any, int]:
 
 
 def pack_values(values: Dict[str, Any], chunks: List[Any]) -> Dict[str, Any]:
-    """Descriptions of named values, in their order."""
-    return {name: pack(value, chunks) for name, value in values.items()}
+    """Describe named values in their order."""
+    return {name: pack_value(value, chunks) for name, value in values.items()}
 
 
 def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> Tuple[Dict[str, Any], int]:
-    """The named values that `pack_values` described, and the offset behind them."""
+    """Read the named values described by `pack_values`; return them and the offset behind them."""
     values = {}
     for name, item in described.items():
-        values[name], offset = unpack(item, body, offset)
+        values[name], offset = unpack_value(item, body, offset)
     return values, offset
 
 
-def surrounded(value: Any, byte: int) -> Any:
-    """The value in memory of its own between bytes that are all the same; one that is no tensor of numbers as
-    it is.
-    """
+def surround_value(value: Any, byte: int) -> Any:
+    """Copy the value into memory between equal bytes; values other than numeric tensors stay as they are."""
     if not isinstance(value, np.ndarray) or value.dtype == object:
         return value
     memory = np.full(value.nbytes + 2 * SURROUNDING + ALIGN, byte, np.uint8)
@@ -148,13 +146,13 @@ def surrounded(value: Any, byte: int) -> Any:
     return made
 
 
-def encode(header: Any, chunks: List[Any]) -> bytes:
-    """One frame: the header as JSON, then every chunk padded to 64 bytes."""
+def encode_frame(header: Any, chunks: List[Any]) -> bytes:
+    """Encode one frame: the header as JSON, then every chunk padded to 64 bytes."""
     return b"".join(encode_parts(header, chunks))
 
 
 def encode_parts(header: Any, chunks: List[Any]) -> List[Any]:
-    """What a frame is made of, in order; nothing is copied."""
+    """Return the parts of a frame in order, without copying them."""
     text = TO_JSON(header).encode("utf-8", "surrogatepass")
     parts = [b"", text]
     size = 0
@@ -167,9 +165,9 @@ def encode_parts(header: Any, chunks: List[Any]) -> List[Any]:
     return parts
 
 
-def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
-    """Header and body length that a frame's first 16 bytes announce; WireError when they are not a frame or
-    too long.
+def read_sizes(head: bytes, limit: int) -> Tuple[int, int]:
+    """Read header and body length from a frame's first 16 bytes; raises WireError if they are invalid or too
+    large.
     """
     magic, header, body = HEAD.unpack(head)
     if magic != MAGIC:
@@ -179,11 +177,12 @@ def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
     return header, body
 
 
-def receive(
+def receive_frame(
     connection: socket.socket, limit: int = 1 << 40, files: Optional[List[int]] = None
 ) -> Tuple[Any, memoryview]:
-    """The next frame's header and body, blocking; EOFError when the other side is gone. A descriptor that
-    came with it is added to `files`.
+    """Receive the next frame's header and body, blocking; raises EOFError if the other side is gone.
+
+    A descriptor that comes with it is added to `files`.
     """
     begin = b""
     if files is not None:
@@ -192,28 +191,29 @@ def receive(
         if not begin:
             raise EOFError("the connection closed")
     head = begin + bytes(receive_exactly(connection, HEAD.size - len(begin)))
-    header, size = frame_size(head, limit)
+    header, size = read_sizes(head, limit)
     text = receive_exactly(connection, header)
     body = receive_exactly(connection, size)
     return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
 
 
-def take_in(request: Any, outside: Dict[str, Any], file: int, maps: bool) -> None:
-    """Give a request the large tensors of its model, which lie in a file: mapped where its backend `maps`
-    them, else as parts of the model.
+def attach_tensors(request: Any, outside: Dict[str, Any], file: int, maps: bool) -> None:
+    """Attach a model's large tensors, which are in a file, to a request: mapped if its backend `maps` them,
+    else inline.
     """
     sent, request.model = request.model, b""
-    request.whole = lambda: assembled(sent, outside["pieces"], file)
+    request.whole = lambda: assemble_model(sent, outside["pieces"], file)
     if maps:
-        request.mapped = mapped(outside["tensors"], file)
+        request.mapped = map_tensors(outside["tensors"], file)
         request.model = sent[len(sent) - outside["bare"] :]
     else:
         request.model = request.whole()
 
 
-def assembled(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
-    """A model of which only some was sent: `pieces` are the length of what was, and offset and length of what
-    lies in a file. Held once.
+def assemble_model(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
+    """Assemble a model of which only parts were sent, holding it once.
+
+    `pieces` are the lengths of sent parts, and offsets and lengths of parts in a file.
     """
     buffer = io.BytesIO()
     size = sum(piece[-1] for piece in pieces)
@@ -232,10 +232,10 @@ def assembled(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
     return buffer.getvalue()
 
 
-def mapped(
+def map_tensors(
     tensors: List[Tuple[str, int, List[int], int, int]], file: int
 ) -> List[Tuple[str, int, List[int], mmap.mmap]]:
-    """Name, ONNX's number of the element type, shape and mapped data of tensors that lie in a file."""
+    """Return name, ONNX's element type, shape and mapped data of tensors in a file."""
     return [
         (name, type_, shape, mmap.mmap(file, length, prot=mmap.PROT_READ, offset=offset))
         for name, type_, shape, offset, length in tensors
@@ -243,7 +243,7 @@ def mapped(
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytearray:
-    """The next `size` bytes of a connection; EOFError when the other side is gone before them."""
+    """Receive `size` bytes of a connection; raises EOFError if the other side is gone before."""
     buffer = bytearray(size)
     view = memoryview(buffer)
     while view:

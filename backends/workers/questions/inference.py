@@ -1,5 +1,5 @@
-"""Types of a model's inner values, found by onnx's shape inference in workers: it is C++ that a hostile model
-can bring down.
+"""Infer types of a model's inner values with onnx's shape inference in workers: a hostile model can crash its
+C++.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,11 @@ from opsieve.gen.model.tensors import decode
 INFERRING = resolve("checker:tell=types")
 
 
-def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:
-    """Each program's model with the types of its values, in order, and why they were not found ("" when they
-    were).
+def infer_types(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:
+    """Yield each program's model with the types of its values, and why they are missing ("" if they are
+    there).
 
-    Only models that do not declare all their types are sent to a worker; where that fails, the model is given
-    as it is.
+    Only models with undeclared types are sent to a worker; on failure the model is returned unchanged.
     """
     open_ones = [program for program in programs if lacks_types(program.proto)]
     answers = workers.observe_many(INFERRING, [Test(program, {}, as_is=True) for program in open_ones])
@@ -29,13 +28,11 @@ def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[o
         if not lacks_types(program.proto):
             yield program.proto, ""
             continue
-        yield with_inferred_types(program, next(answers))
+        yield add_inferred_types(program, next(answers))
 
 
-def with_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.ModelProto, str]:
-    """The model with the types that a worker's answer to INFERRING holds, or the model itself and why there
-    are none.
-    """
+def add_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.ModelProto, str]:
+    """Add the types in a worker's answer to INFERRING, or return the model unchanged with the reason."""
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome
     annotated = decode(onnx.ModelProto(), answer.outputs["model"].tobytes())

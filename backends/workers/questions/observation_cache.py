@@ -1,6 +1,4 @@
-"""Where judging asks its questions: observations from workers, each asked once, and many at a time when they
-are known beforehand.
-"""
+"""Cache observations from workers: each run happens once, and many at a time when they are known beforehand."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -8,7 +6,7 @@ from typing import Any
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.observe import handed_on
+from opsieve.backends.workers.observe import derive_observation
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.errors import BadInput
@@ -16,11 +14,10 @@ from opsieve.gen.model.program import Program
 
 
 class ObservationCache:
-    """Observations with memory. `prefetch` asks for many in batches; `observe` looks into memory where it
-    can.
+    """Observations by program and inputs object.
 
-    A `fresh` or repeated question is always asked anew. Memory is by program and inputs object: `forget`
-    empties it between groups of models.
+    `prefetch` runs many in batches; `observe` uses known ones. A `fresh` or repeated run always happens.
+    `forget_all` empties the cache between groups of models.
     """
 
     def __init__(self, workers: Workers):
@@ -31,18 +28,18 @@ class ObservationCache:
         self._pool = ThreadPoolExecutor(2)
 
     def prefetch(self, wanted: Iterable[tuple[ResolvedTarget, Sequence[Test]]]) -> None:
-        """Ask all these questions now, two targets at a time."""
+        """Run all these tests now, two targets at a time."""
 
-        def observe(item: tuple[ResolvedTarget, Sequence[Test]]) -> None:
+        def observe_all(item: tuple[ResolvedTarget, Sequence[Test]]) -> None:
             target, tests = item[0], list(item[1])
             for test, observation in zip(tests, self.workers.observe_many(target, tests), strict=True):
                 self._remember(target, test, observation)
 
         asked = list(wanted)
         if len(asked) == 1:  # no threads for that
-            observe(asked[0])
+            observe_all(asked[0])
             return
-        under_way = [self._pool.submit(observe, item) for item in asked]
+        under_way = [self._pool.submit(observe_all, item) for item in asked]
         wait(under_way)
         for done in under_way:
             done.result()
@@ -56,7 +53,7 @@ class ObservationCache:
         fresh: bool = False,
         repeat: int = 0,
     ) -> Observation:
-        """What the target makes of the program; `fresh` asks in a new fork."""
+        """Observe the program on the target; `fresh` runs in a new fork."""
         key = (target, program, id(inputs))
         if not fresh and not repeat and key in self._known:
             return self._known[key]
@@ -65,10 +62,8 @@ class ObservationCache:
             self._remember(target, Test(program, inputs), observation)
         return observation
 
-    def shared(self, target: ResolvedTarget, other: ResolvedTarget, test: Test) -> bool:
-        """Whether it is known what a target makes of a test: the outputs that `other` gave are those of one
-        that hands programs on to it.
-        """
+    def share_observation(self, target: ResolvedTarget, other: ResolvedTarget, test: Test) -> bool:
+        """Whether the target's result is known, possibly from `other`, its host, whose outputs it passes on."""
         if (target, test.program, id(test.inputs)) in self._known:
             return True
         observation = self._known.get((other, test.program, id(test.inputs)))
@@ -78,10 +73,10 @@ class ObservationCache:
             version = self.workers.version(target)
         except (Unavailable, BadInput):  # it says so when it is asked
             return False
-        self._remember(target, test, handed_on(observation, target, version))
+        self._remember(target, test, derive_observation(observation, target, version))
         return True
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Drop every observation."""
         self._known.clear()
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""What a backend is like on this machine: installed or not, its version, the newest IR version and opset it
+"""Examine a backend on this machine: whether it is installed, its version, the newest IR version and opset it
 accepts.
 """
 
@@ -22,8 +22,8 @@ OLDEST_IR = 3
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One backend: `newest_ir` and `newest_opset` are measured, 0 when it accepts none; `problem` says why it
-    is not there.
+    """One backend: `newest_ir` and `newest_opset` are measured, 0 if every one is refused; `problem` explains
+    its absence.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Examination:
     install: str
 
 
-def examine(workers: Workers) -> Iterator[Examination]:
-    """Every backend that can be asked by its name, each in a worker; one that cannot be loaded says so."""
-    for name in examined():
-        yield _examine(name, workers)
+def examine_all(workers: Workers) -> Iterator[Examination]:
+    """Examine every named backend, each in a worker; import errors are part of the result."""
+    for name in list_examined():
+        yield _examine_backend(name, workers)
 
 
-def examined() -> tuple[str, ...]:
-    """The names of those: a command is no compiler before somebody says which."""
+def list_examined() -> tuple[str, ...]:
+    """List the backends to examine, without commands, which need an argument."""
     return tuple(name for name in names() if not _is_command(name))
 
 
@@ -54,7 +54,7 @@ def _is_command(name: str) -> bool:
         return False
 
 
-def _examine(name: str, workers: Workers) -> Examination:
+def _examine_backend(name: str, workers: Workers) -> Examination:
     try:
         facts = plugin(name).facts
     except BadTarget as error:
@@ -72,16 +72,16 @@ def _examine(name: str, workers: Workers) -> Examination:
         name,
         version,
         "",
-        _newest(workers, resolve(name), {ir: _identity(OLDEST_OPSET, ir) for ir in versions}),
-        _newest(workers, resolve(name), {opset: _identity(opset, None) for opset in opsets}),
+        _find_newest(workers, resolve(name), {ir: _make_model(OLDEST_OPSET, ir) for ir in versions}),
+        _find_newest(workers, resolve(name), {opset: _make_model(opset, None) for opset in opsets}),
         options,
         facts.lacks,
         install,
     )
 
 
-def _newest(workers: Workers, target: ResolvedTarget, programs: dict[int, Program]) -> int:
-    """The largest key whose program the target runs."""
+def _find_newest(workers: Workers, target: ResolvedTarget, programs: dict[int, Program]) -> int:
+    """Find the largest key whose program the target runs."""
     inputs = {"x": np.zeros(2, np.float32)}
     for number in sorted(programs, reverse=True):  # the newest is mostly near the end
         (answer,) = workers.observe_many(target, [Test(programs[number], inputs, as_is=True)])
@@ -90,8 +90,8 @@ def _newest(workers: Workers, target: ResolvedTarget, programs: dict[int, Progra
     return 0
 
 
-def _identity(opset: int, ir: int | None) -> Program:
-    """y = Relu(x) for two floats; the lowest IR version of the opset unless one is given."""
+def _make_model(opset: int, ir: int | None) -> Program:
+    """Make y = Relu(x) for two floats, with the lowest IR version of the opset unless one is given."""
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
     imports = [helper.make_opsetid("", opset)]

@@ -1,18 +1,18 @@
-"""Who says whether a program of an IR is valid at all, before compilers are asked."""
+"""The targets that validate programs of an IR before compilers run."""
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
 
-def checker_of(program: Program) -> ResolvedTarget | None:
-    """The target that refuses an invalid program; None where every compiler of its IR does so by itself."""
+def get_checker(program: Program) -> ResolvedTarget | None:
+    """Return the target that refuses invalid programs; None if every compiler of the IR does so itself."""
     checker = ir_of(program).checker
     return resolve(checker) if checker else None
 
 
-def validator_of(program: Program) -> ResolvedTarget:
-    """The target that says whether a program is one at all: the checker of its IR, or a compiler that takes
-    it in and stops.
+def get_validator(program: Program) -> ResolvedTarget:
+    """Return the target that validates programs: the checker of the IR, or a compiler that stops after
+    reading them.
     """
     return resolve(ir_of(program).validator)

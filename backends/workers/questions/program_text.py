@@ -1,4 +1,4 @@
-"""A program as its compiler or onnx prints it: a worker is asked, since printing and parsing are C++."""
+"""A program as printed by its compiler or onnx, in a worker, since printing and parsing are C++."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from opsieve.gen.model.text import ModelText
 
 
 def print_program(program: Program, workers: Workers) -> ModelText:
-    """The text of a program, "" where its IR has no printer or the worker that is asked gives none."""
+    """Print a program; "" if its IR has no printer or the worker fails."""
     printer = ir_of(program).printer(program)
     if not printer:
         return ModelText("", False)
@@ -22,10 +22,8 @@ def print_program(program: Program, workers: Workers) -> ModelText:
     return ModelText(text, bool(seen.outputs["exact"].any()))
 
 
-def with_script(case: Case, workers: Workers) -> Case:
-    """The case, its program with the text that its compiler prints, where its IR keeps that; as it is where
-    the text cannot be had.
-    """
+def add_script(case: Case, workers: Workers) -> Case:
+    """Add the text printed by the compiler to the case's program, if its IR keeps one and printing succeeds."""
     program = case.program
     if program.script or not ir_of(program).keeps_script:
         return case

@@ -1,5 +1,6 @@
-"""A user's own script as a program. It is code, which a compiler evaluates: in a worker under limits, and
-only when the user asks.
+"""Read a user's own script as a program.
+
+It is code, which a compiler evaluates: in a worker under limits, and only on the user's request.
 """
 
 import json
@@ -21,7 +22,7 @@ _LONGEST = 4 << 20  # bytes of a script
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is taken of a script.
+    """The part of a script that is read.
 
     Attributes:
         module: The name of a module, or of a function that returns one; "" for the only one.
@@ -38,7 +39,7 @@ _WHOLE = Choice()
 
 
 def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Program:
-    """The module that a Python file makes; BadInput when it makes none, or TVM is not there."""
+    """Read the module that a Python file makes; raises BadInput if it makes none, or TVM is missing."""
     irs = [ir for ir in all_irs() if ir.script_parser]
     script = irs[0].load(read_file(path, _LONGEST), (), path.stem)
     own = choice.passes.endswith(".py")

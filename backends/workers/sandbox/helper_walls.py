@@ -1,9 +1,8 @@
-"""The walls of a helper: a process of the main process's own kind that asks onnx's C++ about a strange model
-and answers through a pipe.
+"""The sandbox of a helper process of ours, which runs onnx's C++ on an untrusted model and answers through a
+pipe.
 
-It needs no file, no network and no other process once it has imported what it asks, so it gives all of them
-up; compilers, which need some, are shut in by `shut_in.py`. A process can only ever give rights up, and needs
-none to do so.
+After its imports it needs no file, network or other process, so it gives all of them up; compilers, which
+need some, use `shut_in.py`. A process can only give up rights, and needs no right to do so.
 """
 
 import contextlib
@@ -14,14 +13,15 @@ from opsieve.backends.workers.inside import landlock, system_calls
 _SWITCH = "OPSIEVE_SANDBOX"  # as in policy.py, which a helper does not need
 
 
-def give_up() -> None:
-    """From now on open no file, make no socket, start and signal no process; descriptors that are open stay.
-    What the kernel has no means for stays, too.
+def drop_rights() -> None:
+    """From now on open no file, make no socket, start and signal no process; open descriptors stay.
+
+    Rights that the kernel cannot restrict stay too.
     """
     if os.environ.get(_SWITCH) == "off":
         return
     with contextlib.suppress(OSError):
-        landlock.restrict([], [], network=False)
+        landlock.restrict_files([], [], network=False)
     if os.uname().machine == "x86_64":
         with contextlib.suppress(OSError):
-            system_calls.restrict(False, False, os.getpid())
+            system_calls.restrict_calls(False, False, os.getpid())

@@ -1,7 +1,8 @@
-"""What this system offers to shut a worker in, and what workers that were started have of it.
+"""The isolation features of this system, and those that running workers use.
 
 User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl,
-AppArmor, the seccomp filter of a container). Landlock's version is asked as landlock_create_ruleset(2) says.
+AppArmor, the seccomp filter of a container). Landlock's version is read as landlock_create_ruleset(2)
+describes.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.workers.sandbox.policy import lacks_sentence
+from opsieve.backends.workers.sandbox.policy import describe_lacks
 
 _TRY = (
     "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
@@ -23,10 +24,11 @@ _RULESET_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), where
-    bubblewrap is ("": nowhere).
+    """Whether this process may make user, mount and network namespaces, Landlock's version (0: missing),
+    bubblewrap's path ("").
 
-    `walls` are around the workers, `lacks` says what is not, each with the reason.
+    `walls` are around the workers, `lacks` lists missing ones with reasons (None if workers were not
+    sandboxed).
     """
 
     namespaces: bool
@@ -35,8 +37,8 @@ class Isolation:
     walls: tuple[str, ...] = ()
     lacks: Mapping[str, str] | None = None  # None: no worker was shut in
 
-    def sentence(self) -> str:
-        """One sentence for a person."""
+    def describe(self) -> str:
+        """Describe the isolation in one sentence."""
         parts = (
             f"user namespaces {'allowed' if self.namespaces else 'refused'}",
             f"Landlock version {self.landlock}" if self.landlock else "no Landlock",
@@ -45,15 +47,17 @@ class Isolation:
         if self.lacks is None:
             return f"{', '.join(parts)}; workers are not shut in"
         around = f"around workers: {', '.join(self.walls) or 'nothing'}"
-        return f"{', '.join(parts)}; {around}{f'; {lacks_sentence(self.lacks)}' if self.lacks else ''}"
+        return f"{', '.join(parts)}; {around}{f'; {describe_lacks(self.lacks)}' if self.lacks else ''}"
 
 
-def isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None = None) -> Isolation:
-    """Look at this system (about 20 ms), beside what its workers were found to have."""
-    return Isolation(_namespaces(), _landlock(), shutil.which("bwrap") or "", tuple(walls), lacks)
+def examine_isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None = None) -> Isolation:
+    """Examine this system (about 20 ms), and add the walls of its workers."""
+    return Isolation(
+        _has_namespaces(), _get_landlock_version(), shutil.which("bwrap") or "", tuple(walls), lacks
+    )
 
 
-def _namespaces() -> bool:
+def _has_namespaces() -> bool:
     code = _TRY.format(flags=_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
     try:
         done = subprocess.run(
@@ -64,7 +68,7 @@ def _namespaces() -> bool:
     return done.returncode == 0
 
 
-def _landlock() -> int:
+def _get_landlock_version() -> int:
     if not sys.platform.startswith("linux"):
         return 0
     version = ctypes.CDLL(None).syscall(

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from opsieve.backends.workers.sandbox.helper_walls import give_up
+from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 from opsieve.gen.errors import BadInput, shown
 
 SECONDS = 6  # of CPU
@@ -58,7 +58,7 @@ def serve() -> NoReturn:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    give_up()
+    drop_rights()
     try:
         answer = read(data)
     except MemoryError:

@@ -1,9 +1,8 @@
-"""What a zygote is to be shut in with: the user's wishes, the backend's, and what this machine was seen to
-refuse.
+"""Configure a zygote's sandbox from the user's wishes, the backend's needs, and this machine's refusals.
 
-`shut_in.py` does it, inside the zygote. OPSIEVE_SANDBOX=off (which `--no-sandbox` sets) has workers run as
-ordinary processes; OPSIEVE_SANDBOX_ALLOW lists, apart by commas, what they get besides: `network`, devices
-(`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that are handed on.
+`shut_in.py` applies it inside the zygote. OPSIEVE_SANDBOX=off (set by `--no-sandbox`) runs workers as
+ordinary processes; OPSIEVE_SANDBOX_ALLOW lists additional rights, separated by commas: `network`, devices
+(`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that workers get.
 """
 
 import contextlib
@@ -62,29 +61,34 @@ _refused: dict[str, str] = {}  # what the kernel did not give a zygote of this p
 
 
 def is_on() -> bool:
-    """Whether workers are to be shut in. BadInput when the variable says neither."""
+    """Whether workers are sandboxed; raises BadInput for another value of the variable."""
     said = os.environ.get(SWITCH, "on")
     if said not in ("on", "off", ""):
         raise BadInput(f"{SWITCH} is on or off, not {shown(said)}")
     return said != "off"
 
 
-def switched_off() -> AbstractContextManager[None]:
-    """Without a sandbox, for this process and what it starts."""
+def switch_off() -> AbstractContextManager[None]:
+    """Disable the sandbox for this process and its children."""
     return variable_set(SWITCH, "off")
 
 
-def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
-    """What `shut_in.py` needs to know for a zygote of the backend that reads these files besides its
-    Python's; None without a sandbox.
+def make_config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
+    """Make the configuration for `shut_in.py` of a zygote that also reads these files; None without a
+    sandbox.
     """
     if not is_on():
         return None
-    allowed, paths, devices = _allowed(backend), _allowed_paths(backend), allowed_devices(backend)
+    allowed, paths, devices = _list_allowed(backend), _list_allowed_paths(backend), list_devices(backend)
     for item in allowed:
         if item != NETWORK and not item.startswith("/"):
             raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
-    files = {str(path) for path in readable} | _own_files() | _libraries() | (set(paths) - set(devices))
+    files = (
+        {str(path) for path in readable}
+        | _list_own_files()
+        | _list_library_paths()
+        | (set(paths) - set(devices))
+    )
     return {
         "network": NETWORK in allowed,
         "devices": devices,
@@ -94,40 +98,41 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
     }
 
 
-def allowed_devices(backend: Backend) -> list[str]:
-    """The devices that workers of a backend may use, in a sandbox and without one; shared memory is none."""
+def list_devices(backend: Backend) -> list[str]:
+    """List the devices that workers of a backend may use, with or without a sandbox; shared memory is
+    excluded.
+    """
     return [
         path
-        for path in _allowed_paths(backend)
+        for path in _list_allowed_paths(backend)
         if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")
     ]
 
 
-def _allowed(backend: Backend) -> list[str]:
+def _list_allowed(backend: Backend) -> list[str]:
     return [*filter(None, os.environ.get(ALLOWED, "").split(",")), *facts_of(backend).sandbox_allows]
 
 
-def _allowed_paths(backend: Backend) -> list[str]:
-    return [path for item in _allowed(backend) if item != NETWORK for path in sorted(glob.glob(item))]
+def _list_allowed_paths(backend: Backend) -> list[str]:
+    return [path for item in _list_allowed(backend) if item != NETWORK for path in sorted(glob.glob(item))]
 
 
-def shut_in(
+def start_sandboxed(
     backend: Backend,
     readable: Iterable[Path],
     start: Callable[[dict[str, Any] | None], Zygote],
     python: Path,
     say: Callable[[str], None],
 ) -> Zygote:
-    """The zygote that `start` makes with as much of a sandbox as the kernel gives; what it does not give is
-    said once on this machine.
+    """Start a zygote with as much of a sandbox as the kernel allows; missing parts are reported once per
+    machine.
 
-    Its `python` cannot keep what it has compiled of modules, so that is made here, where none of them is
-    imported.
+    The zygote's `python` cannot keep compiled modules, so they are compiled here, without importing them.
     """
     readable = list(readable)
     while True:
         try:
-            made = start(config(backend, readable))
+            made = start(make_config(backend, readable))
         except Refused as refused:
             if refused.feature in _refused:
                 raise Unavailable(
@@ -135,16 +140,14 @@ def shut_in(
                 ) from None
             _refused[refused.feature] = str(refused)  # the next ones do without
             continue
-        _compile(python, made.uncompiled)
+        _compile_modules(python, made.uncompiled)
         if made.lacks:
-            _say_once(made.lacks, say)
+            _report_once(made.lacks, say)
         return made
 
 
-def _compile(python: Path, folders: Sequence[str]) -> None:
-    """Compile the modules in folders, each once in the life of an environment; where that is not allowed they
-    stay as they are.
-    """
+def _compile_modules(python: Path, folders: Sequence[str]) -> None:
+    """Compile the modules in folders, each once per environment, where that is allowed."""
     wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
     _compiled.update(wanted)
     if wanted and not sys.dont_write_bytecode:
@@ -155,15 +158,15 @@ def _compile(python: Path, folders: Sequence[str]) -> None:
             )
 
 
-def lacks_sentence(lacks: Mapping[str, str]) -> str:
-    """What a zygote could not be shut in with, for a person."""
+def describe_lacks(lacks: Mapping[str, str]) -> str:
+    """Describe the missing parts of a sandbox for a person."""
     what = "; ".join(f"{_MEANINGS.get(name, name)} ({why})" for name, why in sorted(lacks.items()))
     return f"this machine does not give all that shuts a compiler in: {what}"
 
 
-def _say_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Say what lacks, unless that was said on this machine before."""
-    sentence = lacks_sentence(lacks)
+def _report_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Report the missing parts unless that was done on this machine before."""
+    sentence = describe_lacks(lacks)
     mark = (
         platformdirs.user_cache_path("opsieve")
         / "sandbox"
@@ -178,14 +181,16 @@ def _say_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
     say(f"{sentence}; `opsieve doctor` tells it again")
 
 
-def starts_processes(backend: Backend) -> bool:
-    """Whether a backend's workers may start processes: one that never does says so."""
+def may_start_processes(backend: Backend) -> bool:
+    """Whether a backend's workers may start processes."""
     return facts_of(backend).starts_processes
 
 
 def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
-    """The variables that workers get: what every compiler needs, what the `patterns` of a backend say that it
-    reads, and what the user names in OPSIEVE_ENV or with `--env`; all without a sandbox.
+    """Select the variables that workers get; all without a sandbox.
+
+    They are those that every compiler needs, those that match the `patterns` of a backend, and those that
+    the user names in OPSIEVE_ENV or with `--env`.
     """
     named = set(environment.get(HANDED_ON, "").split(","))
     wanted = tuple(patterns)
@@ -197,13 +202,13 @@ def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) ->
     return {name: value for name, value in environment.items() if not is_on() or is_selected(name)}
 
 
-def _own_files() -> set[str]:
-    """The folders of opsieve, and where links among them lead."""
+def _list_own_files() -> set[str]:
+    """List the folders of opsieve and the targets of links among them."""
     package = Path(opsieve.__file__).parent
     return {str(package.resolve()), *(str(entry.resolve()) for entry in package.iterdir() if entry.is_dir())}
 
 
-def _libraries() -> set[str]:
-    """Where the user has the loader and programs look besides the system's folders."""
+def _list_library_paths() -> set[str]:
+    """List the user's additional folders for libraries and programs."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(":") + os.environ.get("PATH", "").split(":")
     return {place for place in named if place.startswith("/") and os.path.isdir(place)}

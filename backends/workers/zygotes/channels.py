@@ -1,6 +1,4 @@
-"""What lies between the main process and a child: pipes and sockets that are read with patience, files in
-memory.
-"""
+"""Channels between the main process and a child: pipes and sockets read with timeouts, files in memory."""
 
 import fcntl
 import json
@@ -15,10 +13,8 @@ _LOG_LIMIT = 256 << 10
 _CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
-def sender(channel: socket.socket, seconds: float) -> int:
-    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when
-    none comes.
-    """
+def identify_sender(channel: socket.socket, seconds: float) -> int:
+    """Return the process that wrote the first line of a channel, as the kernel numbers it here; 0 on timeout."""
     if not wait_readable(channel.fileno(), seconds):
         return 0
     line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(_CREDENTIALS.size))
@@ -29,8 +25,8 @@ def sender(channel: socket.socket, seconds: float) -> int:
 
 
 def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
-    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end,
-    None when none comes in time.
+    """Read the next JSON object of a pipe after `unread`; return it with the rest: {} at the end, None on
+    timeout.
     """
     deadline = time.monotonic() + seconds
     while b"\n" not in unread:
@@ -46,14 +42,14 @@ def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] 
 
 
 def wait_readable(fd: int, seconds: float) -> bool:
-    """Whether the descriptor can be read within that time (poll: select refuses descriptors above 1023)."""
+    """Whether the descriptor becomes readable within that time (poll: select refuses descriptors above 1023)."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
-def memory_file(name: str, append: bool = False) -> int:
-    """A file in memory that vanishes with its last descriptor, so that nothing is left behind on disk."""
+def make_memory_file(name: str, append: bool = False) -> int:
+    """Make a file in memory that vanishes with its last descriptor, so that the disk stays clean."""
     fd = os.memfd_create(f"opsieve-{name}")
     if append:
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
@@ -61,7 +57,7 @@ def memory_file(name: str, append: bool = False) -> int:
 
 
 def read_log(fd: int) -> str:
-    """What a log file holds: its beginning and its end when it is long."""
+    """Read a log file: its beginning and its end if it is long."""
     size = os.fstat(fd).st_size
     if size <= _LOG_LIMIT:
         return os.pread(fd, size, 0).decode("utf-8", "replace")

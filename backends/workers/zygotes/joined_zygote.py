@@ -1,9 +1,8 @@
-"""Zygotes that the lanes of a campaign have in common: the first that needs one starts it, the others connect
-to it.
+"""Zygotes shared by the lanes of a campaign: the first lane starts one, the others connect to it.
 
-They meet at an abstract socket address (unix(7)), which one process can bind and which nothing is left of
-when the last holder ends. The zygote inherits the listening socket; who connects while it imports the
-compiler waits in the socket's queue.
+They meet at an abstract socket address (unix(7)), which one process can bind and which vanishes with its last
+holder. The zygote inherits the listening socket; a connection during the compiler's import waits in the
+socket's queue.
 """
 
 import hashlib
@@ -24,8 +23,9 @@ _WAIT = 10 * START_SECONDS  # by the wall's clock: who started it watches its wo
 
 
 class JoinedZygote(Zygote):
-    """A zygote that another process of this user started. Closing it lets go of it. OSError where none is
-    there, EOFError where it ends.
+    """A zygote started by another process of this user; closing it releases it.
+
+    Raises OSError if it is missing, EOFError if it ends.
     """
 
     def __init__(self, address: bytes) -> None:
@@ -40,26 +40,26 @@ class JoinedZygote(Zygote):
             word = self._control.recv(1 << 20) if wait_readable(self._control.fileno(), _WAIT) else b""
             if not word:
                 raise EOFError("it ended while importing")
-            self._hear(word)
+            self._read_start(word)
         except BaseException:
             self._control.close()
             raise
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can still fork."""
         poll = select.poll()
         poll.register(self._control.fileno(), 0)
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         self.dismiss()
 
 
-def met(name: str, start: Callable[[socket.socket | None], Zygote]) -> Zygote:
-    """The zygote of a name that other processes know, too: joined, or started with a socket for the others.
-    What `start` raises is raised.
+def meet_zygote(name: str, start: Callable[[socket.socket | None], Zygote]) -> Zygote:
+    """Join the zygote of a shared name, or start it with a socket for other processes; errors of `start` pass
+    through.
     """
     address = b"\0opsieve-" + hashlib.sha256(name.encode()).hexdigest()[:40].encode()
     for _ in range(_TRIES):

@@ -1,8 +1,8 @@
-"""How long a process tree has had to work: CPU time, and the time in which nothing of it wanted to run.
+"""Measure the working time of a process tree: CPU time, and time in which all of it sleeps.
 
-A wall clock makes a busy machine a hang. Here the time in which a process waits for a CPU (or for the disk)
-is not counted; the time in which all of it sleeps is, since nothing will wake it. A distant wall is behind
-both.
+A wall clock would mistake a busy machine for a hang. Time spent waiting for a CPU (or the disk) does not
+count; time in which every process sleeps does, since nothing may wake them. A distant wall-clock limit is
+behind both.
 """
 
 import contextlib
@@ -22,8 +22,10 @@ _WANTS = frozenset("RD")  # running, waiting for a CPU, or for the disk
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a process tree has used, in CPU seconds, whether any thread of it wants to run, its processes, and
-    their resident bytes summed.
+    """The usage of a process tree: CPU seconds, whether any thread wants to run, processes, and summed
+    resident bytes.
+
+    Shared memory counts once for each process.
     """
 
     cpu: float
@@ -33,10 +35,10 @@ class Load:
 
 
 class WorkClock:
-    """Counts the time that the process `pid` and its children have had; `expired` tells when it is `seconds`
-    or more.
+    """Measures the working time of the process `pid` and its children; `is_expired` compares it with
+    `seconds`.
 
-    `look` gives the load of a process tree, None when it cannot be read: then wall time counts.
+    `look` gives the load of a process tree, None if it is unreadable: then wall time counts.
     """
 
     def __init__(
@@ -46,17 +48,17 @@ class WorkClock:
         look: Callable[[int], Load | None] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pid, self._seconds, self._look, self._now = pid, seconds, look or load_of, now
+        self._pid, self._seconds, self._look, self._now = pid, seconds, look or read_load, now
         self._begun = self._then = now()
         self.seen: Load | None = None
         self._had = 0.0
 
-    def slice(self) -> float:
-        """Seconds to wait until the next look."""
+    def get_wait(self) -> float:
+        """Return the seconds to wait until the next look."""
         return min(_FIRST if self._then == self._begun else _SLICE, max(self._seconds / 4, 0.01))
 
-    def expired(self) -> bool:
-        """Look, count what came since, and tell whether the time is over."""
+    def is_expired(self) -> bool:
+        """Update the time, and return whether it is over."""
         then, now = self._then, self._now()
         before, load = self.seen, self._look(self._pid)
         self._then, self.seen = now, load
@@ -68,58 +70,56 @@ class WorkClock:
         return self._had >= self._seconds or now - self._begun >= BACKSTOP * self._seconds
 
 
-def load_of(pid: int) -> Load | None:
-    """The load of a process and its descendants, from /proc; None for a process that is gone."""
+def read_load(pid: int) -> Load | None:
+    """Read the load of a process and its descendants from /proc; None if the process is gone."""
     cpu, wants, left, found, resident = 0.0, False, [pid], 0, 0
     while left:
         process = left.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = _fields(f"/proc/{process}/stat")
+            fields = _read_fields(f"/proc/{process}/stat")
             cpu += sum(map(int, fields[11:15])) / _TICK  # with the children that it has waited for
             resident += int(fields[21]) * _PAGE
             found += 1
             for task in os.listdir(f"/proc/{process}/task"):
                 place = f"/proc/{process}/task/{task}"
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    wants = wants or _fields(f"{place}/stat")[0] in _WANTS
-                    left.extend(map(int, _text(f"{place}/children").split()))
+                    wants = wants or _read_fields(f"{place}/stat")[0] in _WANTS
+                    left.extend(map(int, _read_text(f"{place}/children").split()))
     return Load(cpu, wants, found, resident) if found else None
 
 
-def memory_of(pid: int) -> int:
-    """The bytes that a process and its descendants keep in memory, what they share counted once; 0 where that
-    cannot be read.
-    """
+def read_memory(pid: int) -> int:
+    """Return the resident bytes of a process and its descendants, shared ones once; 0 if unreadable."""
     found, left = 0, [pid]
     while left:
         process = left.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
-            shares = re.findall(r"^Pss:\s+(\d+) kB", _text(f"/proc/{process}/smaps_rollup"), re.M)
+            shares = re.findall(r"^Pss:\s+(\d+) kB", _read_text(f"/proc/{process}/smaps_rollup"), re.M)
             found += int(shares[0]) << 10
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{process}/task"):
-                left.extend(map(int, _text(f"/proc/{process}/task/{task}/children").split()))
+                left.extend(map(int, _read_text(f"/proc/{process}/task/{task}/children").split()))
     return found
 
 
-def _fields(path: str) -> list[str]:
-    """The fields of a `stat` file from the state on; the name before it may hold anything."""
-    return _text(path).rpartition(")")[2].split()
+def _read_fields(path: str) -> list[str]:
+    """Read the fields of a `stat` file after the name, which may hold any text."""
+    return _read_text(path).rpartition(")")[2].split()
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read(1 << 16)
 
 
-def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for want of memory so far, on this machine and in this
+def count_oom_kills() -> int:
+    """Count the processes that the kernel has killed for lack of memory, on this machine and in this
     container.
     """
     found = 0
     for path in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
         with contextlib.suppress(OSError, ValueError):
             found += sum(
-                int(line.split()[1]) for line in _text(path).splitlines() if line.startswith("oom_kill ")
+                int(line.split()[1]) for line in _read_text(path).splitlines() if line.startswith("oom_kill ")
             )
     return found

@@ -21,8 +21,14 @@ import msgspec
 import opsieve
 from opsieve.backends.coverage.notes import Notes
 from opsieve.backends.registry import Location
-from opsieve.backends.workers.zygotes.channels import memory_file, read_line, read_log, sender, wait_readable
-from opsieve.backends.workers.zygotes.work_clock import WorkClock, memory_of
+from opsieve.backends.workers.zygotes.channels import (
+    identify_sender,
+    make_memory_file,
+    read_line,
+    read_log,
+    wait_readable,
+)
+from opsieve.backends.workers.zygotes.work_clock import WorkClock, read_memory
 from opsieve.gen.model.scratch import Scratch
 
 if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
@@ -38,8 +44,8 @@ _FROM_JSON = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a test may use: seconds of work (work_clock.py), bytes of address space, of outputs and of what it
-    prints or writes to one file.
+    """The limits of a test: seconds of work (work_clock.py), bytes of address space, of outputs, and of
+    printed or written text.
     """
 
     seconds: float = 60.0
@@ -53,7 +59,7 @@ class Unavailable(Exception):
 
 
 class Refused(Exception):
-    """The kernel cannot shut the zygote in as it was asked to; `feature` is what is to be left out."""
+    """The kernel refuses a part of the sandbox; `feature` has to be left out."""
 
     def __init__(self, feature: str, why: str):
         super().__init__(why)
@@ -61,13 +67,15 @@ class Refused(Exception):
 
 
 class Interrupted(Unavailable):
-    """The import came to no end: its process was killed or took too long. It may end well another time."""
+    """The import was killed or took too long; it may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended without answering: the test (position in its frame) and stage it was in, and what it
-    left.
+    """The end of a worker without an answer: its test (position in the frame), its stage, and its remains.
+
+    `status` is that of os.wait; `closed`: it closed its channel while it lived; `reached` are numbers of new
+    probes if traced; `excess` names the limit that its processes together exceeded.
     """
 
     index: int
@@ -84,87 +92,82 @@ class Death:
 
 
 class TemplateProcess:
-    """A warm process that has imported what all releases of a backend share in one environment; zygotes are
-    forked from it.
+    """A warm process with the imports common to all releases of a backend in one environment; it forks
+    zygotes.
 
-    Close it after its zygotes: it ends with it what they left.
+    Close it after its zygotes: their leftovers end with it.
     """
 
     def __init__(self, backend: Location, python: Path, environment: dict[str, str]):
         self._zygote = Zygote(backend, python, [], environment, None, template=True)
 
-    def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "ChildProcess":
-        """A process with the state of the template process; `config` is for `child.py`."""
+    def fork_process(self, config: dict[str, Any], control: socket.socket, log: int) -> "ChildProcess":
+        """Fork a process with the state of the template process; `config` is for `child.py`."""
         status_read, status_write = os.pipe()
         fds = array.array("i", [control.fileno(), log, status_write])
         # of a template process that has ended the child's end is learnt by the pipe
         with contextlib.suppress(OSError):
-            self._zygote.send(config, fds)
+            self._zygote.send_request(config, fds)
         os.close(status_write)
         return ChildProcess(status_read)
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can still fork."""
-        return self._zygote.alive
+        return self._zygote.is_alive
 
     def close(self) -> None:
-        """End it."""
+        """End the worker."""
         self._zygote.close()
 
 
 class ChildProcess:
-    """What `Popen` is to a child of this process, for one that a template process forked: all that is known
-    of it comes by a pipe.
-    """
+    """Like `Popen`, for a process forked by a template process, whose state arrives through a pipe."""
 
     def __init__(self, status: int):
         self._status = status
         self._unread = b""
         self._code: int | None = None
-        self.pid = int((self._line(START_SECONDS) or {"pid": 0})["pid"])
+        self.pid = int((self._read_message(START_SECONDS) or {"pid": 0})["pid"])
         if not self.pid:
-            self._end(-1)
+            self._finish(-1)
 
     def poll(self) -> int | None:
-        """Its status as os.wait gives it, -1 when nobody knows, None while it runs."""
+        """Return the status of the worker in the form of os.wait, -1 if unknown, None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         return self._code
 
     def wait(self, timeout: float) -> int:
-        """Its status; TimeoutExpired when it has not ended by then."""
+        """Wait for its status; raises TimeoutExpired."""
         if self._code is not None:
             return self._code
-        ending = self._line(timeout)
+        ending = self._read_message(timeout)
         if ending is None:
             raise subprocess.TimeoutExpired("zygote", timeout)
-        return self._end(int(ending["status"]))
+        return self._finish(int(ending["status"]))
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def _end(self, code: int) -> int:
+    def _finish(self, code: int) -> int:
         os.close(self._status)
         self._code = code
         return code
 
-    def _line(self, seconds: float) -> dict[str, Any] | None:
-        """The template's next word, None when none comes in time; a template process that is gone knows no
-        status.
-        """
+    def _read_message(self, seconds: float) -> dict[str, Any] | None:
+        """Read the template's next message, None on timeout; a dead template process gives no status."""
         word, self._unread = read_line(self._status, self._unread, seconds)
         return {"pid": 0, "status": -1} if word == {} else word
 
 
 class Zygote:
-    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with
-    it.
+    """A warm process with one imported compiler; `fork_worker` makes workers. Closing it ends them too.
 
-    It is a program of its own, or forked from a `template` (True: it is to be one). With a `listener` other
-    processes may ask it for workers, too (shared_zygotes.py), and it ends with the last of them.
+    It is a program of its own, or forked from a `template` (True: it becomes one). With a `listener` other
+    processes may request workers too (shared_zygotes.py), and it ends with the last of them.
     """
 
     version = ""
@@ -196,7 +199,7 @@ class Zygote:
             )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
-        self._log = memory_file("log")
+        self._log = make_memory_file("log")
         self._scratch = Scratch()
         self._shared = listener is not None
         inherited = [listener.fileno(), self._scratch.lock] if listener is not None else []
@@ -214,7 +217,7 @@ class Zygote:
         self._process: subprocess.Popen[bytes] | ChildProcess
         with theirs:
             if isinstance(template, TemplateProcess):
-                self._process = template.fork(config, theirs, self._log)
+                self._process = template.fork_process(config, theirs, self._log)
             else:
                 self._process = subprocess.Popen(
                     [str(python), "-I", str(CHILD), json.dumps(config)],
@@ -226,15 +229,15 @@ class Zygote:
                     start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
                 )
         try:
-            self._hear(self._first_word())
+            self._read_start(self._wait_for_start())
         except BaseException:
             self.close()
             raise
 
-    def _first_word(self) -> bytes:
+    def _wait_for_start(self) -> bytes:
         clock = WorkClock(self._process.pid, START_SECONDS)
-        while not (readable := wait_readable(self._control.fileno(), clock.slice())):
-            if clock.expired():
+        while not (readable := wait_readable(self._control.fileno(), clock.get_wait())):
+            if clock.is_expired():
                 break
         message = self._control.recv(1 << 20) if readable else b""
         if not message:
@@ -245,7 +248,7 @@ class Zygote:
             )
         return message
 
-    def _hear(self, word: bytes) -> None:
+    def _read_start(self, word: bytes) -> None:
         answer = json.loads(word)
         if "refused" in answer:
             raise Refused(str(answer["refused"]), str(answer["why"]))
@@ -260,11 +263,9 @@ class Zygote:
             self.uncompiled = [str(folder) for folder in answer["uncompiled"]]
         self.version = str(answer["version"])
 
-    def trace(self, probes: "Probes") -> int:
-        """Plant probes for all workers forked from now on; returns how many stand. Unavailable when none can
-        be planted.
-        """
-        self.send(
+    def plant_probes(self, probes: "Probes") -> int:
+        """Plant probes for all later workers and return their number; raises Unavailable if that fails."""
+        self.send_request(
             {"trace": {"total": probes.total, "libraries": probes.libraries()}},
             array.array("i", [probes.file]),
         )
@@ -277,21 +278,20 @@ class Zygote:
         self._probes = probes if probes.total else None
         return int(answer["planted"])
 
-    def fork(
+    def fork_worker(
         self,
         limits: Limits,
         plugin: Location | None = None,
         processes: bool = True,
         devices: bool = False,
     ) -> "Worker":
-        """A new worker under `limits`; it serves the zygote's backend, or the one that a
-        worker finds at `plugin`.
+        """Fork a worker under `limits` for the zygote's backend, or the one at `plugin`.
 
-        Where the zygote is shut in, a worker without `processes` can start none. With `devices`, what is
-        bounded is not what it reserves.
+        In a sandbox, a worker without `processes` cannot start any. With `devices`, reserved address space is
+        not limited.
         """
         ours, theirs = socket.socketpair()
-        log, state = memory_file("log", append=True), memory_file("state")
+        log, state = make_memory_file("log", append=True), make_memory_file("state")
         status, status_theirs = socket.socketpair()
         status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
@@ -304,18 +304,18 @@ class Zygote:
         if notes is not None:
             fds.append(notes.file)
         try:
-            self.send(config, fds)
+            self.send_request(config, fds)
         finally:
             theirs.close()
             status_theirs.close()
         return Worker(ours, log, state, status, limits, notes, probes)
 
-    def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
-        """Ask for a fork that gets these descriptors."""
+    def send_request(self, request: dict[str, Any], fds: "array.array[int]") -> None:
+        """Request a fork that gets these descriptors."""
         self._control.sendmsg([json.dumps(request).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can still fork."""
         return self._process.poll() is None
 
@@ -377,15 +377,13 @@ class Worker:
         self.tests = 0
         self.first_peak = 0  # bytes that were resident in its first test, 0 before
         # In a namespace of its own it has another number, which says nothing here.
-        self.pid = sender(status, START_SECONDS)
+        self.pid = identify_sender(status, START_SECONDS)
         if not self.pid:
-            self._release()
+            self._close_files()
             raise Unavailable("its process ended")
 
-    def submit(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
-        """Send one frame, in pieces, that holds `tests` tests, and a descriptor with it; a worker that has
-        died is noticed by `reply`.
-        """
+    def submit_frame(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
+        """Send one frame of `tests` tests, in pieces, with a descriptor; `read_reply` notices a dead worker."""
         self.tests += tests
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
@@ -397,18 +395,18 @@ class Worker:
                 self._connection.sendall(memoryview(part)[sent:] if sent else part)
                 sent = 0
 
-    def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
-        """The next reply, or how the worker ended; a worker that does not answer in time is killed."""
+    def read_reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
+        """Read the next reply, or return how the worker ended; a worker that exceeds its time is killed."""
         # With numpy, which the process that starts a zygote need not have yet.
         from opsieve.backends.workers.inside import wire
 
         clock = WorkClock(self.pid, seconds)
         try:
-            head = self._read(wire.HEAD.size, clock)
-            header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
-            text = self._read(header, clock)
-            body = self._read(size, clock)
-            reply = _header(text)
+            head = self._read_exactly(wire.HEAD.size, clock)
+            header, size = wire.read_sizes(bytes(head), self._limits.output + (64 << 20))
+            text = self._read_exactly(header, clock)
+            body = self._read_exactly(size, clock)
+            reply = _parse_header(text)
             if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
             self.first_peak = self.first_peak or reply["peak"]
@@ -420,9 +418,9 @@ class Worker:
             return reply, memoryview(body)
         except TimeoutError:
             self._dump_stack()
-            return self._end(timed_out=True)
+            return self._end_process(timed_out=True)
         except Excess as excess:
-            return replace(self._end(timed_out=True), timed_out=False, excess=str(excess))
+            return replace(self._end_process(timed_out=True), timed_out=False, excess=str(excess))
         except (
             OSError,
             EOFError,
@@ -430,17 +428,17 @@ class Worker:
             RecursionError,
         ):
             # it closed the channel, or wrote what is no frame
-            return self._end(timed_out=False)
+            return self._end_process(timed_out=False)
 
-    def _read(self, size: int, clock: WorkClock) -> bytearray:
+    def _read_exactly(self, size: int, clock: WorkClock) -> bytearray:
         buffer = bytearray(size)
         view = memoryview(buffer)
         while view:
-            self._connection.settimeout(clock.slice())
+            self._connection.settimeout(clock.get_wait())
             try:
                 got = self._connection.recv_into(view)
             except TimeoutError:
-                if clock.expired():
+                if clock.is_expired():
                     raise
                 self._check_family(clock)
                 continue
@@ -450,24 +448,22 @@ class Worker:
         return buffer
 
     def _check_family(self, clock: WorkClock) -> None:
-        """Excess when the worker and what it started are too many or keep too much memory together; alone it
-        has a limit of its own.
+        """Raise Excess if the worker and its children are too many or use too much memory; alone it has its
+        own limit.
         """
         load = clock.seen
         if load is None or load.processes == 1:
             return
         if load.processes > PROCESSES:
             raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
-        if load.resident > self._limits.memory and (memory := memory_of(self.pid)) > self._limits.memory:
+        if load.resident > self._limits.memory and (memory := read_memory(self.pid)) > self._limits.memory:
             most = self._limits.memory >> 20
             raise Excess(
                 f"it and its processes kept {memory >> 20} MiB in memory, and may keep {most} MiB together"
             )
 
     def _dump_stack(self) -> None:
-        """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it
-        runs).
-        """
+        """Let a hanging worker write its Python stack to its log (faulthandler answers from C in any state)."""
         before = os.fstat(self._log).st_size
         try:
             os.kill(self.pid, signal.SIGUSR1)
@@ -478,13 +474,13 @@ class Worker:
             time.sleep(0.01)
         time.sleep(0.02)
 
-    def _end(self, timed_out: bool) -> Death:
-        """Kill what is left of the worker, and tell how it ended."""
-        ending = None if timed_out else self._line(1.0)
+    def _end_process(self, timed_out: bool) -> Death:
+        """Kill the rest of the worker, and return how it ended."""
+        ending = None if timed_out else self._read_message(1.0)
         closed = ending is None and not timed_out
         if ending is None:
-            self._kill()
-            ending = self._line(10.0) or {"status": 0, "peak": 0}
+            self._kill_group()
+            ending = self._read_message(10.0) or {"status": 0, "peak": 0}
         index, _, stage = os.pread(self._state, 64, 0).decode(errors="replace").strip("\0 ").partition(" ")
         death = Death(
             index=int(index) if index.isdigit() else 0,
@@ -494,13 +490,13 @@ class Worker:
             closed=closed,
             log=read_log(self._log),
             peak=int(ending["peak"]),
-            reached=self._left_noted(),
+            reached=self._collect_noted(),
         )
-        self._release()
+        self._close_files()
         return death
 
-    def _left_noted(self) -> tuple[int, ...] | None:
-        """What a dead worker was the first to reach, and had not said."""
+    def _collect_noted(self) -> tuple[int, ...] | None:
+        """Return the probes that a dead worker reached first and had not reported."""
         if self._notes is None or self._probes is None:
             return None
         with self._notes.counters() as pages:
@@ -511,17 +507,17 @@ class Worker:
         if self._connection.fileno() < 0:
             return
         self._connection.close()
-        if self._line(0.5) is None:
-            self._kill()
-            self._line(10.0)
-        self._release()
+        if self._read_message(0.5) is None:
+            self._kill_group()
+            self._read_message(10.0)
+        self._close_files()
 
-    def _kill(self) -> None:
+    def _kill_group(self) -> None:
         for send in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.pid, signal.SIGKILL)
 
-    def _release(self) -> None:
+    def _close_files(self) -> None:
         self._connection.close()
         self._status.close()
         for fd in (self._log, self._state):
@@ -529,14 +525,14 @@ class Worker:
         if self._notes:
             self._notes.close()
 
-    def _line(self, seconds: float) -> dict[str, Any] | None:
-        """The zygote's next word on this worker, None when none comes in time."""
+    def _read_message(self, seconds: float) -> dict[str, Any] | None:
+        """Read the zygote's next message about this worker, None on timeout."""
         word, self._unread = read_line(self._status.fileno(), self._unread, seconds)
         return word or None
 
 
-def _header(text: bytearray) -> Any:
-    """What a reply's header says; ValueError where it is no JSON."""
+def _parse_header(text: bytearray) -> Any:
+    """Parse a reply's header; raises ValueError for invalid JSON."""
     try:
         return _FROM_JSON(text)
     except ValueError:  # halves of characters, NaN: a worker writes with `json`

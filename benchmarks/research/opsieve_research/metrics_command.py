@@ -36,7 +36,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     and edges, HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are
     reported and skipped.
     """
-    from opsieve.backends.workers.questions.inference import typed
+    from opsieve.backends.workers.questions.inference import infer_types
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.errors import BadInput, shown
     from opsieve_research.summary import Metrics
@@ -48,7 +48,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     untyped: list[dict[str, str]] = []
     with Workers() as workers:
         for group in _groups(folder, skipped):
-            answers = typed(workers, [program for _, program in group])
+            answers = infer_types(workers, [program for _, program in group])
             for (path, _), (model, problem) in zip(group, answers, strict=True):
                 metrics.add(model)
                 if problem:

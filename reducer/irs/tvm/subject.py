@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.workers.questions.program_checker import validator_of
+from opsieve.backends.workers.questions.program_checker import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.program import TvmProgram, walk
@@ -98,7 +98,7 @@ class TvmValidator:
 
     def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
-        seen = self._workers.observe_many(validator_of(subjects[0].program), tests) if tests else ()
+        seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
         return [
             "" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused"
             for each in seen

@@ -13,7 +13,7 @@ from typing import Any
 
 def main() -> int:
     """Judge and print; return 0 for every verdict, 2 for bad input."""
-    from opsieve.backends.judge.judge import judge
+    from opsieve.backends.judge.judge import judge_program
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -32,7 +32,9 @@ def main() -> int:
         ) as workers:
             lab = ObservationCache(workers)
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
+            judged = judge_program(
+                case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles
+            )
             seen = judged.observations[0]
             right, source = find_expected(case, judged.verdict, seen.outputs, lab)
     except (BadInput, Unavailable) as error:

@@ -112,14 +112,14 @@ def command(
 
 def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     """Turn the options into a request; raises BadInput for an invalid tolerance."""
-    from opsieve.backends.judge.oracle_names import chosen
+    from opsieve.backends.judge.oracle_names import choose_oracles
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.judging import JudgeRequest
 
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
             raise BadInput(f"{name} must be a finite number that is not negative")
-    choice = chosen(given["oracles"], given["oracle_file"])
+    choice = choose_oracles(given["oracles"], given["oracle_file"])
     return JudgeRequest(
         targets=given["targets"],
         inputs=given["inputs"],

@@ -200,7 +200,7 @@ def command(
     """
     begun = time.monotonic()
     with raise_on_signals(), _start_first_lane(given) as local:
-        from opsieve.backends.judge.oracle_names import chosen
+        from opsieve.backends.judge.oracle_names import choose_oracles
         from opsieve.backends.workers.zygotes.zygote import Limits
         from opsieve.triage.campaign.session import FuzzRequest
         from opsieve.tui.commands.find.campaign_report import check_paths, write_reports
@@ -211,7 +211,7 @@ def command(
         )
         verdict.check_options()
         limits = Limits(seconds=seconds, memory=memory << 20)
-        choice = chosen(oracles, oracle_file)
+        choice = choose_oracles(oracles, oracle_file)
         given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
         request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
         events = _Events(json_lines)

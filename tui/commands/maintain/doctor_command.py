@@ -44,18 +44,18 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
     from opsieve.backends.stacks import native
-    from opsieve.backends.workers.questions.probe_backend import examine, examined
-    from opsieve.backends.workers.sandbox.isolation import isolation
+    from opsieve.backends.workers.questions.probe_backend import examine_all, list_examined
+    from opsieve.backends.workers.sandbox.isolation import examine_isolation
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, open_counting_bar(len(examined())) as show:
+    with Workers() as workers, open_counting_bar(len(list_examined())) as show:
         backends = []
-        for examination in examine(workers):
+        for examination in examine_all(workers):
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
-        walls, lacks = workers.walls()
+        walls, lacks = workers.get_walls()
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
-    isolated = isolation(walls, lacks)
+    isolated = examine_isolation(walls, lacks)
     facts = {
         "opsieve": VERSION,
         "python": platform.python_version(),
@@ -90,28 +90,26 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
     from opsieve.backends.stacks import native
 
     console = Console(highlight=False)
-    for item in backends:
-        state = (
-            f"{item.version}, IR up to {item.newest_ir}, opset up to {item.newest_opset}"
-            if item.version
-            else "missing"
+    for line in _summarise(backends):
+        console.print(escape(line), soft_wrap=True)
+    for item in (each for each in backends if each.version):
+        console.print(
+            f"\n[bold]{item.name}[/bold]  [green]{escape(item.version)}[/], IR up to {item.newest_ir}, opset up"
+            f" to {item.newest_opset}"
         )
-        console.print(f"[bold]{item.name}[/bold]  [{'green' if item.version else 'red'}]{escape(state)}[/]")
         for name, legal in item.options.items():
             console.print(f"  {name}: {escape(', '.join(legal) if legal else 'any text')}", soft_wrap=True)
         for sentence in item.lacks:
             console.print(f"  lacks: {escape(sentence)}", soft_wrap=True)
         if item.problem:
             console.print(f"  {escape(item.problem)}", soft_wrap=True)
-            if item.install:
-                console.print(f"  install it with: {escape(item.install)}", soft_wrap=True)
     console.print(
         f"\nPythons for old releases: {', '.join(facts['pythons_for_releases'])}. Releases are kept in"
         f" {escape(str(facts['release_store']))}."
     )
     frames = "whole, by a small C shim" if facts["native_frames"] else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
-    console.print(f"Isolation: {escape(isolated.sentence())}.", soft_wrap=True)
+    console.print(f"Isolation: {escape(isolated.describe())}.", soft_wrap=True)
     if facts["variables_left_out"]:
         left_out = ", ".join(facts["variables_left_out"])
         console.print(
@@ -122,6 +120,22 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
         console.print(
             "This platform is not supported: workers need Linux, releases and native frames Linux on x86-64."
         )
+
+
+def _summarise(backends: "Sequence[Examination]") -> list[str]:
+    """Summarise what is installed and what is missing, with each hint once."""
+    there = [f"{item.name} {item.version}" for item in backends if item.version]
+    lines = [f"installed ({len(there)} of {len(backends)}): {', '.join(there)}"]
+    missing = [item for item in backends if not item.version]
+    # Many backends are missing for one reason, and one command installs several.
+    hints: dict[str, list[str]] = {}
+    for item in missing:
+        is_absent = "ModuleNotFoundError" in item.problem or not item.problem
+        hints.setdefault(item.install if is_absent and item.install else item.problem, []).append(item.name)
+    if missing:
+        lines.append("missing:")
+    width = max((len(", ".join(names)) for names in hints.values() if len(names) < 4), default=0)
+    return [*lines, *(f"  {', '.join(names):{width}}  {hint}" for hint, names in hints.items())]
 
 
 def _make_tables(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
