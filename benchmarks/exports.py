@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.sessions.export import reproduced
+from opsieve.triage.corpus.collection import read_bugs
 from opsieve.triage.export.exports import export_failure
 from opsieve.tui.samples import SAMPLES
 
@@ -66,12 +66,10 @@ def main() -> int:
         " |\n|---|---|---|---|---|---|---|"
     )
     rows = []
-    for facts in sorted(SAMPLES.glob("*/sample.toml")):
-        if given.samples and facts.parent.name not in given.samples:
+    for name, (_, bug) in read_bugs(SAMPLES).items():
+        if given.samples and name not in given.samples:
             continue
-        row = tried(
-            facts.parent, tomllib.loads(facts.read_text())["fails"], folder / facts.parent.name, given.python
-        )
+        row = tried(SAMPLES / name, bug.fails, folder / name, given.python)
         rows.append(row)
         cells = (row.name, row.kind, *row.lines, "yes" if row.base64 else "", *row.ended)
         print(f"| {' | '.join(map(str, cells))} |", flush=True)

@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -173,13 +172,17 @@ def judge_shared(folder: str, pattern: str, targets: list[str]) -> Callable[[Che
     return compute
 
 
+def read_bugs(folder: Path) -> dict[str, Any]:
+    """Read the collection of bugs of a checkout, which need not be this one."""
+    cases: dict[str, Any] = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))["cases"]
+    return cases
+
+
 def reduce_sample(folder: Path) -> Callable[[Checkout, Path], Any]:
     """Size and certificate of the reduction of a sample."""
 
     def compute(checkout: Checkout, scratch: Path) -> Any:
-        target = target_here(
-            checkout, tomllib.loads((folder / "sample.toml").read_text(encoding="utf-8"))["fails"]
-        )
+        target = target_here(checkout, read_bugs(folder.parent)[folder.name]["bug"]["fails"])
         done = checkout.opsieve(
             *("reduce", str(folder), "-t", target, "--offline", "-j1", "-o", "out", "--json"), cwd=scratch
         )
@@ -242,7 +245,7 @@ def ask(*words: str) -> Callable[[Checkout, Path], Any]:
 
 def rows_of(checkout: Checkout) -> list[Row]:
     """All rows, the quick ones first."""
-    samples = [path.parent for path in sorted((checkout.root / "samples").glob("*/sample.toml"))]
+    samples = [checkout.root / "samples" / name for name in read_bugs(checkout.root / "samples")]
     # One reduction of each IR is quick.
     quick = {
         "resnet-pad-maxpool-wrong-value",

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 from rich.console import Console
@@ -33,6 +32,8 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.variables import variable_set
 from opsieve.gen.strategies.registry import generate
+from opsieve.triage.corpus.collection import read_bugs
+from opsieve.triage.corpus.corpus_file import Bug
 from opsieve.triage.store.store import Store
 
 SAMPLES = Path(__file__).resolve().parent
@@ -74,9 +75,9 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def samples() -> list[tuple[Path, dict[str, str]]]:
-    """The folder of each sample with what its sample.toml says."""
-    return [(path.parent, tomllib.loads(path.read_text())) for path in sorted(SAMPLES.glob("*/sample.toml"))]
+def samples() -> list[tuple[Path, Bug]]:
+    """The folder of each case of the collection with its bug."""
+    return [(SAMPLES / name, bug) for name, (_, bug) in read_bugs(SAMPLES).items()]
 
 
 def installed_targets(workers: Workers) -> dict[str, str]:
@@ -104,7 +105,7 @@ def prepare(workers: Workers) -> None:
     """Install the releases of onnxruntime that the samples name, from files of known hashes: set-up, not part
     of the time.
     """
-    named = {text for _, sample in samples() for text in (sample["fails"], sample["passes"])}
+    named = {text for _, sample in samples() for text in (sample.fails, sample.passes)}
     with variable_set(HASHES, str(SAMPLES / "hashes")):
         for target in map(resolve, sorted(named)):
             if target.name == "onnxruntime":
@@ -119,7 +120,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
     table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
     wrong, left, lab = [], [], ObservationCache(workers)
     for folder, sample in samples():
-        failing = resolve(sample["fails"])
+        failing = resolve(sample.fails)
         if failing.name != "onnxruntime":
             if installed.get(failing.name, "") != failing.release:
                 left.append(f"{failing.name} {failing.release}")
@@ -127,7 +128,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
             failing = failing.with_release("")
         case = open_case(folder)
         cells, message = [], ""
-        for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
+        for target, wanted in ((failing, "fail"), (resolve(sample.passes), "pass")):
             verdict = judge_program(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
             ).verdict

@@ -23,6 +23,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
+from opsieve.triage.corpus.corpus_file import Bug
 from opsieve.triage.store.failure_record import encode_mismatch
 
 OBSERVED = SAMPLES / "observed.jsonl"
@@ -49,7 +50,7 @@ def main() -> int:
     with Workers(say=lambda sentence: print(sentence, file=sys.stderr)) as workers:
         lab = ObservationCache(workers)
         for folder, sample in samples():
-            target = resolve(sample["fails"])
+            target = resolve(sample.fails)
             try:
                 if target.name != "onnxruntime":
                     if workers.version(target.with_release("")) != target.release:
@@ -67,9 +68,7 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def observe(
-    folder: Path, sample: dict[str, str], target: ResolvedTarget, lab: ObservationCache
-) -> dict[str, Any]:
+def observe(folder: Path, sample: Bug, target: ResolvedTarget, lab: ObservationCache) -> dict[str, Any]:
     """One line: the target as the sample names it, the verdict, the observations without their outputs, the
     dtype of the wrong one.
     """
@@ -81,7 +80,7 @@ def observe(
     value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
     return {
         "sample": folder.name,
-        "target": resolve(sample["fails"]).display,
+        "target": resolve(sample.fails).display,
         "verdict": {**asdict(judged.verdict), "mismatch": encode_mismatch(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),

@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -102,3 +103,15 @@ def test_links_of_the_readme_lead_somewhere_on_pypi(wheel: zipfile.ZipFile) -> N
     links = re.findall(r"\]\(([^)\s]+)\)", wheel.read(metadata).decode())
     assert len(links) >= 10
     assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_all_brings_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    reached, left = set(), ["all"]
+    while left:
+        name = left.pop()
+        reached.add(name)
+        for requirement in extras[name]:
+            found = re.fullmatch(r"opsieve\[(.+)\]", requirement)
+            left += found[1].split(",") if found else []
+    assert reached == set(extras)

@@ -5,6 +5,7 @@ actions.
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from collection import collection_of_one
 from repository import ROOT
 
 GITHUB = ROOT / ".github"
@@ -81,14 +83,18 @@ def test_a_target_of_make_exists_and_names_files_that_exist(step: Step) -> None:
     assert all(value in done.stdout for name, value in step.variables.items() if name == "SHARD")
 
 
+# What a job may do beside reading: publishing needs an identity, and a pull request a branch.
+GRANTED = {"release:publish": {"id-token"}, "bugs:propose": {"contents", "pull-requests"}}
+
+
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_a_workflow_may_only_read_and_ends(name: str) -> None:
     workflow = WORKFLOWS[name]
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["group"].startswith(f"{name}-")
-    for job in workflow["jobs"].values():
+    for title, job in workflow["jobs"].items():
         assert "timeout-minutes" in job or "uses" in job
-        assert job.get("permissions", {}).keys() <= {"id-token"}
+        assert job.get("permissions", {}).keys() == GRANTED.get(f"{name}:{title}", set())
 
 
 def test_actions_are_pinned() -> None:
@@ -172,3 +178,50 @@ def test_dependabot_renews_the_actions() -> None:
     }
     pinned = re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert names <= set(pinned)
+
+
+def test_the_scheduled_replay_proposes_what_has_changed(tmp_path: Path) -> None:
+    """Both commands run, on a collection of one bug, in a clone whose remote is a folder."""
+    run = {step.place: step for step in STEPS}
+    tools, origin, clone = tmp_path / "tools", tmp_path / "origin.git", tmp_path / "clone"
+    tools.mkdir()
+    (tools / "opsieve").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m opsieve "$@"\n')
+    (tools / "gh").write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/gh.txt"\n[ "$2" = create ]\n')
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    collection_of_one(clone / "samples")
+    (clone / "docs").mkdir()
+    (clone / "docs" / "found.md").write_text("old\n")
+    (clone / ".gitignore").write_text("build\n")
+    variables = {
+        **os.environ,
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+
+    def call(script: str, **more: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=clone, env=variables | more, text=True, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    call(f'git init -q -b main . && git add . && git commit -qm one && git init -q --bare "{origin}"')
+    call(f'git remote add origin "{origin}" && git push -q origin main')
+    replay, propose = run["bugs:replay:Replay"], run["bugs:propose:Open a pull request"]
+    assert "live        one  fake:wrong@Relu" in call(replay.run, **replay.variables)
+    call("git checkout -q .")  # the second job has the record from the artifact alone
+    call(propose.run, **propose.variables)
+    assert "one" in call("git show origin/bugs-replay:docs/found.md")
+    assert (tmp_path / "gh.txt").read_text().splitlines() == [
+        "pr view bugs-replay",
+        "pr create --fill --head bugs-replay",
+    ]
+    # once it is merged there is nothing to propose
+    call("git switch -q main && git merge -q bugs-replay && git branch -qD bugs-replay")
+    call(propose.run, **propose.variables)
+    assert len((tmp_path / "gh.txt").read_text().splitlines()) == 2

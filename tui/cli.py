@@ -30,6 +30,7 @@ GROUPS = {
         "explain": ("examine.explain_command", "Explain a verdict, a rule or a fingerprint."),
         "export": ("examine.export_command", "Write a failure as a script, an issue, a test or a zip."),
         "corpus": ("examine.corpus_command", "Keep failing cases and replay them on new compilers."),
+        "bugs": ("examine.bugs_command", "List the bugs that opsieve has found, and replay them."),
     },
     "Find failures": {
         "fuzz": ("find.fuzz_command", "Run a campaign of generated programs on several compilers."),

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from benchmarks.reducing.two_bugs import SAMPLES
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.data_set import write_folder
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
+from opsieve.triage.corpus.collection import read_bugs
 
 # Each with the release that it fails on, as its facts say; one whose inputs can lie in a host is given one.
 CASES = (
@@ -56,7 +56,7 @@ def report(only: str, size: int) -> None:
     )
     with tempfile.TemporaryDirectory(prefix="opsieve-compilers-") as folder:
         for sample in CASES:
-            target = tomllib.loads((SAMPLES / sample / "sample.toml").read_text())["fails"]
+            target = read_bugs(SAMPLES)[sample][1].fails
             if only in target:
                 place = Path(folder) / sample
                 nodes = hosted(sample, place, size)

@@ -211,9 +211,9 @@ Kind = Literal["releases", "commits", "passes"]
 def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
     """Write an answer beside `case.json` atomically.
 
-    Folders without `case.json` and samples stay untouched.
+    Folders without `case.json` and cases of the collection of bugs stay untouched.
     """
-    if not (case / "case.json").is_file() or (case / "sample.toml").is_file():
+    if not (case / "case.json").is_file() or (case / "confirm.py").is_file():
         return
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
     write_output(case / NAME, text + "\n")

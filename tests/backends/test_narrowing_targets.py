@@ -15,6 +15,7 @@ from opsieve.backends.compilers.transformers import float16, narrowing, quantisa
 from opsieve.backends.compilers.worker_common import BrokenModel
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 PACKAGES = {
     "onnx-graphsurgeon": "onnx_graphsurgeon",
@@ -163,3 +164,18 @@ def test_the_files_load_alone() -> None:
     for module in (f"{folder}.{part}" for part in (*parts, "iree_cpu")):
         assert loaded_alone(module, ["onnx", "onnxruntime", "iree"], "module.__name__") == f"{module}\n"
     assert plugin("onnxconverter-float16").facts.extra == "onnxconverter-common"
+
+
+@pytest.mark.parametrize(
+    "target", ["onnxconverter-float16", "onnxruntime-float16", "onnxruntime-quantization"]
+)
+def test_the_inputs_of_a_function_are_names_without_a_type(workers: Workers, target: str) -> None:
+    """A function of the model's own was read as a graph, and the tool blamed for what opsieve raised."""
+    text = """<ir_version: 10, opset_import: ["" : 17, "local" : 1]>
+        g (float[2] x) => (float[2] y) { y = local.f(x) }
+        <domain: "local", opset_import: ["" : 17]> f (a) => (b) { b = Relu(a) }"""
+    model = onnx.parser.parse_model(text)
+    feeds = {"x": np.array([-1, 2], np.float32)}
+    seen = workers.observe(resolve(here(target)), OnnxProgram(model.SerializeToString(), "g"), feeds)
+    assert "'str' object" not in seen.message
+    assert target == "onnxconverter-float16" or seen.outputs is not None, seen.message

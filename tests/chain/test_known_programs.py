@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
+from opsieve.triage.corpus.collection import read_bugs
 
 TRUTH = {each.name: each for each in known()}
-FAILS = {
-    path.parent: tomllib.loads(path.read_text())["fails"] for path in sorted(SAMPLES.glob("*/sample.toml"))
-}
+FAILS = {SAMPLES / name: bug.fails for name, (_, bug) in read_bugs(SAMPLES).items()}
 # In make test: of the targets that are there at once, the first program of each verdict.
 QUICK = {
     each.verdict: each.name

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from collection import collection_of_one
 from commands import opsieve as call
 from models import X, chain
 from repository import ROOT
@@ -98,6 +99,12 @@ def replayed(column: str) -> list[str]:
     return ["corpus", "run", "corpus", "-t", TARGETS[column]]
 
 
+def bugs_replayed(column: str) -> list[str]:
+    """`bugs replay` of one bug; a failure is one that its record does not have."""
+    collection_of_one(Path("bugs"), TARGETS[column])
+    return ["bugs", "replay", "--folder", "bugs"]
+
+
 def compared(column: str) -> list[str]:
     """`corpus diff` of a result that passes and another one."""
     verdicts = {"pass": "pass", "failure": "fail", "unjudged": "environment"}
@@ -113,6 +120,7 @@ RUNS: dict[str, Callable[[str], list[str]]] = {
     "replay": lambda column: ["replay", "report.md", "--no-history", "-t", TARGETS[column]],
     "corpus run": replayed,
     "corpus diff": compared,
+    "bugs replay": bugs_replayed,
     "corpus add": lambda column: ["corpus", "add", "corpus", "case", "-t", TARGETS[column]],
     "fuzz": lambda column: ["fuzz", "--tests", "4", "--ops", "Relu", "-t", TARGETS[column]],
     "reduce": lambda column: ["reduce", "case", "-t", TARGETS[column]],

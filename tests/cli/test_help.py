@@ -19,6 +19,7 @@ MARK = "tests/cli/test_help.py -->\n"
 # commands of commands
 PARTS = {
     "corpus": ["corpus add", "corpus run", "corpus diff"],
+    "bugs": ["bugs replay"],
     "known": ["known import"],
 }
 WHOLE = [*COMMANDS, *(part for parts in PARTS.values() for part in parts)]

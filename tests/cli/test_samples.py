@@ -1,9 +1,11 @@
-"""Every sample fails where it says it does, with the kind its name tells, and passes where it says that it
-passes.
+"""Every case of the collection of bugs fails where it says it does, with the kind its name tells, passes where
+it says that it passes, and has a script that confirms it without opsieve.
 """
 
+import ast
 import importlib.metadata
-import tomllib
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,11 +20,12 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
+from opsieve.triage.corpus.collection import read_bugs
 
-SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
-FACTS = {folder: tomllib.loads((folder / "sample.toml").read_text()) for folder in SAMPLES}
+FACTS = {FOLDER / name: bug for name, (_, bug) in read_bugs(FOLDER).items()}
+SAMPLES = list(FACTS)
 # Of each compiler one in make test.
-FIRST = {resolve(FACTS[folder]["fails"]).name: folder for folder in reversed(SAMPLES)}
+FIRST = {resolve(FACTS[folder].fails).name: folder for folder in reversed(SAMPLES)}
 EACH = [
     pytest.param(folder, id=folder.name, marks=() if folder in FIRST.values() else pytest.mark.slow)
     for folder in SAMPLES
@@ -58,7 +61,7 @@ def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
 
 @pytest.mark.parametrize("folder", EACH)
 def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(FACTS[folder]["fails"]))
+    found = verdict(workers, folder, here(FACTS[folder].fails))
     assert found.verdict == "fail", found.reason
     kind = {"crash": "crash", "error": "error", "value": "mismatch", "shape": "mismatch"}[
         folder.name.rpartition("-")[2]
@@ -74,16 +77,40 @@ def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", EACH)
 def test_a_sample_passes_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(FACTS[folder]["passes"]))
+    found = verdict(workers, folder, here(FACTS[folder].passes))
     assert found.verdict == "pass", found.reason
 
 
-def test_there_are_samples_of_many_compilers_and_each_is_told() -> None:
-    compilers = Counter(resolve(told["fails"]).name for told in FACTS.values())
+@pytest.mark.parametrize("folder", SAMPLES, ids=lambda folder: folder.name)
+def test_a_case_has_a_script_of_its_own(folder: Path) -> None:
+    text = (folder / "confirm.py").read_text()
+    assert len(text.splitlines()) <= 30
+    assert "opsieve" not in text
+    assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("folder", EACH)
+def test_a_script_confirms_its_bug(folder: Path) -> None:
+    """Run the script where the release on which the bug was found is what is installed."""
+    bug = FACTS[folder]
+    target = here(bug.fails)
+    if target.release:
+        pytest.skip(f"the script runs what is installed, and the bug is one of {target.release}")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", folder / "confirm.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "confirmed" in done.stdout
+    assert "not confirmed" not in done.stdout
+
+
+def test_there_are_samples_of_many_compilers_and_each_is_whole() -> None:
+    compilers = Counter(resolve(bug.fails).name for bug in FACTS.values())
     assert len(SAMPLES) >= 8
     assert len(compilers) >= 5
-    table = (FOLDER / "README.md").read_text()
-    for folder, told in FACTS.items():
-        assert set(told) == {"fails", "passes", "what"}
-        assert (folder / "README.md").read_text().strip() == told["what"]
-        assert f"| [{folder.name}]({folder.name}) | {told['fails']} |" in table
+    assert {path.parent for path in FOLDER.glob("*/case.json")} == set(SAMPLES)
+    for folder, bug in FACTS.items():
+        assert bug.what.endswith(".")
+        assert resolve(bug.fails).release
+        assert not bug.same_as or FOLDER / bug.same_as in FACTS
+        assert (folder / "README.md").read_text().startswith("# ")

@@ -21,11 +21,36 @@ _CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")  # one folder in the co
 
 
 @dataclass(frozen=True, slots=True)
+class Bug:
+    """The facts of the bug that a case shows, for a corpus that is a collection of bugs.
+
+    `fails` is the target on which the bug was found, with its release, and `passes` a target without the bug.
+    `what` says in one line what is wrong. `guilty` is the pass or the place in the source that is at fault.
+    `fixed_in` is the first release without the bug and `fixed_on` the day on which that was observed;
+    `upstream` is the address of the project's own issue. `same_as` names the case of the same bug that is
+    counted; other cases of that bug are kept, and not counted. All but the first five may be "", unknown.
+    """
+
+    fails: str
+    passes: str
+    what: str
+    operators: tuple[str, ...]
+    oracles: tuple[str, ...]
+    guilty: str = ""
+    first_bad: str = ""
+    fixed_in: str = ""
+    fixed_on: str = ""
+    upstream: str = ""
+    same_as: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """A case of a corpus: a digest of its program and values, and its verdicts by target."""
+    """A case of a corpus: a digest of its program and values, what was seen of it by target, and its bug."""
 
     digest: str
     targets: dict[str, SeenVerdict] = field(default_factory=dict)
+    bug: Bug | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,7 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
         name: {
             "digest": entry.digest,
             "targets": {text: asdict(seen) for text, seen in sorted(entry.targets.items())},
+            **({} if entry.bug is None else {"bug": asdict(entry.bug)}),
         }
         for name, entry in sorted(cases.items())
     }

@@ -32,12 +32,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """A corpus and how to judge its cases; `targets` replace those that the cases name."""
+    """A corpus and how to judge its cases; `targets` replace those that the cases name.
+
+    `chosen`, unless it is None, has the cases to judge by name, and their targets in place of the recorded
+    ones.
+    """
 
     folder: Path
     targets: tuple[str, ...] = ()
     limits: Limits = _LIMITS
     offline: bool = False
+    chosen: Mapping[str, tuple[str, ...]] | None = None
 
     def make_judge_request(self, targets: tuple[str, ...]) -> JudgeRequest:
         """Make the request to judge models on these targets."""
@@ -95,9 +100,10 @@ def replay_corpus(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | R
     for text in request.targets:
         resolve(text)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name, entry in entries.items():
-        targets = []
-        for text in request.targets or entry.targets or (_DEFAULT,):
+    chosen = {name: tuple(entry.targets) for name, entry in entries.items()}
+    for name, recorded in (chosen if request.chosen is None else request.chosen).items():
+        targets, entry = [], entries[name]
+        for text in request.targets or recorded or (_DEFAULT,):
             try:
                 resolve(named_by_file(text, request.offline) if not request.targets else text)
                 targets.append(text)
@@ -181,7 +187,7 @@ def _save_case(
         save(case, folder / name)
     seen = {result.target.display: _make_verdict(result) for result in results}
     known = entries[name].targets if name in entries else {}
-    entries[name] = CorpusEntry(digest, {**known, **seen})
+    entries[name] = CorpusEntry(digest, {**known, **seen}, entries[name].bug if name in entries else None)
     write_corpus(folder, entries)
     return AddedCase(
         model, name, seen, {result.target.display: result.judged.verdict.reason for result in results}

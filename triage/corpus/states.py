@@ -126,9 +126,9 @@ def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVer
     asked = _parse_target(target)
     known = ((text, _parse_target(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
     alike = [record for record in known if record[1].backend == asked.backend]
-    places = {text: _get_place(recorded, seen) for text, recorded, seen in alike}
+    places = {text: get_place(recorded, seen) for text, recorded, seen in alike}
     order = sorted({place for place in places.values() if place is not None})
-    here = _get_place(asked, after)
+    here = get_place(asked, after)
     now = len(order) - 1 if here is None else bisect_right(order, here) - 1
 
     def rank(record: tuple[str, Target, SeenVerdict]) -> tuple[bool, int, int, bool, bool, bool]:
@@ -157,7 +157,7 @@ def _parse_target(text: str) -> Target:
         return Target(text)
 
 
-def _get_place(target: Target, seen: SeenVerdict) -> tuple[object, ...] | None:
+def get_place(target: Target, seen: SeenVerdict) -> tuple[object, ...] | None:
     """Return the place of a release in the order of versions, or None for a build without a version."""
     try:
         return release_key(target.release or seen.version)

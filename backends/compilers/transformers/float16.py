@@ -96,10 +96,9 @@ def widen_types(graph: Any) -> None:
                 attribute.t.CopyFrom(
                     numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32))
                 )
-    for name in ("input", "output", "value_info"):
-        for value in getattr(graph, name, ()):
-            if value.type.tensor_type.elem_type == _FLOAT16:
-                value.type.tensor_type.elem_type = _FLOAT
+    for value in narrowing.typed_values(graph):
+        if value.type.tensor_type.elem_type == _FLOAT16:
+            value.type.tensor_type.elem_type = _FLOAT
 
 
 CONVERTER = targets.Transformed(

@@ -48,9 +48,14 @@ def element_types(model: Any) -> list[int]:
     for graph in iter_graphs(model):
         for node in graph.node:
             kinds += [attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")]
-        for name in ("input", "output", "value_info"):
-            kinds += [value.type.tensor_type.elem_type for value in getattr(graph, name, ())]
+        kinds += [value.type.tensor_type.elem_type for value in typed_values(graph)]
     return kinds
+
+
+def typed_values(graph: Any) -> list[Any]:
+    """Return the declared values of a graph or a function, whose inputs and outputs are names alone."""
+    values = [value for name in ("input", "output", "value_info") for value in getattr(graph, name, ())]
+    return [value for value in values if not isinstance(value, str)]
 
 
 def check_rounding(name: str, narrow: Any, wide: Any, step: Any) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.session import CorpusRequest
-    from opsieve.triage.corpus.states import CorpusResult
+    from opsieve.triage.corpus.states import CorpusResult, State
 
 _COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
 _REPORTS = 3  # of one command, however many of its cases failed
@@ -35,7 +36,7 @@ _TARGETS = click.option(
         "  [default: the targets recorded with each case]"
     ),
 )
-_FAIL_ON = click.option(
+FAIL_ON = click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
     default="new",
@@ -99,13 +100,13 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
         if seen["verdict"] not in JUDGED
     ]
     code = choose_exit_code(False, unjudged, allow_unjudged)
-    return _report_faults(faults) or code or (BadInput.exit_code if refused else 0)
+    return report_faults(faults) or code or (BadInput.exit_code if refused else 0)
 
 
 @command.command("run")
 @click.argument("folder", type=options.PATH)
 @_TARGETS
-@_FAIL_ON
+@FAIL_ON
 @JUNIT
 @SARIF
 @GITHUB
@@ -147,14 +148,14 @@ def run(
             results.append(found)
         if not as_json:
             click.echo(_format_result(results[-1]))
-    code = _report_results(results, folder, fail_on, output, allow_unjudged, as_json)
-    return _report_faults(faults) or code
+    code = report_results(results, folder, fail_on, output, allow_unjudged, as_json)
+    return report_faults(faults) or code
 
 
 @command.command("diff")
 @click.argument("old", type=options.PATH)
 @click.argument("new", type=options.PATH)
-@_FAIL_ON
+@FAIL_ON
 @JUNIT
 @SARIF
 @GITHUB
@@ -181,7 +182,7 @@ def diff(
     results = list(compare_results(old, new))
     for result in () if as_json else results:
         click.echo(_format_result(result))
-    return _report_results(results, None, fail_on, output, allow_unjudged, as_json)
+    return report_results(results, None, fail_on, output, allow_unjudged, as_json)
 
 
 def _make_request(folder: Path, **given: Any) -> "CorpusRequest":
@@ -193,23 +194,28 @@ def _make_request(folder: Path, **given: Any) -> "CorpusRequest":
     return CorpusRequest(folder, given["targets"], limits, given["offline"])
 
 
-def _report_results(
+def report_results(
     results: "Sequence[CorpusResult]",
     folder: Path | None,
     fail_on: str,
     output: CiOutput,
     allow_unjudged: bool,
     as_json: bool,
+    words: "Mapping[State, str] | None" = None,
 ) -> int:
-    """Print and write the results in the requested forms, and return the exit code."""
-    from opsieve.triage.corpus.states import FAIL_ON, count_states, list_facts
+    """Print and write the results in the forms that were asked for, and return the exit code.
 
-    failing, numbers = FAIL_ON[fail_on], count_states(results)
+    `words`, where they are given, are what the counts and the key `status` call the states.
+    """
+    from opsieve.triage.corpus import states
+
+    failing, numbers, rows = states.FAIL_ON[fail_on], states.count_states(results), states.list_facts(results)
+    if words is not None:
+        numbers = dict(Counter(words[result.state] for result in results))
+        rows = [{**row, "status": words[row["state"]]} for row in rows]
     red = failing if allow_unjudged else {*failing, "not-judged"}
     if as_json:
-        click.echo(
-            json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": list_facts(results)})
-        )
+        click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": rows}))
     place = "" if folder is None else folder.as_posix()
     output.write_results(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
     print_message(
@@ -226,7 +232,8 @@ def _report_results(
     return code or (BadInput.exit_code if any(result.refused for result in results) or not results else 0)
 
 
-def _report_faults(faults: Sequence[Exception]) -> int:
+def report_faults(faults: Sequence[Exception]) -> int:
+    """Report faults of opsieve, the first of them, and return the exit code, 0 where there are none."""
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     return codes[0] if codes else 0
 

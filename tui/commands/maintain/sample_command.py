@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tomllib
 from pathlib import Path
 
 import click
@@ -30,8 +29,6 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
     from opsieve.gen.errors import BadInput, meant, shown
 
     samples = _read_samples()
-    if not samples:
-        raise BadInput("the samples are not part of this installation")
     if name is None:
         if as_json:
             click.echo(json.dumps({"samples": [{"name": name, **facts} for name, facts in samples.items()]}))
@@ -64,7 +61,10 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
 
 
 def _read_samples() -> dict[str, dict[str, str]]:
-    """Read `fails`, `passes` and `what` of each sample, by name."""
+    """Return `fails`, `passes` and `what` of each bug of the collection, by name."""
+    from opsieve.triage.corpus.collection import read_bugs
+
     return {
-        path.parent.name: tomllib.loads(path.read_text()) for path in sorted(SAMPLES.glob("*/sample.toml"))
+        name: {"fails": bug.fails, "passes": bug.passes, "what": bug.what}
+        for name, (_, bug) in read_bugs(SAMPLES).items()
     }

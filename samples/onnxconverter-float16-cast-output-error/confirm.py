@@ -1,0 +1,30 @@
+"""Confirm that the output of a Cast to float is declared float16 and stays float."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnxconverter_common import float16
+
+model = onnx.load(Path(__file__).with_name("model.onnx"))
+feeds = {"x": np.array([-1, 2], np.int32)}
+plain = onnxruntime.SessionOptions()
+plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+def run(model):
+    return onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
+
+
+np.testing.assert_allclose(run(model), [[-1, 2]], rtol=1e-5)
+try:
+    run(float16.convert_float_to_float16(model, keep_io_types=True))
+    seen = ""
+except Exception as error:
+    seen = repr(error)
+is_confirmed = "float16" in seen
+print("confirmed:" if is_confirmed else "not confirmed:", version("onnxconverter-common"), seen[:200])
+sys.exit(not is_confirmed)

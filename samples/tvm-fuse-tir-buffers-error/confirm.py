@@ -1,0 +1,18 @@
+"""Confirm that the pipeline zero fails in FuseTIR: one variable has two types of buffer."""
+
+import sys
+from pathlib import Path
+
+import tvm
+from tvm import relax
+
+module = tvm.ir.load_json(Path(__file__).with_name("module.json").read_text())
+tvm.relax.analysis.well_formed(module)  # raises where it is not
+try:
+    relax.get_pipeline("zero")(module)
+    seen = ""
+except Exception as error:
+    seen = repr(error)
+is_confirmed = "mapped to the same relax var" in seen
+print("confirmed:" if is_confirmed else "not confirmed:", tvm.__version__, seen.strip()[-200:])
+sys.exit(not is_confirmed)

@@ -1,0 +1,27 @@
+"""Confirm that OneHot of float32 becomes float64."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+model = onnx.load(Path(__file__).with_name("model.onnx"))
+given = np.array([2, 0])
+wanted = [[1, 1, 3], [3, 1, 1]]
+[got] = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {model.graph.input[0].name: given})
+np.testing.assert_array_equal(got, wanted)  # so the model is valid
+try:
+    with tvm.target.Target("llvm"):
+        built = relax.build(from_onnx(model, keep_params_in_input=False), "llvm")
+    got = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(given)).numpy()
+    seen = ""
+except Exception as error:
+    seen = repr(error)
+is_confirmed = "float64" in seen
+print("confirmed:" if is_confirmed else "not confirmed:", tvm.__version__, seen[-200:])
+sys.exit(not is_confirmed)
