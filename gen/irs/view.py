@@ -1,7 +1,4 @@
-"""A program of any IR as passes see it: its operations, values, bodies, sizes and types.
-
-Parts are addressed by names, never by position, so that an edit still finds its place after others were made.
-"""
+"""A program of any IR as passes see it. Parts have names, so that an edit finds its place after others."""
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +16,12 @@ class Operation:
     """One operation.
 
     Attributes:
-        key: The name of the operation: that of its first result.
-        label: What a log calls it.
+        key: The name of its first result.
+        label: Its name in a log.
         reads: The values that it reads.
         result: The one value that something reads of it, for which another value may stand; "" for none.
-        touches: The names that are changed when it goes.
-        spare: Values that are left as they are when the operation goes.
+        touches: The names that change when it goes.
+        spare: Values that stay as they are when it goes.
     """
 
     key: str
@@ -51,19 +48,15 @@ class StoredTensor:
 
     def holds(self, value: Value | None) -> bool:
         """Whether a value is equal to this one, in its type too."""
-        if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != (
-            self.array.dtype,
-            self.array.shape,
-        ):
+        own = self.array
+        if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != (own.dtype, own.shape):
             return False
-        return bool(np.array_equal(value, self.array, equal_nan=value.dtype.kind == "f"))
+        return bool(np.array_equal(value, own, equal_nan=value.dtype.kind == "f"))
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A body that may stand in the place of the operation that owns it, or calls it: the side of a branch, a
-    turn of a loop, a function. `place` is for the IR's own use.
-    """
+    """A body that may stand for the operation that owns or calls it; `place` is for the IR's own use."""
 
     label: str
     touches: frozenset[str]
