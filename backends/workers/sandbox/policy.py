@@ -29,13 +29,14 @@ from opsieve.gen.model.variables import variable_set
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
 HANDED_ON = "OPSIEVE_ENV"
 NETWORK = "network"
-# Variables that compilers get besides those that their backends name: the system's, the loader's, Python's, those
-# of thread pools and sanitizers, ours.
+# Variables that compilers get besides those that their backends name: the system's, the loader's, Python's,
+# those of thread pools, devices and sanitizers, ours.
 _KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|PWD|LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|TMPDIR|TMP|TEMP|NO_COLOR"
     r"|LD_[A-Z_]+|MALLOC_\w+|GLIBC_TUNABLES|PYTHON[A-Z]*|VIRTUAL_ENV|CONDA_PREFIX|SOURCE_DATE_EPOCH"
     r"|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|LIBRARY_PATH"
-    r"|(?:OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|NUMEXPR|TBB|GOTO|CUDA|NVIDIA|HIP|ROCR|HSA|ONEAPI|SYCL|OPSIEVE)_\w+"
+    r"|(?:OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|NUMEXPR|TBB|GOTO|DNNL|ONEDNN|OPSIEVE)_\w+"
+    r"|(?:CUDA|CUDNN|NVIDIA|XLA|HIP|ROCR|HSA|ONEAPI|SYCL)_\w+"
     r"|(?:A|L|M|T|UB)SAN_OPTIONS|ASAN_SYMBOLIZER_PATH|LLVM_PROFILE_FILE|GCOV_PREFIX\w*|TOKENIZERS_PARALLELISM"
 )
 # Not even then: `OPSIEVE_TOKEN` is nothing that a compiler needs.
