@@ -73,6 +73,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+_LONGEST = 4000  # characters of a sentence, in which a file may have put a text of its own
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -260,5 +261,7 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
 
 def print_problem(sentence: str, name: str = "opsieve") -> int:
     """Print a problem on stderr as one line without control characters, and return the exit code."""
-    click.echo(f"{name}: {printable(sentence)}", err=True)
+    whole = printable(sentence)
+    shortened = whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST // 2]}...{whole[-_LONGEST // 2 :]}"
+    click.echo(f"{name}: {shortened}", err=True)
     return 2

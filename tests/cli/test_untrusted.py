@@ -276,3 +276,11 @@ def test_a_reduction_that_was_killed_is_not_done(folder: Path) -> None:
     for finished, nodes in ((False, None), (True, 1)):
         Path("case/reduced/reduction.json").write_text(json.dumps({**story, "finished": finished}))
         assert read_artifacts(Path("case")).nodes == nodes
+
+
+def test_a_sentence_has_an_end(capsys: Capture) -> None:
+    Path("opsieve.toml").write_text(f"seconds = '{'a' * 30_000}'\n")
+    code, _, err = opsieve("run", "m.onnx", capsys=capsys)
+    assert code == 2
+    assert 3000 < len(err) < 5000
+    assert "is not a valid float" in err

@@ -26,6 +26,7 @@ _FORMAT = 1
 _MOST = 32 << 20  # bytes of a file
 _MOST_ADDRESSES = 4 << 20  # of all libraries
 _MOST_LIBRARIES = 32  # of a compiler
+_LONGEST_NAME = 300  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
             about = str(item["path"]), str(item["build_id"]), int(item["probes"])
             libraries.append(ReachedLibrary(*about, np.unique(addresses)))
         growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
-        record.compilers[str(name)] = CompilerCoverage(
+        record.compilers[str(name)[:_LONGEST_NAME]] = CompilerCoverage(
             growth, libraries, [str(item) for item in of["effects"]]
         )
     return record
