@@ -37,8 +37,8 @@ class Unjudged(NoFailure):
 
 
 class Unconfirmed(BadInput):
-    """A file asks for something that only a yes allows. `question` asks a person for it, and `granted` makes a
-    yes hold while its context is open.
+    """A file asks for something that only a yes allows. `question` asks a person for it, and `granted` makes
+    a yes hold while its context is open.
     """
 
     def __init__(self, sentence: str, question: str, granted: Callable[[], AbstractContextManager[None]]):

@@ -1,10 +1,10 @@
 """What shows a failure: the one definition, for every command that works on one.
 
-A target shows a failure when the verdict on it is `fail`. `judge_program` gives that verdict with every oracle that
-it takes. Replays, candidates of a reduction, releases and passes are many runs of one failure, and cannot ask
-all oracles each time: `judge_run` gives the verdict on one run by the same rules, from that run and from what
-an arbiter gives. No other module concludes a failure from how a run ended. Whether two failures are the same
-is decided by `triage/fingerprint/sameness.py`.
+A target shows a failure when the verdict on it is `fail`. `judge_program` gives that verdict with every
+oracle that it takes. Replays, candidates of a reduction, releases and passes are many runs of one failure,
+and cannot ask all oracles each time: `judge_run` gives the verdict on one run by the same rules, from that
+run and from what an arbiter gives. No other module concludes a failure from how a run ended. Whether two
+failures are the same is decided by `triage/fingerprint/sameness.py`.
 """
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
@@ -36,8 +36,8 @@ def judge_run(
 
     Returns:
         `fail` with its kind; `pass` for uncontradicted outputs; `undecided` if the arbiter gave no outputs;
-        `unsupported` or `environment`. Only `judge_program` applies the oracles that excuse a failure (undefined
-        results, rounding).
+        `unsupported` or `environment`. Only `judge_program` applies the oracles that excuse a failure
+        (undefined results, rounding).
     """
     if run.outcome == "ok":
         if right is None:

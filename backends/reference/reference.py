@@ -32,8 +32,8 @@ _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
 class ReferenceBackend(NoReleases):
-    """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx` for the
-    ONNX model of what a program of another IR does with its inputs.
+    """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx` for
+    the ONNX model of what a program of another IR does with its inputs.
     """
 
     name = "reference"

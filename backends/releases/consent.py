@@ -1,10 +1,10 @@
 """Consent to programs, releases and paths that only a file names.
 
 The origin of a value decides its rights; docs/explanation/security.md has the table. A value that somebody
-typed, or set in the environment, may do everything. A release that a case, a store, a corpus or a report names
-runs if it is installed, or after a yes: `--yes`, the answer to a question on a terminal, or
-OPSIEVE_INSTALL=yes for all, `--install` or names in OPSIEVE_INSTALL for some releases. The `opsieve.toml` of a
-folder sets numbers, styles and installed compilers; the rest wants a yes once for each folder and value.
+typed, or set in the environment, may do everything. A release that a case, a store, a corpus or a report
+names runs if it is installed, or after a yes: `--yes`, the answer to a question on a terminal, or
+OPSIEVE_INSTALL=yes for all, `--install` or names in OPSIEVE_INSTALL for some releases. The `opsieve.toml` of
+a folder sets numbers, styles and installed compilers; the rest wants a yes once for each folder and value.
 """
 
 import os
@@ -88,8 +88,8 @@ def named_by_settings(text: str) -> None:
 
 
 def confirm_setting(what: str, value: object, switch: str = TRUST) -> None:
-    """Raise Unconfirmed for a setting of the `opsieve.toml` here, unless `switch` allows it or the user agreed
-    to this value in this directory before.
+    """Raise Unconfirmed for a setting of the `opsieve.toml` here, unless `switch` allows it or the user
+    agreed to this value in this directory before.
     """
     agreed = f"{os.getcwd()}\0{what}\0{value}"
     if os.environ.get(switch) != "yes" and not is_remembered(agreed):

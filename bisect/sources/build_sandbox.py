@@ -59,8 +59,8 @@ LIMITS = CheckLimits()
 
 
 class BuildDir:
-    """`jobs` clones of a repository; `probe_commit` builds and checks a commit in the next free one. A context
-    manager.
+    """`jobs` clones of a repository; `probe_commit` builds and checks a commit in the next free one. A
+    context manager.
 
     `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are
     checked out.

@@ -172,8 +172,8 @@ class Commits:
                     return found
 
     def _choose_failure(self, seen: dict[str, VersionOutcome]) -> None:
-        """Follow one failure: that of the bad end, else the first one seen; if the case is known for a failure,
-        only that one. A script cannot tell failures apart.
+        """Follow one failure: that of the bad end, else the first one seen; if the case is known for a
+        failure, only that one. A script cannot tell failures apart.
         """
         if self.wanted is None:
             bad = seen.get(self.plan.row[self.plan.bad])

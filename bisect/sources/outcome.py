@@ -136,8 +136,8 @@ def evaluate_run(
 
 
 def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarget) -> VersionOutcome | None:
-    """Read the failure that a store keeps in the folder of a case; None if it is another compiler's, or one of
-    other rules.
+    """Read the failure that a store keeps in the folder of a case; None if it is another compiler's, or one
+    of other rules.
     """
     if folder is None:
         return None

@@ -111,8 +111,8 @@ class VersionSequence:
     def sweep_versions(
         self, versions: Sequence[str], jobs: int = 1, own: VersionOutcome | None = None
     ) -> Timeline:
-        """Test every version, `jobs` at a time; known ones are not probed again. `own` is the failure that the
-        case is known for.
+        """Test every version, `jobs` at a time; known ones are not probed again. `own` is the failure that
+        the case is known for.
         """
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
@@ -132,8 +132,8 @@ class VersionSequence:
         own: VersionOutcome | None = None,
         progressed: Callable[[SearchProgress], None] = lambda progress: None,
     ) -> Timeline:
-        """Follow one failure: `own`, for which the case is known, else that of the bad end, else of the newest
-        version, else of the oldest.
+        """Follow one failure: `own`, for which the case is known, else that of the bad end, else of the
+        newest version, else of the oldest.
 
         A chance of `auto` is measured there by running it several times; a chance of None only if that
         version was flaky.
@@ -188,8 +188,8 @@ class VersionSequence:
         outcome: SearchResult | None,
         own: VersionOutcome | None,
     ) -> Timeline:
-        """Make the timeline; a version without the followed failure is good, and one with another failure than
-        `own` is not bad.
+        """Make the timeline; a version without the followed failure is good, and one with another failure
+        than `own` is not bad.
         """
         row = tuple(
             replace(item, state=classify_outcome(item, wanted).value)

@@ -99,8 +99,8 @@ def save(case: Case, folder: Path, claimed: bool = False) -> None:
     """Write a case, all or nothing: it is made beside `folder` and moved there. Equal cases give equal bytes.
 
     A case that is there already is replaced, what others keep in its folder stays. BadInput when the values
-    do not fit the program, when the folder is there, is no case and is not `claimed` by the caller, or when it
-    cannot be written.
+    do not fit the program, when the folder is there, is no case and is not `claimed` by the caller, or when
+    it cannot be written.
     """
     inputs, outputs = case.program.inputs(), case.program.outputs()
     check_values(case.inputs, inputs, "input", "the case")

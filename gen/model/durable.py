@@ -65,8 +65,8 @@ def make_folder(folder: Path) -> None:
 
 
 def check_output(path: Path) -> None:
-    """BadInput unless a file can be written at a path that the user, or a default of ours, names: a new one or
-    in place of a regular one.
+    """BadInput unless a file can be written at a path that the user, or a default of ours, names: a new one
+    or in place of a regular one.
 
     In a folder of a stranger it may be a link to anything, which is not followed, or a FIFO, for whose reader
     opening it would wait.

@@ -91,8 +91,8 @@ class Rules(Generic[S]):
 
     `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
     is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best
-    subject before passes see it. `accepted` hears of every new best subject, `shown` also of a candidate that is
-    simpler and that a search has yet to make the best one. `control` makes of the best subject what a
+    subject before passes see it. `accepted` hears of every new best subject, `shown` also of a candidate that
+    is simpler and that a search has yet to make the best one. `control` makes of the best subject what a
     candidate is without its edit, None where the edit is all that it is. `budget` ends the reduction by
     BudgetSpent before a test.
     """

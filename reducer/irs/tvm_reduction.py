@@ -27,8 +27,8 @@ from opsieve.reducer.irs.tvm.tir_edits import (
 
 
 class TvmReduction(TvmForm):
-    """The part that both forms share: passes of the program first, for a shorter sequence makes every test after it
-    cheaper.
+    """The part that both forms share: passes of the program first, for a shorter sequence makes every test
+    after it cheaper.
     """
 
     dimensions: tuple[TvmPass, ...] = ()

@@ -44,9 +44,9 @@ class TargetTest:
 
     `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be
     asked. `sick` and `well` are other builds that have to fail on a subject, and to be well: at the level
-    `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite: those of the
-    whole model were. With `any_type` the element type of a wrong result may change, where `sick` and `well`
-    say that the cure is the same. `apart` gives each run of the target a process of its own.
+    `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite:
+    those of the whole model were. With `any_type` the element type of a wrong result may change, where `sick`
+    and `well` say that the cure is the same. `apart` gives each run of the target a process of its own.
     """
 
     workers: Workers

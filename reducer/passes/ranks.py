@@ -42,8 +42,8 @@ _INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
 
 
 def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
-    """Drop dimensions: of everything at once first, then of each tensor, where broadcasting gives the dimension
-    back.
+    """Drop dimensions: of everything at once first, then of each tensor, where broadcasting gives the
+    dimension back.
     """
     seen = view(subject)
     rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)

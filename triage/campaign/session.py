@@ -109,7 +109,7 @@ def check_store(request: FuzzRequest) -> Path:
 def open_campaign(
     store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
 ) -> tuple[Campaign, CampaignPlan]:
-    """Begin or resume the campaign in the store; return it with its plan. Raise BadInput if that is impossible."""
+    """Begin or resume the campaign in the store and return it with its plan; BadInput if that is impossible."""
     found = _find_to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = parse_plan(found.generator)

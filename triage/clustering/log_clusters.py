@@ -1,9 +1,10 @@
 """Cluster failures of a log, in which lines and callers of one version of a compiler can be compared. Pure.
 
-A fingerprint drops line numbers, since they change between versions. A log is of one version if one line of it made
-calls that differ. There lines and callers tell bugs of one fingerprint apart: one sentence that two statements raise,
-one shared function that three callers use wrongly, a runner of passes that hides the exception that it caught. Keys that
-a program chose (tuples, members of an enum, names of values) are no difference.
+A fingerprint drops line numbers, since they change between versions. A log is of one version if one line of
+it made calls that differ. There lines and callers tell bugs of one fingerprint apart: one sentence that two
+statements raise, one shared function that three callers use wrongly, a runner of passes that hides the
+exception that it caught. Keys that a program chose (tuples, members of an enum, names of values) are no
+difference.
 """
 
 import itertools
@@ -34,8 +35,8 @@ _TEXT_KEY = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"")
 
 @dataclass(frozen=True, slots=True)
 class LoggedFailure:
-    """Failures of a log that nothing tells apart: fingerprint, `file:line` of the innermost frame and of its caller,
-    the pass that the message names, the text that was looked up in vain.
+    """Failures of a log that nothing tells apart: fingerprint, `file:line` of the innermost frame and of its
+    caller, the pass that the message names, the text that was looked up in vain.
     """
 
     key: str
@@ -72,8 +73,8 @@ class LogClusters:
                 self._inner[outer].add(inner)
 
     def assign_clusters(self) -> dict[LoggedFailure, str]:
-        """Return the cluster of each failure: the fingerprint of its first one, with a place where several clusters
-        have it.
+        """Return the cluster of each failure: the fingerprint of its first one, with a place where several
+        clusters have it.
         """
         parents = {failure: failure for failure in self._counts}
 
@@ -118,8 +119,8 @@ class _Rules:
             self._items[failure.place, failure.caller].add(failure.item)
 
     def list_links(self) -> list[tuple[LoggedFailure, LoggedFailure]]:
-        """List pairs that are one bug: of one fingerprint, of one alternative title, of one statement with one
-        text.
+        """List pairs that are one bug: of one fingerprint, of one alternative title, of one statement with
+        one text.
         """
         links: list[tuple[LoggedFailure, LoggedFailure]] = []
         alike: defaultdict[str, list[LoggedFailure]] = defaultdict(list)
@@ -143,7 +144,9 @@ class _Rules:
         return links
 
     def _is_same_call(self, one: LoggedFailure, other: LoggedFailure) -> bool:
-        """Return whether Python raised both exceptions in one statement, called from one line; of keys any line."""
+        """Return whether Python raised both exceptions in one statement, called from one line; of keys any
+        line.
+        """
         if one.place != other.place or not one.place or not self._is_about_data(one):
             return False
         return one.caller == other.caller or self._read(one, ComponentName.EXCEPTION) == "KeyError"

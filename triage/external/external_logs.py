@@ -185,8 +185,8 @@ def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: St
 
 
 def _is_callers_own(frames: Sequence[Frame]) -> bool:
-    """Return whether only the program that called the compiler was running: Python code of one file outside of
-    packages. Code in another file may be that of an editable install.
+    """Return whether only the program that called the compiler was running: Python code of one file outside
+    of packages. Code in another file may be that of an editable install.
     """
     return len({frame.file for frame in frames}) == 1 and not any(
         frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file

@@ -68,8 +68,9 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     index.
 
     A file that begins with `{` holds JSON lines, one that begins with `<?xml` or `<testsuite` is a JUnit
-    report; any other is a plain text log, which is one failure, or one for each header (`=== name ===`, `____ name ____`). In a folder each log is read, sorted by name, with
-    continuous numbers; in one without logs each case that `run --save` wrote.
+    report; any other is a plain text log, which is one failure, or one for each header (`=== name ===`, `____
+    name ____`). In a folder each log is read, sorted by name, with continuous numbers; in one without logs
+    each case that `run --save` wrote.
 
     Raises:
         BadInput: If `path` cannot be read at all.
@@ -105,7 +106,9 @@ def _read_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
 
 
 def _read_case(folder: Path, number: int) -> Record | BadRecord:
-    """Read the failure that `run --save` wrote: the first observation is the target's, with outputs a wrong one."""
+    """Read the failure that `run --save` wrote: the first observation is the target's, with outputs a wrong
+    one.
+    """
     try:
         operators = load_case_program(folder).operators()
     except BadInput as error:

@@ -49,8 +49,8 @@ _SANITIZER_SIGNALS = {
 
 
 def find_signal(lines: list[str]) -> int:
-    """Find the number of the signal that ended a process, 0 for none: by our shim, else by name or words, else by
-    the exit status.
+    """Find the number of the signal that ended a process, 0 for none: by our shim, else by name or words,
+    else by the exit status.
     """
     worded = exact = stated = 0
     for line in lines:

@@ -3,9 +3,11 @@
 | level       | what two failures have in common |
 |---|---|
 | loose       | the kind of failure and its stage; of a wrong result, whether values or structure are wrong |
-| release     | what survives from one release of a compiler to the next: kind, stage and signal, with the place in the source that the message gives, else the functions on the stack, else the message without its status code; of a wrong result its kind and class of type |
-| fingerprint | all that counts in a fingerprint, but for what reduction changes and what later steps find out |
-| cure        | as `fingerprint`, and the same builds of the compiler fail (the reducer runs them) |
+| release     | what survives from one release of a compiler to the next: kind, stage and signal, with the
+place in the source that the message gives, else the functions on the stack, else the message without its
+status code; of a wrong result its kind and class of type | | fingerprint | all that counts in a fingerprint,
+but for what reduction changes and what later steps find out | | cure        | as `fingerprint`, and the same
+builds of the compiler fail (the reducer runs them) |
 
 The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their
 own (`clustering`). Whether there is a failure at all is decided by `backends/judge/shown_failure.py`.

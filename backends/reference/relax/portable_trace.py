@@ -1,6 +1,7 @@
 """A trace of the operators that onnxruntime has kernels for on a CPU: others are written with those.
 
-Seen with onnxruntime 1.31: it has no trigonometric functions of float64, and few operators of narrow integers.
+Seen with onnxruntime 1.31: it has no trigonometric functions of float64, and few operators of narrow
+integers.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""A reader of hostile bytes in a process of its own, with limits on time and memory: for what takes little time
-to write down and much to read.
+"""A reader of hostile bytes in a process of its own, with limits on time and memory: for what takes little
+time to write down and much to read.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ _LONGEST = 300  # characters of a reason
 
 
 def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
-    """Return what a reader makes of bytes. BadInput where it takes more time or memory than it may, or raises.
+    """Return what a reader makes of bytes. BadInput where it takes more time or memory than it may, or
+    raises.
 
     Args:
-        reader: `module:function`, which takes bytes and returns bytes. It opens no file and starts no process.
-        data: What is read.
-        seconds: CPU time that the reader may take.
+        reader: `module:function`, which takes bytes and returns bytes. It opens no file and starts no
+        process. data: What is read. seconds: CPU time that the reader may take.
     """
     command = [sys.executable, "-I", "-c", f"from {__name__} import serve; serve()", reader, str(seconds)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}

@@ -122,7 +122,9 @@ class RelaxView:
         return [str(place) for place in range(len(body.fields))] if isinstance(body, Tuple) else []
 
     def operations(self) -> list[Operation]:
-        """The bindings. One that goes takes along what only it needs, so it touches all that stands behind it."""
+        """The bindings. One that goes takes along what only it needs, so it touches all that stands behind
+        it.
+        """
         found, behind = [], dict[str, set[str]]()
         for name, (binding, scope) in self._scopes.items():
             read, var = reads(binding.value), binding.var
@@ -143,7 +145,9 @@ class RelaxView:
         return (var.name for var in self._scopes[operation.key][1] if not var.dataflow)
 
     def tensors(self) -> Iterator[StoredTensor]:
-        """The values of main's parameters, and the constants of the module, named by a digest of their content."""
+        """The values of main's parameters, and the constants of the module, named by a digest of their
+        content.
+        """
         for name, value in self.fed.items():
             yield StoredTensor(name, np.asarray(value), True)
         for constant in constants_of(self.module):
@@ -206,8 +210,8 @@ class RelaxEdits:
     def settle(
         self, subject: TvmSubject, module: Module | None, inputs: Mapping[str, Value] | None = None
     ) -> TvmSubject | None:
-        """The subject with a changed module, if there is one, without what nothing reads any more; what nothing
-        read before stays, to go by an edit of its own.
+        """The subject with a changed module, if there is one, without what nothing reads any more; what
+        nothing read before stays, to go by an edit of its own.
         """
         if module is None:
             return None

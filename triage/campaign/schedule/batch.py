@@ -46,8 +46,8 @@ MOST = 400  # of one program
 
 
 def list_features(program: Program) -> tuple[str, ...]:
-    """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`, `pass FuseOps`;
-    each once, sorted.
+    """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`, `pass
+    FuseOps`; each once, sorted.
     """
     return tuple(sorted(set(_iter_features(program))))[:MOST]
 

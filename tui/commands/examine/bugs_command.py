@@ -109,8 +109,8 @@ def replay(
 ) -> int:
     """Judge each BUG, or all, on the newest release on record: live, fixed, changed or not judged.
 
-    A bug that is live as before gives no failure; exit code 1 as --fail-on says, else 2 if a case could not be
-    used, or a target did not judge it.
+    A bug that is live as before gives no failure; exit code 1 as --fail-on says, else 2 if a case could not
+    be used, or a target did not judge it.
     """
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.bugs_replay import STATUS, BugsRequest, replay_bugs, update_bugs
