@@ -160,7 +160,11 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "writer",
-    ["gen.case.case.write_folder", "triage.store.store.sync_tree", "triage.store.failure_record.write_file"],
+    [
+        "gen.case.case.write_folder",
+        "triage.store.store.sync_tree",
+        "triage.store.failure_record.write_output",
+    ],
 )
 def test_a_disk_that_is_full_when_a_case_is_written_is_waited_for(
     writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
