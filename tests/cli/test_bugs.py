@@ -128,6 +128,15 @@ def test_an_update_records_the_release_that_mends_a_bug(tmp_path: Path) -> None:
     assert fixed_in(result("onnxruntime==1.12.0:basic", PASS)) == ("live", "onnxruntime==1.11.0", "")
 
 
+def test_an_older_release_that_fails_leaves_the_fix_as_it_is(tmp_path: Path) -> None:
+    bug = Bug("onnxruntime==1.2.0", "reference", "It is wrong.", ("Relu",), (), fixed_in="1.3.0")
+    write_corpus(tmp_path, {"one": CorpusEntry("0", {}, bug)})
+    bugs_replay.update_bugs(tmp_path, [result("onnxruntime==1.2.0", FAIL)])
+    assert read_bugs(tmp_path)["one"][1].fixed_in == "1.3.0"
+    bugs_replay.update_bugs(tmp_path, [result("onnxruntime==1.5.0", PASS)])
+    assert read_bugs(tmp_path)["one"][1].fixed_in == "1.3.0"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import given
+from opsieve.backends.releases.installers import release_key
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import JUDGED
@@ -116,10 +117,12 @@ def update_bugs(folder: Path, results: Sequence[CorpusResult]) -> None:
         if bug is None or seen is None or seen.verdict not in JUDGED:
             continue
         entry = replace(entry, targets={**entry.targets, result.target: seen})
+        release = Target.parse(latest(entry, bug)[0]).release
         if status(entry, bug) == "live":
-            bug = replace(bug, fixed_in="", fixed_on="")
+            # A release before the fix says nothing about it.
+            if bug.fixed_in and release and release_key(release) >= release_key(bug.fixed_in):
+                bug = replace(bug, fixed_in="", fixed_on="")
         elif status(entry, bug) == "fixed" and not bug.fixed_in:
-            release = Target.parse(latest(entry, bug)[0]).release
             bug = replace(bug, fixed_in=release, fixed_on=datetime.date.today().isoformat())
         entries[result.case] = replace(entry, bug=bug)
     write_corpus(folder, entries)

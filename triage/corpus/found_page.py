@@ -116,7 +116,7 @@ def _rows(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
                 f"{state}, {Target.parse(target).release}" if seen else state,
                 *map(markdown, (bug.fails, kind_of(entry, bug), ", ".join(bug.operators), bug.guilty)),
                 bug.first_bad,
-                f"{bug.fixed_in} ({bug.fixed_on})" if bug.fixed_in else "",
+                f"{bug.fixed_in} ({bug.fixed_on})" if bug.fixed_on else bug.fixed_in,
                 markdown(bug.what) + issue,
             )
         )
