@@ -73,11 +73,8 @@ def command(
                 click.echo(json.dumps(facts))
             raise
         made = export_failure(exported, next(each for each in KINDS if each == kind), workers)
-    nodes = len(case.program.operators())
-    if nodes > 1 and not is_reduced(place):
-        print_message(
-            f"this case of {nodes} nodes was not reduced; to make it smaller: opsieve reduce {what}"
-        )
+    if len(case.program.operators()) > 1 and not is_reduced(place):
+        print_message(f"this case was not reduced; to make it smaller: opsieve reduce {what}")
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0
