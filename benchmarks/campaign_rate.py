@@ -27,7 +27,7 @@ from typing import Any
 from process_tree import samples
 
 from opsieve.backends.probing.operator_support import Support
-from opsieve.backends.probing.prober import probed
+from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.workers import Workers
@@ -142,7 +142,7 @@ def main() -> None:
 def tables(folder: Path | None) -> tuple[Support, ...]:
     """What both levels have."""
     with Workers() as workers:
-        return tuple(probed(workers, [resolve(level) for level in LEVELS], folder=folder))
+        return tuple(probe_targets(workers, [resolve(level) for level in LEVELS], folder=folder))
 
 
 def measured(plan: CampaignPlan, tests: int, jobs: int, seed: int) -> Spent:

@@ -25,7 +25,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs, read_tensor
-from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.normalise import normalise_message
 
 ORDER = ["pass", "unsupported", "environment", "invalid", "undecided", "flaky", "fail"]
 CHUNK = 64
@@ -86,7 +86,9 @@ def main() -> None:
                     ).verdict
                     counts[verdict.verdict] += 1
                     if verdict.verdict not in ("pass", "fail"):
-                        reasons[verdict.verdict, normalise(verdict.message or verdict.reason)[:90]] += 1
+                        reasons[
+                            verdict.verdict, normalise_message(verdict.message or verdict.reason)[:90]
+                        ] += 1
                     if verdict.verdict in given.list:
                         named.append(f"  {verdict.verdict:<12}{name}: {verdict.kind}: {verdict.reason}")
                 lab.forget_all()

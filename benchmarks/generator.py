@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.probing.corpus import corpus
-from opsieve.backends.probing.operator_support import both
-from opsieve.backends.probing.prober import probed
+from opsieve.backends.probing.corpus import load_corpus
+from opsieve.backends.probing.operator_support import share_support
+from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.workers import Test, Workers
@@ -99,15 +99,15 @@ def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path 
     )
     totals: Counter[str] = Counter()
     with Workers() as workers:
-        supports = probed(workers, [ORT])
+        supports = probe_targets(workers, [ORT])
         request = GenRequest(
             nodes=low,
             between=(low, high),
             types=True,
-            supports=both([support.soundly() for support in supports]),
+            supports=share_support([support.without_broken() for support in supports]),
         )
         if folder is not None:
-            found, refused = corpus(folder, workers)
+            found, refused = load_corpus(folder, workers)
             print(f"{len(found)} models of the corpus, {len(refused)} refused")
             request = replace(request, corpus=found)
         for name in names:

@@ -207,7 +207,7 @@ def fingerprint_logs() -> Any:
 
     from opsieve.backends.observation import Observation
     from opsieve.backends.verdict import Verdict
-    from opsieve.triage.fingerprint.fingerprint import fingerprint
+    from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 
     value = {}
     for kind in KINDS:
@@ -223,7 +223,7 @@ def fingerprint_logs() -> Any:
                     trace.kind,
                     trace.exception,
                     trace.signal,
-                    fingerprint(Verdict("fail", "", "error"), seen, ["Conv"]).key,
+                    make_fingerprint(Verdict("fail", "", "error"), seen, ["Conv"]).key,
                 ]
             )
         value[kind] = {"logs": len(keys), "digest": digest_of(keys)}

@@ -29,8 +29,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.external.external_logs import compute_fingerprint
 from opsieve.triage.external.external_records import Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName, Evidence
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
-from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
+from opsieve.triage.fingerprint.program_graph import ProgramNames, make_signature
 from opsieve.triage.known.issues import ClusterSignature, KnownIssue, read_export
 from opsieve.triage.known.matching import IssueIndex, find_probable
 
@@ -79,9 +79,9 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
             continue
         program = result.case.program
         names = frozenset(program.operators()) - {"Constant"}
-        evidence = Evidence(program_signature(OnnxProgram.of(model)), tuple(filter(None, [thread["guilty"]])))
+        evidence = Evidence(make_signature(OnnxProgram.of(model)), tuple(filter(None, [thread["guilty"]])))
         seen = result.judged.observations[0]
-        found = fingerprint(verdict, seen, sorted(names), evidence, ProgramNames(program))
+        found = make_fingerprint(verdict, seen, sorted(names), evidence, ProgramNames(program))
         said = named(found, names, thread["guilty"], index)
         first = said[0] if said else ""
         listed += thread["issue"] in said
@@ -179,11 +179,11 @@ def from_logs(path: Path, index: IssueIndex) -> None:
             seen.setdefault(found.key, (found, frozenset(record.operators)))
     bugs = 0
     for found, operators in seen.values():
-        if found.value(ComponentName.KIND) in ("unsupported", "environment"):
+        if found.get_value(ComponentName.KIND) in ("unsupported", "environment"):
             continue
         bugs += 1
         if said := named(found, operators, "", index):
-            print(f"  {title_of(found)[:110]}  ({' '.join(sorted(operators))[:40]}): {' '.join(said)}")
+            print(f"  {make_title(found)[:110]}  ({' '.join(sorted(operators))[:40]}): {' '.join(said)}")
     print(f"{bugs} distinct failures of {path.name}")
 
 
@@ -191,8 +191,8 @@ def named(
     found: Fingerprint, operators: frozenset[str], guilty: str, index: IssueIndex, kind: str = ""
 ) -> list[str]:
     """The issues that a failure probably is, by name, with the reason of the first."""
-    backend, kind = found.value(ComponentName.BACKEND), kind or found.value(ComponentName.KIND)
-    cluster = ClusterSignature(1, backend, kind, title_of(found), (found.components,), operators, guilty)
+    backend, kind = found.get_value(ComponentName.BACKEND), kind or found.get_value(ComponentName.KIND)
+    cluster = ClusterSignature(1, backend, kind, make_title(found), (found.components,), operators, guilty)
     probable = find_probable(cluster, index)
     return [*(one.name for one in probable), *(f"({probable[0].reasons[0]})" for _ in probable[:1])]
 

@@ -13,9 +13,9 @@ import random
 import resource
 from pathlib import Path
 
-from opsieve.backends.probing.domain_schemas import schemas_of
+from opsieve.backends.probing.domain_schemas import read_schemas
 from opsieve.backends.probing.learning import Learnt
-from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
+from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, export_learnt, learn_operators
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
@@ -38,7 +38,7 @@ def main() -> None:
     declared_once, names = set[str](), set[str]()
     for seed in map(int, chosen.seeds.split(",")):
         if chosen.sample:
-            kernels = [schema.name for schema in schemas_of(domain) if schema.kernel]
+            kernels = [schema.name for schema in read_schemas(domain) if schema.kernel]
             only = frozenset(random.Random(seed).sample(kernels, chosen.sample))
         before = _cpu()
         found = _learn(LearnRequest(domain, resolve(chosen.target), only, seed), chosen)
@@ -59,10 +59,10 @@ def main() -> None:
 def _learn(request: LearnRequest, chosen: argparse.Namespace) -> list[Learnt]:
     with Workers(Limits(seconds=SECONDS)) as workers:
         found = []
-        for each in learnt(request, workers, chosen.folder / "learned"):
+        for each in learn_operators(request, workers, chosen.folder / "learned"):
             found.append(each)
             print(f"    {'declared' if each.operator else 'not     '} {each.name} {each.asked}", flush=True)
-        text = exported(request, found, workers.version(request.target))
+        text = export_learnt(request, found, workers.version(request.target))
     (chosen.folder / f"{chosen.domain}-{request.seed}.toml").write_text(text, encoding="utf-8")
     return found
 

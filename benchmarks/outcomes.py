@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from opsieve.backends.probing.chosen_values import searched, with_found
+from opsieve.backends.probing.chosen_values import apply_found, search_cases
 from opsieve.backends.probing.value_search import Effort, exposed, finite
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
@@ -51,8 +51,8 @@ def made(name: str, models: int, nodes: int, seed: int, folder: str, values: str
     ]
     if values == SEARCH:
         with Workers() as workers:
-            answers = searched(cases, range(seed, seed + models), workers, Effort(weights=True))
-        cases = [with_found(case, answer) for case, answer in zip(cases, answers, strict=True)]
+            answers = search_cases(cases, range(seed, seed + models), workers, Effort(weights=True))
+        cases = [apply_found(case, answer) for case, answer in zip(cases, answers, strict=True)]
     for number, case in enumerate(cases, seed):
         if not all(_is_plain(value) for value in case.inputs.values()):
             continue  # texts, sequences and what numpy's files do not hold

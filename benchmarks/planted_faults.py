@@ -25,7 +25,7 @@ from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.judging_session import list_open_rules
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.prober import probed
+from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
@@ -190,7 +190,7 @@ def main() -> None:
     blamed: Counter[str] = Counter()
     with Workers() as workers:
         lab = Altering(workers)
-        plan = CampaignPlan(request=USUAL, supports=tuple(probed(workers, [LEVELS[0]])))
+        plan = CampaignPlan(request=USUAL, supports=tuple(probe_targets(workers, [LEVELS[0]])))
         for count, (number, case, kind, output) in enumerate(planted(plan, asked.seed)):
             if count == asked.faults:
                 break

@@ -32,7 +32,7 @@ def milliseconds(name: str, tests: int) -> float:
     shared = target.baseline.stand_in if target.baseline is not None else None
     own = name_of(target.plugin.location)
     with Workers(Limits(seconds=60)) as workers:
-        plan = CampaignPlan(supports=(make_support(Prober(workers, target).table()),))
+        plan = CampaignPlan(supports=(make_support(Prober(workers, target).make_table()),))
         campaign = make_campaign(5, [target, *([shared] if shared is not None else [])], plan)
         cases = {number: plan.make_case(5, number) for number in range(WARM + tests)}
         lab, before = ObservationCache(workers), 0.0

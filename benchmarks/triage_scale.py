@@ -25,7 +25,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.review.review import review_store
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
@@ -98,7 +98,7 @@ def failures(count: int, bugs: int, seed: int, first: int = 0) -> Iterator[Finis
                 message,
                 frames if bug % 2 else (),
             )
-        found = FoundFailure(target, told, fingerprint(told, seen, operators), (seen,))
+        found = FoundFailure(target, told, make_fingerprint(told, seen, operators), (seen,))
         yield FinishedTest(
             number,
             case,

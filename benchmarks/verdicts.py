@@ -14,7 +14,7 @@ from pathlib import Path
 
 from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.judge.oracles import SECOND_ORACLES
-from opsieve.backends.probing.prober import probed
+from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -44,7 +44,7 @@ def main() -> None:
     started = used()
     with Workers() as workers:
         lab = ObservationCache(workers)
-        plan = CampaignPlan(request=request, supports=tuple(probed(workers, [target])))
+        plan = CampaignPlan(request=request, supports=tuple(probe_targets(workers, [target])))
         for number in range(asked.tests):
             if used() - started > asked.seconds:
                 break

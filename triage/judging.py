@@ -12,7 +12,7 @@ from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, name_optional_oracle
 from opsieve.backends.judge.oracles import FLOAT64
-from opsieve.backends.probing.chosen_values import chosen
+from opsieve.backends.probing.chosen_values import choose_values
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -27,7 +27,7 @@ from opsieve.gen.model.files import reason
 from opsieve.gen.model.printable import facts_table
 from opsieve.gen.rewrites.relation import list_relations, rewrite_program
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
-from opsieve.triage.fingerprint.sameness import failure_of
+from opsieve.triage.fingerprint.sameness import make_failure
 
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
@@ -82,7 +82,7 @@ class JudgeResult:
         verdict, observation = self.judged.verdict, self.judged.observations[0]
         key = ""
         if verdict.verdict == "fail":
-            key = failure_of(verdict, observation, self.case.program).fingerprint.key
+            key = make_failure(verdict, observation, self.case.program).fingerprint.key
         return {
             "model": self.model,
             "target": self.target.display,
@@ -133,7 +133,7 @@ def judge_models(
             cases, refused = _open_cases(models[first : first + GROUP], request, cache)
             yield from refused
             if values:
-                cases = chosen(cases, values, request.seed, workers, say)
+                cases = choose_values(cases, values, request.seed, workers, say)
             yield from _judge_all(cases, targets, request, cache)
             cache.forget_all()
 

@@ -327,7 +327,9 @@ def _choose_direction(
 
 
 def _is_within(got: Any, runs: Sequence[Any], screen: float) -> bool:
-    """Whether every element of `got` lies between the least and the greatest of the runs, within the screen."""
+    """Whether every element of `got` lies between the least and the greatest of the runs, within the
+    screen.
+    """
     if not isinstance(got, np.ndarray) or got.dtype.kind in "OUSc":
         return False
     alike = [np.asarray(run, np.float64) for run in runs if np.shape(run) == got.shape]

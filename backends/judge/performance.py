@@ -143,7 +143,9 @@ def _run_in_turn(
     settled: Callable[[_Sides], bool],
     repeat: int = 0,
 ) -> _Sides | Verdict:
-    """Observe the target and its unoptimised build, pair by pair, until more pairs cannot change the result."""
+    """Observe the target and its unoptimised build, pair by pair, until more pairs cannot change the
+    result.
+    """
     baseline = target.baseline
     if baseline is None or baseline == target:
         return make_verdict("undecided", make_reason(Cause.NO_BASELINE, target=target))

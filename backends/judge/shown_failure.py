@@ -78,7 +78,9 @@ def is_refusal(run: Observation) -> bool:
 
 
 def is_acceptance(run: Observation) -> bool:
-    """Whether the compiler accepts the program: it gave outputs. For an invalid program this is the failure."""
+    """Whether the compiler accepts the program: it gave outputs. For an invalid program this is the
+    failure.
+    """
     return run.outcome == "ok"
 
 

@@ -1,5 +1,5 @@
-"""Files that hold what compilers answered, one for each compiler and version, line by line: several processes
-may add to one.
+"""Files with the answers of compilers, one for each compiler and version, line by line; several processes may
+append.
 """
 
 import hashlib
@@ -15,17 +15,15 @@ _RULES = 3  # how answers are asked for and kept; files of other rules are not r
 
 
 class AnswerFile(Journal[ProbeAnswer]):
-    """The answers of a target's version in `folder`. `of` tells files apart that were asked for in another
-    way.
-    """
+    """The answers of a target's version in `folder`. `of` separates files of different kinds of probes."""
 
     def __init__(self, folder: Path, target: str, version: str, of: str = "") -> None:
         digest = hashlib.sha256(f"{_RULES} {target} {version}{of and ' '}{of}".encode()).hexdigest()[:12]
         readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
         super().__init__(folder / f"{readable}-{digest}.jsonl", ProbeAnswer)
 
-    def keep(self, answers: Sequence[ProbeAnswer]) -> None:
-        """Append answers; BadInput where nothing can be written."""
+    def append_answers(self, answers: Sequence[ProbeAnswer]) -> None:
+        """Append answers; raises BadInput if the file cannot be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.add(answers, sync=False)
@@ -36,8 +34,8 @@ class AnswerFile(Journal[ProbeAnswer]):
             ) from None
 
 
-def cache_folder(name: str) -> Path:
-    """Where answers of compilers are kept: a folder of the user's cache, or of OPSIEVE_STORE."""
+def get_cache_folder(name: str) -> Path:
+    """Return the folder for answers of compilers: in the user's cache, or in OPSIEVE_STORE."""
     if named := os.environ.get("OPSIEVE_STORE"):
         return Path(named).expanduser() / name
     from platformdirs import user_cache_path

@@ -1,4 +1,4 @@
-"""How `--values` chooses inputs: special values injected, or values searched that keep every intermediate
+"""Choose inputs as `--values` says: inject special values, or search values that keep every intermediate
 finite.
 """
 
@@ -24,30 +24,30 @@ _HOW = {
 }
 
 
-def chosen(
+def choose_values(
     cases: Sequence[tuple[str, Case]], values: str, seed: int, workers: Workers, say: Callable[[str], None]
 ) -> list[tuple[str, Case]]:
-    """The cases of given models, with the values that the word names (gen/values/values.py); `say` hears how
-    they were found.
+    """Return the cases with the named kind of values (gen/values/values.py); `say` reports how they were
+    found.
     """
     if values != SEARCH:
         return [(name, with_special(case, values, seed)) for name, case in cases]
     made = []
     for (name, case), found in zip(
-        cases, searched([case for _, case in cases], [seed] * len(cases), workers, Effort()), strict=True
+        cases, search_cases([case for _, case in cases], [seed] * len(cases), workers, Effort()), strict=True
     ):
-        say(f"{name}: {described(found)}")
+        say(f"{name}: {describe_found(found)}")
         same = found.how in KEPT
         if not same and case.expected is not None:
             say(f"{name}: expected outputs ignored: they belong to other inputs")
-        made.append((name, with_found(case, found, case.expected if same else None)))
+        made.append((name, apply_found(case, found, case.expected if same else None)))
     return made
 
 
-def searched(
+def search_cases(
     cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effort: Effort
 ) -> list[FoundValues]:
-    """What the search finds for each case."""
+    """Search values for each case."""
     requests = [
         ValueSearchRequest(onnx_program(case.program, "--values search"), case.inputs, seed)
         for case, seed in zip(cases, seeds, strict=True)
@@ -55,9 +55,9 @@ def searched(
     return list(search_values(requests, workers, effort))
 
 
-def with_found(case: Case, found: FoundValues, expected: dict[str, object] | None = None) -> Case:
-    """The case with what was found; its origin records how: `search: repaired`, `seeded, search: none
-    (Log)`.
+def apply_found(case: Case, found: FoundValues, expected: dict[str, object] | None = None) -> Case:
+    """Return the case with the found values; its origin records the method: `search: repaired`, `seeded,
+    search: none (Log)`.
     """
     inputs = f"search: {found.how}" + (f" ({found.broken})" if found.broken else "")
     if found.how in KEPT:
@@ -66,8 +66,8 @@ def with_found(case: Case, found: FoundValues, expected: dict[str, object] | Non
     return replace(case, program=found.program, inputs=found.inputs, expected=expected, origin=origin)
 
 
-def described(found: FoundValues) -> str:
-    """A sentence for a person."""
+def describe_found(found: FoundValues) -> str:
+    """Describe the result for a person."""
     if found.how in _HOW:
         return _HOW[found.how]
     torch = (

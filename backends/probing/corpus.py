@@ -1,4 +1,4 @@
-"""A folder of models as a corpus to mutate: loaded, checked, their inner types inferred in workers."""
+"""Load a folder of models as a corpus to mutate: check them, and infer their inner types in workers."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from opsieve.gen.model.files import reason
 _MOST = 2000  # models of one corpus
 
 
-def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
-    """The models under a folder that can be mutated, in order of path, and one line for each that cannot,
-    with the reason.
+def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
+    """Load the models under a folder that can be mutated, in order of path, and a line for each other one.
 
-    BadInput when it is no folder, cannot be listed, or nothing in it can be mutated.
+    Raises:
+        BadInput: If the folder is missing or unreadable, or every model in it is unsuitable.
     """
     if not folder.is_dir():
         raise BadInput(f"the corpus {shown(folder, 160)} is no folder of models")

@@ -1,9 +1,8 @@
-"""Shapes that the documentation of an operator states, as DocTer takes constraints from that of Python's
-functions.
+"""Read shapes from the documentation of an operator, as DocTer reads constraints of Python functions.
 
-"3D tensor with shape (num_experts, 2 * inter_size, hidden_size)" says that the sizes of this input and those
-of others hang together. A name stands for one size in the whole instance, an attribute's name for its value,
-and "k_blocks = ceil(K / block_size)" anywhere defines one by others.
+"3D tensor with shape (num_experts, 2 * inter_size, hidden_size)" relates the sizes of this input to those of
+others. A name is one size in the whole instance, an attribute's name is its value, and "k_blocks = ceil(K /
+block_size)" anywhere defines one by others.
 """
 
 import ast
@@ -25,13 +24,15 @@ _MOST_EXPRESSION, _MOST_DEPTH, _MOST_RANK, _MOST_SIDE = 80, 8, 6, 1 << 20
 Shape = tuple[str, ...]
 
 
-def shapes_in(text: str) -> tuple[Shape, ...]:
-    """The shapes that a description states, each a tuple of expressions; with none stated a rank ("2-D")
-    gives unnamed sizes.
-    """
+def read_shapes(text: str) -> tuple[Shape, ...]:
+    """Read the shapes in a description, each a tuple of expressions; a bare rank ("2-D") gives unnamed sizes."""
     text = text[:4000].replace("`", "")
     ranks = {int(one or other) for one, other in _RANK.findall(text)}
-    found = [shape for start, inside in _lists(text) if (shape := _shape(inside, str(start))) is not None]
+    found = [
+        shape
+        for start, inside in _iter_lists(text)
+        if (shape := _parse_shape(inside, str(start))) is not None
+    ]
     fitting = [shape for shape in found if len(shape) in ranks]
     if ranks:
         elements = _ELEMENTS.search(text) if ranks == {1} else None
@@ -40,9 +41,9 @@ def shapes_in(text: str) -> tuple[Shape, ...]:
     return tuple(dict.fromkeys((*found, *(((), ("1",)) if _SCALAR.search(text) else ()))))
 
 
-def _lists(text: str) -> Iterator[tuple[int, str]]:
-    """Where lists in brackets begin that are no arguments of a call, behind a word that speaks of shapes; and
-    what is in them.
+def _iter_lists(text: str) -> Iterator[tuple[int, str]]:
+    """Yield start and contents of bracketed lists that follow a word about shapes and are not arguments of a
+    call.
     """
     opened: list[int] = []
     for place, character in enumerate(text):
@@ -58,19 +59,19 @@ def _lists(text: str) -> Iterator[tuple[int, str]]:
                 yield start, text[start + 1 : place]
 
 
-def _shape(inside: str, unnamed: str) -> Shape | None:
-    parts = [part.strip() for part in _split(inside)]
+def _parse_shape(inside: str, unnamed: str) -> Shape | None:
+    parts = [part.strip() for part in _split_list(inside)]
     if len(parts) > 1 and not parts[-1]:
         parts.pop()  # (num_rois,)
     if not 0 < len(parts) <= _MOST_RANK:
         return None
     # A remark such as `depth(that of the other)` is left out.
-    parts = [part if _tree(part) is not None else _REMARK.sub("", part).strip() for part in parts]
+    parts = [part if _parse_expression(part) is not None else _REMARK.sub("", part).strip() for part in parts]
     terms = [part or f"any_{unnamed}_{axis}" for axis, part in enumerate(parts)]
-    return tuple(terms) if all(_tree(term) is not None for term in terms) else None
+    return tuple(terms) if all(_parse_expression(term) is not None for term in terms) else None
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     parts, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -81,33 +82,33 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def definitions_in(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Sizes that texts define by others: name -> expressions."""
+def read_definitions(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Read sizes that texts define by others: name -> expressions."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
         for name, expression in _DEFINED.findall(text[:20000]):
-            cut = _longest(expression)
-            if cut and name not in names_in(cut) and cut not in found.get(name, ()):
+            cut = _find_expression(expression)
+            if cut and name not in list_names(cut) and cut not in found.get(name, ()):
                 found[name] = (*found.get(name, ()), cut)
     return found
 
 
-def _longest(text: str) -> str:
-    """The longest beginning of a text that is an expression of several parts; "" without one."""
+def _find_expression(text: str) -> str:
+    """Return the longest prefix of a text that is an expression of several parts, or ""."""
     words = text.rstrip(" .").split(" ")
     for count in range(len(words), 0, -1):
         each = " ".join(words[:count])
         for tried in (each, each.rstrip(")"), each.strip("()")):
-            tree = _tree(tried)
-            if isinstance(tree, (ast.BinOp, ast.Call)) and names_in(tried):
+            tree = _parse_expression(tried)
+            if isinstance(tree, (ast.BinOp, ast.Call)) and list_names(tried):
                 return tried
     return ""
 
 
 @functools.lru_cache(4096)
-def _tree(text: str) -> ast.expr | None:
-    """An expression of sizes: whole numbers, names, + - * /, ceil and floor, "a or b"; None for anything
-    else.
+def _parse_expression(text: str) -> ast.expr | None:
+    """Parse an expression of sizes: whole numbers, names, + - * /, ceil and floor, "a or b"; None for other
+    texts.
     """
     if not text or len(text) > _MOST_EXPRESSION:
         return None
@@ -134,30 +135,32 @@ def _is_sound(node: ast.expr, depth: int) -> bool:
     return isinstance(node, ast.Name)
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """The sizes that an expression names."""
-    tree = _tree(text)
-    return tuple(dict.fromkeys(_names(tree))) if tree is not None else ()
+def list_names(text: str) -> tuple[str, ...]:
+    """List the sizes in an expression."""
+    tree = _parse_expression(text)
+    return tuple(dict.fromkeys(_iter_names(tree))) if tree is not None else ()
 
 
-def _names(node: ast.expr) -> Iterator[str]:
+def _iter_names(node: ast.expr) -> Iterator[str]:
     if isinstance(node, ast.Name):
         yield node.id
     for child in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            yield from _names(child)
+            yield from _iter_names(child)
 
 
-def side(text: str, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int = 0) -> int:
-    """What an expression is where names have these sizes, or are tied to expressions; at least 0. Of "a or b"
-    the one at `choice`.
+def evaluate_size(text: str, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int = 0) -> int:
+    """Evaluate an expression for these sizes and ties, at least 0; of "a or b" take the one at `choice`.
 
-    KeyError names a size that has no value, or is tied to itself.
+    Raises KeyError for a size without a value, or tied to itself.
     """
-    return min(max(math.floor(_value(_tree(text) or ast.Constant(1), sizes, ties, choice, 0)), 0), _MOST_SIDE)
+    return min(
+        max(math.floor(_evaluate(_parse_expression(text) or ast.Constant(1), sizes, ties, choice, 0)), 0),
+        _MOST_SIDE,
+    )
 
 
-def _value(
+def _evaluate(
     node: ast.expr, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int, depth: int
 ) -> float:
     if depth > 4 * _MOST_DEPTH:
@@ -166,15 +169,17 @@ def _value(
         return float(str(node.value))
     if isinstance(node, ast.Name):
         if node.id in ties:
-            return math.floor(_value(_tree(ties[node.id]) or ast.Constant(1), sizes, ties, choice, depth + 1))
+            return math.floor(
+                _evaluate(_parse_expression(ties[node.id]) or ast.Constant(1), sizes, ties, choice, depth + 1)
+            )
         return sizes[node.id]
     if isinstance(node, ast.BoolOp):
-        return _value(node.values[choice % len(node.values)], sizes, ties, choice, depth + 1)
+        return _evaluate(node.values[choice % len(node.values)], sizes, ties, choice, depth + 1)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        inner = _value(node.args[0], sizes, ties, choice, depth + 1)
+        inner = _evaluate(node.args[0], sizes, ties, choice, depth + 1)
         return math.ceil(inner) if node.func.id == "ceil" else math.floor(inner)
     assert isinstance(node, ast.BinOp)
-    left, right = (_value(each, sizes, ties, choice, depth + 1) for each in (node.left, node.right))
+    left, right = (_evaluate(each, sizes, ties, choice, depth + 1) for each in (node.left, node.right))
     if isinstance(node.op, ast.Add):
         return left + right
     if isinstance(node.op, ast.Sub):

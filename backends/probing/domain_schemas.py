@@ -1,6 +1,4 @@
-"""What is known of the operators of a domain before they are asked: their schemas, of onnx itself or of the
-onnxruntime that is installed.
-"""
+"""Read the schemas of a domain's operators from onnx or the installed onnxruntime."""
 
 import json
 import re
@@ -13,7 +11,7 @@ from typing import Any
 import onnx
 import onnx.defs
 
-from opsieve.backends.probing.documented_shapes import definitions_in
+from opsieve.backends.probing.documented_shapes import read_definitions
 from opsieve.gen.declarations.catalogue import named_dtypes
 from opsieve.gen.errors import BadInput, shown
 
@@ -71,11 +69,10 @@ print(json.dumps(list(found.values())))
 
 @dataclass(frozen=True, slots=True)
 class SchemaSlot:
-    """An input or output: the type variable or type that it has; `optional` where it may be left out,
-    `variadic` where repeated.
+    """An input or output: its type or type variable; `optional` if it may be left out, `variadic` if
+    repeated.
 
-    `alike`: all that it is repeated for have one type; `text` is its description; `sparse`: it is a sparse
-    tensor.
+    `alike`: all repetitions have one type; `text` is its description; `sparse`: it is a sparse tensor.
     """
 
     name: str
@@ -89,12 +86,12 @@ class SchemaSlot:
 
 @dataclass(frozen=True, slots=True)
 class DomainSchema:
-    """An operator of a domain as its schema has it. `attributes` are kinds (INT, FLOATS, ...) by name,
-    `required` those that must be given.
+    """An operator's schema.
 
-    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions
-    name: `words`, which a string may be, and `numbers`, with the default.
-    `definitions`: sizes that the documentation of the whole domain defines by others (`documented_shapes`).
+    `attributes` are kinds (INT, FLOATS, ...) by name, `required` those that must be given. `types` are those
+    of the CPU kernels, if there is one (`kernel`). Attributes' descriptions name `words`, possible strings,
+    and `numbers`, with the default. `definitions` are sizes that the domain's documentation defines by others
+    (`documented_shapes`).
     """
 
     name: str
@@ -110,44 +107,46 @@ class DomainSchema:
     definitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def schemas_of(domain: str) -> list[DomainSchema]:
-    """The operators of a domain, by name; "" is ONNX's own. BadInput where neither onnx nor onnxruntime has a
-    schema of it.
+def read_schemas(domain: str) -> list[DomainSchema]:
+    """Read the operators of a domain by name; "" is ONNX's own.
+
+    Raises:
+        BadInput: If onnx and onnxruntime both lack the domain.
     """
-    entries = [_own(schema) for schema in _of_onnx(domain) if not schema.deprecated]
+    entries = [_convert_schema(schema) for schema in _list_onnx_schemas(domain) if not schema.deprecated]
     if not entries:
-        entries = _asked(domain)
+        entries = _query_onnxruntime(domain)
     if not entries:
         raise BadInput(
             f"neither onnx nor the onnxruntime that is installed has schemas of {shown(domain, 80)}: "
             "declare its operators by hand (docs/how-to/add-an-operator.md)"
         )
-    definitions = definitions_in([text for entry in entries for text in _texts(entry)])
-    return sorted((_schema(entry, definitions) for entry in entries), key=lambda schema: schema.name)
+    definitions = read_definitions([text for entry in entries for text in _list_texts(entry)])
+    return sorted((_make_schema(entry, definitions) for entry in entries), key=lambda schema: schema.name)
 
 
-def _texts(entry: Mapping[str, Any]) -> list[str]:
+def _list_texts(entry: Mapping[str, Any]) -> list[str]:
     slots = [each[4] for side in ("inputs", "outputs") for each in entry[side]]
     return [entry["doc"], *slots, *(about[2] for about in entry["attributes"].values())]
 
 
-def _of_onnx(domain: str) -> list[onnx.defs.OpSchema]:
+def _list_onnx_schemas(domain: str) -> list[onnx.defs.OpSchema]:
     latest = [schema for schema in onnx.defs.get_all_schemas() if schema.domain == domain]
     if domain:
         return latest
     return [onnx.defs.get_schema(each.name, OPSET) for each in latest if onnx.defs.has(each.name, OPSET)]
 
 
-def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    def slot(parameter: onnx.defs.OpSchema.FormalParameter) -> list[Any]:
+def _convert_schema(schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    def convert_slot(parameter: onnx.defs.OpSchema.FormalParameter) -> list[Any]:
         option = str(parameter.option).rsplit(".", 1)[-1]
         return [parameter.name, parameter.type_str, option, parameter.is_homogeneous, parameter.description]
 
     return {
         "name": schema.name,
         "since": schema.since_version,
-        "inputs": [slot(each) for each in schema.inputs],
-        "outputs": [slot(each) for each in schema.outputs],
+        "inputs": [convert_slot(each) for each in schema.inputs],
+        "outputs": [convert_slot(each) for each in schema.outputs],
         "types": {each.type_param_str: list(each.allowed_type_strs) for each in schema.type_constraints},
         "attributes": {
             k: [
@@ -163,7 +162,7 @@ def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
     }
 
 
-def _asked(domain: str) -> list[dict[str, Any]]:
+def _query_onnxruntime(domain: str) -> list[dict[str, Any]]:
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", _ASK, domain],
@@ -180,10 +179,11 @@ def _asked(domain: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
+def _make_schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
     sparse = {name for name, strings in entry["types"].items() if strings and all(map(_is_sparse, strings))}
     slots = {
-        side: tuple(_slot(*each, sparse=sparse) for each in entry[side]) for side in ("inputs", "outputs")
+        side: tuple(_make_slot(*each, sparse=sparse) for each in entry[side])
+        for side in ("inputs", "outputs")
     }
     plain = {
         name: [text.removeprefix(_SPARSE) for text in strings] for name, strings in entry["types"].items()
@@ -203,23 +203,26 @@ def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> D
         types,
         {name: kind for name, (kind, *_) in attributes.items()},
         frozenset(name for name, (_, required, *_) in attributes.items() if required),
-        {name: _words(text) for name, (_, _, text, _) in attributes.items()},
+        {name: _find_words(text) for name, (_, _, text, _) in attributes.items()},
         entry["kernel"],
-        {name: _numbers(text, bytes.fromhex(default)) for name, (_, _, text, default) in attributes.items()},
+        {
+            name: _find_numbers(text, bytes.fromhex(default))
+            for name, (_, _, text, default) in attributes.items()
+        },
         definitions,
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    """What a string may be by a description: words in quotes, and those of a list of choices."""
+def _find_words(text: str) -> tuple[str, ...]:
+    """Find the possible strings in a description: quoted words, and those of a list of choices."""
     listed = [word for choices in _CHOICES.findall(text) for word in _PLAIN_WORD.findall(choices)]
     return tuple(
         dict.fromkeys((*_WORD.findall(text), *(word for word in listed if word not in _NO_CHOICES)))
     )[:_MOST_WORDS]
 
 
-def _numbers(text: str, default: bytes) -> tuple[int, ...]:
-    """What a whole number may be: its default, and the numbers of a description."""
+def _find_numbers(text: str, default: bytes) -> tuple[int, ...]:
+    """Find the possible whole numbers: the default, and the numbers in a description."""
     usual = onnx.AttributeProto.FromString(default)
     known = [usual.i] if usual.type == onnx.AttributeProto.INT else []
     return tuple(dict.fromkeys((*known, *map(int, _NUMBER.findall(text)))))[:_MOST_WORDS]
@@ -229,7 +232,7 @@ def _is_sparse(text: str) -> bool:
     return text.startswith(_SPARSE)
 
 
-def _slot(
+def _make_slot(
     name: str, type_: str, option: str, alike: bool, text: str, *, sparse: Container[str]
 ) -> SchemaSlot:
     return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text, type_ in sparse)

@@ -1,5 +1,5 @@
-"""Programs generated in bulk, as `opsieve gen` does: kept to what targets support, their values searched,
-checked and written.
+"""Generate programs in bulk, as `opsieve gen` does: restricted to the targets' support, with searched values,
+checked, written.
 """
 
 import signal
@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.probing.chosen_values import searched, with_found
-from opsieve.backends.probing.corpus import corpus
-from opsieve.backends.probing.imported_modules import ir_corpus
-from opsieve.backends.probing.operator_support import Support, both, tables
-from opsieve.backends.probing.prober import probed
+from opsieve.backends.probing.chosen_values import apply_found, search_cases
+from opsieve.backends.probing.corpus import load_corpus
+from opsieve.backends.probing.imported_modules import load_ir_corpus
+from opsieve.backends.probing.operator_support import Support, name_tables, share_support
+from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.program_checker import get_checker, get_validator
@@ -34,9 +34,9 @@ from opsieve.gen.values.values import SEARCH
 GROUP = 64
 Named = tuple[str, Case]
 _READERS: Mapping[str, Callable[[Path, Workers], tuple[tuple[Program, ...], list[str]]]] = {
-    "documented": corpus,
-    "mutate": corpus,
-    "relax-mutate": partial(ir_corpus, "relax"),
+    "documented": load_corpus,
+    "mutate": load_corpus,
+    "relax-mutate": partial(load_ir_corpus, "relax"),
 }
 # (target, probes done, probes in all)
 Probing = Callable[[str, int, int], None]
@@ -44,12 +44,12 @@ Probing = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """`models` programs of `strategy` from `seed` on, each as `program` asks, within what all `targets`
-    support.
+    """Make `models` programs of `strategy` from `seed` on, each by `program`, within the support of all
+    `targets`.
 
     `corpus` is a folder of models for the strategies `documented`, `mutate` and `relax-mutate`. Programs are
     checked with `check`, by onnx.checker or TVM, and written to `out`, as plain .onnx files with `flat`.
-    `kept` is the case to repeat, of which `program`, `strategy` and `seed` are those it was made by.
+    `kept` is the case to repeat, made by `program`, `strategy` and `seed`.
     """
 
     program: GenRequest
@@ -66,9 +66,7 @@ class GenerationRequest:
 
 @dataclass(slots=True)
 class GenerationSummary:
-    """What was made so far. `values` counts a search's answers by how they were found; `last` is the latest
-    program's bytes.
-    """
+    """The results so far. `values` counts a search's results by method; `last` is the latest program's bytes."""
 
     models: int = 0
     nodes: int = 0
@@ -80,8 +78,8 @@ class GenerationSummary:
     refused: list[tuple[str, str]] = field(default_factory=list)
     last: bytes | None = None
 
-    def facts(self, request: GenerationRequest) -> dict[str, Any]:
-        """The keys of `opsieve gen --json` (docs/reference/json.md)."""
+    def list_facts(self, request: GenerationRequest) -> dict[str, Any]:
+        """Return the keys of `opsieve gen --json` (docs/reference/json.md)."""
         facts: dict[str, Any] = {
             "models": self.models,
             "nodes": self.nodes,
@@ -98,9 +96,11 @@ class GenerationSummary:
         return facts
 
 
-def repeat_request(origin: Path) -> GenerationRequest:
-    """What makes the program of a case folder, or of its case.json, again. BadInput when it does not record a
-    generator and a seed.
+def make_repeat_request(origin: Path) -> GenerationRequest:
+    """Make the request that regenerates the program of a case folder or case.json.
+
+    Raises:
+        BadInput: If it records no generator and seed.
     """
     case = load(origin.parent if origin.name == "case.json" else origin)
     made = case.origin
@@ -115,16 +115,16 @@ def repeat_request(origin: Path) -> GenerationRequest:
     )
 
 
-def supported(
+def probe_support(
     workers: Workers, targets: Sequence[ResolvedTarget], program: GenRequest | None, show: Probing
 ) -> list[Support]:
-    """What the targets support of what a request allows, probed now where it is not known; BadInput when a
-    target is not installed.
+    """Return the targets' support for a request, probing unknown parts now; raises BadInput for a missing
+    target.
     """
     only = None if program is None or program.only is None else sorted(program.only)
     dtypes = None if program is None or program.dtypes is None else sorted(program.dtypes)
     try:
-        return probed(workers, targets, only, dtypes, show=show)
+        return probe_targets(workers, targets, only, dtypes, show=show)
     except Unavailable as error:
         raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
 
@@ -132,8 +132,8 @@ def supported(
 def generate_programs(
     request: GenerationRequest, summary: GenerationSummary, probing: Probing, say: Callable[[str], None]
 ) -> Iterator[int]:
-    """Make, check and write the programs; yields how many there are, group by group. What is written is
-    always whole.
+    """Make, check and write the programs; yield their number group by group. Written files are always
+    complete.
     """
     strategies.load_strategy(request.strategy)  # an unknown name is refused before anything is probed
     if (
@@ -143,7 +143,7 @@ def generate_programs(
     ):
         raise BadInput(f"{shown(request.out, 200)} is not empty: name a new directory")
     with Workers() as workers:
-        program = _within_targets(request, workers, probing)
+        program = _restrict_request(request, workers, probing)
         if request.corpus is not None:
             if request.strategy not in _READERS:
                 raise BadInput(f"--corpus needs --strategy {', '.join(_READERS)}: these start from models")
@@ -151,36 +151,36 @@ def generate_programs(
             program = replace(program, corpus=models)
             for line in unusable:
                 say(line)
-        for group in _groups(request, program, summary):
-            cases = _searched(group, workers, summary) if program.values == SEARCH else group
+        for group in _iter_groups(request, program, summary):
+            cases = _search_values(group, workers, summary) if program.values == SEARCH else group
             if request.check:
-                _check(cases, workers, summary)
-            _keep(cases, request, summary)
+                _check_group(cases, workers, summary)
+            _write_group(cases, request, summary)
             yield summary.models
 
 
-def _within_targets(request: GenerationRequest, workers: Workers, probing: Probing) -> GenRequest:
-    """The request for programs that all targets support, leaving out what is broken in them."""
+def _restrict_request(request: GenerationRequest, workers: Workers, probing: Probing) -> GenRequest:
+    """Restrict the request to programs that all targets support, without their broken operators."""
     if not request.targets:
         return request.program
-    supports = supported(workers, request.targets, request.program, probing)
-    sound = [support.soundly() for support in supports]
+    supports = probe_support(workers, request.targets, request.program, probing)
+    sound = [support.without_broken() for support in supports]
     repeats = request.kept is not None
-    if not repeats or tables(sound) == request.program.target:  # `fuzz` also generates what is broken
+    if not repeats or name_tables(sound) == request.program.target:  # `fuzz` also generates what is broken
         supports = sound
-    named = tables(supports)
+    named = name_tables(supports)
     if repeats and named != request.program.target:
         raise BadInput(
             f"the case was made for {request.program.target}, but this machine has {named}: install that"
             " version, or use the opsieve that made the case"
         )
-    return replace(request.program, supports=both(supports), target=named)
+    return replace(request.program, supports=share_support(supports), target=named)
 
 
-def _groups(
+def _iter_groups(
     request: GenerationRequest, program: GenRequest, summary: GenerationSummary
 ) -> Iterator[list[Named]]:
-    """The cases with their names, some at a time; only making them counts as their time."""
+    """Yield named cases in groups; only making them counts as generation time."""
     end = request.seed + request.models
     for start in range(request.seed, end, GROUP):
         began = time.process_time()
@@ -192,19 +192,17 @@ def _groups(
         yield group
 
 
-def _searched(group: list[Named], workers: Workers, summary: GenerationSummary) -> list[Named]:
-    """The cases with values, and weights, that keep every intermediate finite, where such values are
-    found.
-    """
+def _search_values(group: list[Named], workers: Workers, summary: GenerationSummary) -> list[Named]:
+    """Search values, and weights, that keep every intermediate finite."""
     cases = [case for _, case in group]
     counts = summary.values = summary.values or {}
-    found_all = searched(cases, [case.origin.seed or 0 for case in cases], workers, Effort(weights=True))
+    found_all = search_cases(cases, [case.origin.seed or 0 for case in cases], workers, Effort(weights=True))
     for found in found_all:
         counts[found.how] = counts.get(found.how, 0) + 1
-    return [(name, with_found(case, found)) for (name, case), found in zip(group, found_all, strict=True)]
+    return [(name, apply_found(case, found)) for (name, case), found in zip(group, found_all, strict=True)]
 
 
-def _check(group: Sequence[Named], workers: Workers, summary: GenerationSummary) -> None:
+def _check_group(group: Sequence[Named], workers: Workers, summary: GenerationSummary) -> None:
     by_validator: dict[ResolvedTarget, list[Named]] = {}
     for name, case in group:
         by_validator.setdefault(get_validator(case.program), []).append((name, case))
@@ -220,14 +218,14 @@ def _check(group: Sequence[Named], workers: Workers, summary: GenerationSummary)
                 summary.refused.append((name, "made wrong, but accepted" if wrong else answer.message[:300]))
 
 
-def _keep(group: Sequence[Named], request: GenerationRequest, summary: GenerationSummary) -> None:
+def _write_group(group: Sequence[Named], request: GenerationRequest, summary: GenerationSummary) -> None:
     """Write and count a group."""
     for name, case in group:
         if request.out is not None and request.flat:
             request.out.mkdir(parents=True, exist_ok=True)
             (request.out / f"{name}{ir_of(case.program).suffix}").write_bytes(case.program.data)
         elif request.out is not None:
-            with _uninterrupted():
+            with _delay_interrupt():
                 save(case, request.out / name)
         summary.models += 1
         summary.nodes += case.program.size
@@ -236,8 +234,8 @@ def _keep(group: Sequence[Named], request: GenerationRequest, summary: Generatio
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until what is within is done, so that no case is left half written."""
+def _delay_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C until the block is done, so that every case is written completely."""
     interrupted: list[int] = []
     usual = signal.signal(signal.SIGINT, lambda number, _frame: interrupted.append(number))
     try:

@@ -1,10 +1,9 @@
-"""What a compiler has of which nobody knows anything: a signature is asked about when it first comes up while
-a program is made.
+"""Support tables that grow: a signature of an unknown compiler is probed when it first comes up in
+generation.
 
-What is asked is a program of one operator that follows from the signature alone, so that everybody who asks
-makes the same programs of a seed, in whichever order signatures come up, and an answer that somebody was
-given before, of the same generator, need not be asked for again. What every compiler has whose table comes
-with opsieve is taken to be there.
+The probe is a program of one operator that follows from the signature alone, so that every process makes the
+same programs from a seed, in any order of signatures, and a known answer of the same generator can be reused.
+Signatures that every shipped table supports are assumed to be supported.
 """
 
 import functools
@@ -14,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from opsieve.backends.probing.answer_file import AnswerFile, cache_folder
-from opsieve.backends.probing.operator_support import ProbeAnswer, Support, beginning, support_of
-from opsieve.backends.probing.prober import Probe, ending, instances, wheel
-from opsieve.backends.probing.support_tables import shipped
+from opsieve.backends.probing.answer_file import AnswerFile, get_cache_folder
+from opsieve.backends.probing.operator_support import ProbeAnswer, Support, collect_support, get_beginning
+from opsieve.backends.probing.prober import Probe, classify_ending, iter_instances, strip_level
+from opsieve.backends.probing.support_tables import iter_shipped
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OLDEST, first_dtypes, form, operators
@@ -27,21 +26,19 @@ from opsieve.gen.generation.random_graph import SUPPORTED
 
 
 class Asked(Protocol):
-    """Who answers for a compiler; `SignatureProber` does."""
+    """The source of answers for a compiler; `SignatureProber` is one."""
 
-    def signature(self, key: str) -> Sequence[ProbeAnswer]:
-        """The answers to the program of a signature; none where there is no such program, or it tells
-        nothing.
-        """
+    def probe_signature(self, key: str) -> Sequence[ProbeAnswer]:
+        """Return the answers to the program of a signature; empty without a program or a clear result."""
 
-    def operator(self, key: str) -> Sequence[ProbeAnswer]:
-        """The same for a usual instance of the signature's operator and form."""
+    def probe_operator(self, key: str) -> Sequence[ProbeAnswer]:
+        """Return the answers for a usual instance of the signature's operator and form."""
 
 
 @dataclass(frozen=True, eq=False)
 class GrowingSupport(Support):
-    """A table that begins empty. What all `others` were found to have is taken to be there where one instance
-    of the operator is.
+    """A table that begins empty; signatures that all `others` support are assumed if one instance of the
+    operator works.
     """
 
     asked: Asked | None = None
@@ -50,27 +47,27 @@ class GrowingSupport(Support):
 
     @functools.cached_property
     def allowed(self) -> Hashable:
-        """Another one for every target: nobody knows what it will have."""
+        """A distinct value for every target, because its support is unknown."""
         return self.target, self.version
 
     def has(self, key: str, rank: int) -> bool:
         """Whether an instance of a signature is worth a test."""
         assert self.asked is not None
         if self.others and all(key in other.known and other.has(key, rank) for other in self.others):
-            operator = beginning(key)
+            operator = get_beginning(key)
             if operator not in self._of:
-                self._of[operator] = support_of(self.target, self.version, self.asked.operator(key))
+                self._of[operator] = collect_support(
+                    self.target, self.version, self.asked.probe_operator(key)
+                )
             if not self._of[operator].doubtful:
                 return True
         if key not in self._of:
-            self._of[key] = support_of(self.target, self.version, self.asked.signature(key))
+            self._of[key] = collect_support(self.target, self.version, self.asked.probe_signature(key))
         return self._of[key].has(key, rank)
 
 
 class SignatureProber:
-    """Asks a target about single signatures, and keeps what it answers in `folder` (the user's cache unless
-    given).
-    """
+    """Probes single signatures of a target, and keeps the answers in `folder` (default: the user's cache)."""
 
     def __init__(
         self, workers: Workers, target: ResolvedTarget, version: str, folder: Path | None = None
@@ -80,52 +77,52 @@ class SignatureProber:
         self._tests: dict[str, tuple[int, Test]] = {}
         # Another generator may draw other instances.
         of = f"signatures of {compute_generator_version()}"
-        self._file = AnswerFile(folder or cache_folder("support"), wheel(target).display, version, of)
+        self._file = AnswerFile(
+            folder or get_cache_folder("support"), strip_level(target).display, version, of
+        )
         self._kept = {answer.signature: answer for answer in self._file.read()}
 
-    def signature(self, key: str) -> Sequence[ProbeAnswer]:
-        """What the target makes of the first instance of a signature that is drawn."""
-        probe = probe_of(key)
+    def probe_signature(self, key: str) -> Sequence[ProbeAnswer]:
+        """Probe the first drawn instance of a signature."""
+        probe = make_probe(key)
         if probe is None:
             return ()
         if key in self._kept:
             return (self._kept[key],)
-        drawn = self._drawn.setdefault(probe.name, instances(probe, 1))
+        drawn = self._drawn.setdefault(probe.name, iter_instances(probe, 1))
         while key not in self._tests:
             found = next(drawn, None)
             if found is None:
                 return ()
             self._tests.setdefault(found[0], found[1:])
-        return self._answers(probe, key, *self._tests.pop(key))
+        return self._run_probe(probe, key, *self._tests.pop(key))
 
-    def operator(self, key: str) -> Sequence[ProbeAnswer]:
-        """What it makes of the first instance of an operator with the most usual dtype that it takes."""
-        probe = probe_of(key)
+    def probe_operator(self, key: str) -> Sequence[ProbeAnswer]:
+        """Probe the first instance of an operator with its most usual dtype."""
+        probe = make_probe(key)
         if probe is None:
             return ()
         dtypes = first_dtypes(probe.operator, probe.opset)
         usual = min(dtypes, key=lambda dtype: (dtype != "float32", dtype))
-        found = next(instances(replace(probe, dtype=usual), 1), None)
+        found = next(iter_instances(replace(probe, dtype=usual), 1), None)
         if found is None:
             return ()
-        return (self._kept[found[0]],) if found[0] in self._kept else self._answers(probe, *found)
+        return (self._kept[found[0]],) if found[0] in self._kept else self._run_probe(probe, *found)
 
-    def _answers(self, probe: Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
+    def _run_probe(self, probe: Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
         (observation,) = self._workers.observe_many(self._target, [test])
-        outcome, message = ending(test, observation)
+        outcome, message = classify_ending(test, observation)
         # A lack of the machine says nothing of the operator.
         if outcome == "environment":
             return ()
         self._kept[key] = answer = ProbeAnswer(probe.name, key, rank, outcome, message)
         with suppress(BadInput):  # asked again by the next one
-            self._file.keep([answer])
+            self._file.append_answers([answer])
         return (answer,)
 
 
-def probe_of(key: str) -> Probe | None:
-    """What a signature is drawn with; None where its operator is not declared, or its first input takes no
-    such dtype.
-    """
+def make_probe(key: str) -> Probe | None:
+    """Make the probe that draws a signature; None for an undeclared operator or an impossible dtype."""
     name, since, dtypes = (*key.split(" ", 3), "")[:3]
     operator = operators().get(name)
     if operator is None:
@@ -141,19 +138,19 @@ def probe_of(key: str) -> Probe | None:
     return Probe(operator, opsets[-1], dtype)
 
 
-def growing(
+def make_growing(
     support: Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None
 ) -> Support:
-    """The table, or where nothing is known of the target one that grows."""
+    """Return the table, or a growing one if it is empty."""
     if support.known:
         return support
     nothing = frozenset[str]()
     asked = SignatureProber(workers, target, support.version, folder)
     return GrowingSupport(
-        support.target, support.version, {}, {}, nothing, nothing, asked=asked, others=_others()
+        support.target, support.version, {}, {}, nothing, nothing, asked=asked, others=_load_others()
     )
 
 
 @functools.cache
-def _others() -> tuple[Support, ...]:
-    return tuple(support_of(table.backend, table.version, table.answers) for table in shipped())
+def _load_others() -> tuple[Support, ...]:
+    return tuple(collect_support(table.backend, table.version, table.answers) for table in iter_shipped())

@@ -1,6 +1,4 @@
-"""Programs of another IR than ONNX in a corpus: those that lie in a folder as cases, and what an importer
-makes of ONNX models, in a worker.
-"""
+"""Programs of another IR than ONNX in a corpus: cases in a folder, and imports of ONNX models in a worker."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +16,8 @@ from opsieve.gen.model.program import Program
 _MOST = 500  # programs of one corpus
 
 
-def imported(name: str, cases: Sequence[Case], workers: Workers) -> list[Program]:
-    """What the importer of an IR makes of ONNX models, each once, where it takes them and strategies can read
-    the result.
-    """
+def import_models(name: str, cases: Sequence[Case], workers: Workers) -> list[Program]:
+    """Import ONNX models into an IR, each once, as far as strategies can read the result."""
     ir = ir_named(name)
     found: dict[bytes, Program] = {}
     answers = workers.observe_many(resolve(ir.importer), [Test(case.program, case.inputs) for case in cases])
@@ -33,11 +29,12 @@ def imported(name: str, cases: Sequence[Case], workers: Workers) -> list[Program
     return list(found.values())
 
 
-def ir_corpus(name: str, folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
-    """The programs of an IR of the cases under a folder, those imported from its ONNX models, and one line
-    for each case that has none.
+def load_ir_corpus(name: str, folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
+    """Load an IR's programs from the cases under a folder and from its ONNX models, and a line for each
+    unsuitable case.
 
-    BadInput when there is nothing to begin with.
+    Raises:
+        BadInput: If every case is unsuitable.
     """
     ir = ir_named(name)
     programs: list[Program] = []
@@ -57,7 +54,7 @@ def ir_corpus(name: str, folder: Path, workers: Workers) -> tuple[tuple[Program,
             models.append(Case(model, seeded_inputs(model.proto, 0)))
         except BadInput as error:
             refused.append(str(error))
-    programs += imported(name, models, workers)
+    programs += import_models(name, models, workers)
     if not programs:
         raise BadInput(
             f"the corpus {shown(folder, 160)} holds no program of the IR {name}, and no ONNX model that its"

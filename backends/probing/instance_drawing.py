@@ -1,4 +1,4 @@
-"""Instances of an operator drawn by its schema and its documentation."""
+"""Draw instances of an operator from its schema and its documentation."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from typing import Any
 import onnx.defs
 
 from opsieve.backends.probing.body_drawing import BodyDrawing
-from opsieve.backends.probing.documented_shapes import Shape, names_in, shapes_in, side
+from opsieve.backends.probing.documented_shapes import Shape, evaluate_size, list_names, read_shapes
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
-from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, drawn_dtypes
+from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, list_dtypes
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import is_float
 
@@ -75,47 +75,47 @@ RATES = DrawingRates()
 
 
 class InstanceDrawing:
-    """What is drawn for one operator."""
+    """The random choices for one operator."""
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self.schema, self.rng = schema, rng
         self.bodies = BodyDrawing(schema, rng)
-        self.shapes = [shapes_in(slot.text) for slot in schema.inputs]
+        self.shapes = [read_shapes(slot.text) for slot in schema.inputs]
         named = {
-            name for shapes in self.shapes for shape in shapes for term in shape for name in names_in(term)
+            name for shapes in self.shapes for shape in shapes for term in shape for name in list_names(term)
         }
         numbers = {name for name, kind in schema.attributes.items() if kind == "INT"}
         known = named | numbers
         self.ties: dict[str, list[str]] = {}
         for _ in range(2):  # a definition may name sizes of another
             for name, expressions in schema.definitions.items():
-                sound = [each for each in expressions if set(names_in(each)) & known]
+                sound = [each for each in expressions if set(list_names(each)) & known]
                 if name in named - numbers and sound:
                     self.ties[name] = sound
-                    named.update(part for each in sound for part in names_in(each))
+                    named.update(part for each in sound for part in list_names(each))
                     known = named | numbers
         self.named = tuple(sorted(named))
 
-    def drawn(self) -> Trial:
-        """An instance."""
+    def draw_instance(self) -> Trial:
+        """Draw an instance."""
         rng, schema = self.rng, self.schema
-        plan = self._plan()
+        plan = self._draw_plan()
         meant: dict[str, str] = {}
         ins: list[TrialInput | None] = []
         shapes: dict[int, Shape] = {}
         named = tuple(plan.sizes.values()) if plan is not None else ()
         palette = named or tuple(rng.choice(PALETTE) for _ in range(3))
         lone, constant = rng.chance(RATES.scalar), rng.chance(RATES.constant)
-        present, first_stated = self._present(), rng.chance(RATES.first_stated)
+        present, first_stated = self._draw_presence(), rng.chance(RATES.first_stated)
         for place, slot in enumerate(schema.inputs):
-            if not drawn_dtypes(schema, slot.type) or (slot.optional and not present[place]):
+            if not list_dtypes(schema, slot.type) or (slot.optional and not present[place]):
                 ins.append(None)
                 continue
-            for dtype in self._dtypes(slot, meant):
+            for dtype in self._draw_dtypes(slot, meant):
                 stated = self.shapes[place] if plan is not None else ()
                 if stated:
                     shapes[len(ins)] = stated[0] if first_stated else rng.choice(stated)
-                made = self.input(dtype, ins[0] if ins else None, palette)
+                made = self.draw_input(dtype, ins[0] if ins else None, palette)
                 scalar = (
                     lone
                     and not stated
@@ -127,9 +127,9 @@ class InstanceDrawing:
             ins.pop()
         share = rng.choice((0.0, 0.0, RATES.given))  # most are refused with most of what may be left out
         given = [name for name in schema.attributes if self._is_given(name, plan, share)]
-        values = {name: self.value(name, palette) for name in given}
+        values = {name: self.draw_value(name, palette) for name in given}
         attributes = {name: value for name, value in values.items() if value is not None}
-        return self.laid(
+        return self.apply_plan(
             Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes), rng.below(1 << 30))
         )
 
@@ -138,7 +138,7 @@ class InstanceDrawing:
             return True
         return self.rng.chance(RATES.referred if plan is not None and name in self.named else share)
 
-    def _plan(self) -> ShapePlan | None:
+    def _draw_plan(self) -> ShapePlan | None:
         if not any(self.shapes) or not self.rng.chance(RATES.documented):
             return None
         numbers = self.schema.numbers
@@ -153,8 +153,8 @@ class InstanceDrawing:
         }
         return ShapePlan(sizes, ties, {})
 
-    def _present(self) -> list[bool]:
-        """Which inputs are there, of those that may be left out."""
+    def _draw_presence(self) -> list[bool]:
+        """Draw which optional inputs are given."""
         rng, slots = self.rng, self.schema.inputs
         if rng.chance(RATES.bare):
             return [False] * len(slots)
@@ -165,9 +165,9 @@ class InstanceDrawing:
         share = rng.choice((RATES.present, RATES.present, 1.0))
         return [rng.chance(share) for _ in slots]
 
-    def _dtypes(self, slot: SchemaSlot, meant: dict[str, str]) -> list[str]:
-        """The dtypes of an input: one, or of each that it is repeated for."""
-        rng, allowed = self.rng, drawn_dtypes(self.schema, slot.type)
+    def _draw_dtypes(self, slot: SchemaSlot, meant: dict[str, str]) -> list[str]:
+        """Draw the dtypes of an input, one for each repetition."""
+        rng, allowed = self.rng, list_dtypes(self.schema, slot.type)
         usual = "float32" in allowed and rng.chance(RATES.usual)
         dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
         if not slot.variadic:
@@ -177,23 +177,23 @@ class InstanceDrawing:
         period = [rng.choice(allowed) for _ in range(rng.choice(_PERIODS))]
         return period * rng.choice((1, 2, 2, 3))
 
-    def input(self, dtype: str, first: TrialInput | None, palette: Sequence[int]) -> TrialInput:
-        """An input of this dtype: of the shape of the first one, of one of its sizes, or of any."""
+    def draw_input(self, dtype: str, first: TrialInput | None, palette: Sequence[int]) -> TrialInput:
+        """Draw an input of this dtype, with the shape of the first one, one of its sizes, or any shape."""
         rng = self.rng
-        low, high = self.range(dtype)
+        low, high = self.draw_range(dtype)
         if first is not None and rng.chance(RATES.like_first):
             return TrialInput(dtype, first.shape, low, high)
         if first is not None and first.shape and rng.chance(RATES.last_only):
             return TrialInput(dtype, (rng.choice(first.shape),), low, high)
         return TrialInput(dtype, tuple(rng.choice(palette) for _ in range(rng.below(MOST_RANK))), low, high)
 
-    def range(self, dtype: str) -> tuple[float, float]:
-        """Between which numbers elements lie."""
+    def draw_range(self, dtype: str) -> tuple[float, float]:
+        """Draw the range of the elements."""
         return (0, 0) if dtype == "string" else self.rng.choice(_FLOAT_RANGES if is_float(dtype) else _RANGES)
 
-    def exact(self, each: TrialInput, sizes: Sequence[int]) -> TrialInput:
-        """The input with elements that are sizes of the instance, where it has few and they are whole
-        numbers; else as it is.
+    def draw_elements(self, each: TrialInput, sizes: Sequence[int]) -> TrialInput:
+        """Draw the elements of a small integer input from sizes of the instance; other inputs stay as they
+        are.
         """
         rng, count = self.rng, math.prod(each.shape)
         if is_float(each.dtype) or each.dtype in ("string", "bool") or not 0 < count <= _MOST_EXACT:
@@ -206,11 +206,11 @@ class InstanceDrawing:
         most = 127 if each.dtype.endswith("int8") else 1 << 15
         return replace(each, values=tuple(min(value, most) for value in values))
 
-    def value(self, name: str, numbers: Sequence[int]) -> Any:
-        """A value of an attribute, None where none can be drawn."""
+    def draw_value(self, name: str, numbers: Sequence[int]) -> Any:
+        """Draw a value of an attribute, or return None if its kind cannot be drawn."""
         rng, kind = self.rng, self.schema.attributes[name]
         if kind in ("STRING", "STRINGS"):
-            words = self.schema.words.get(name) or _operator_names()
+            words = self.schema.words.get(name) or _list_operator_names()
             return (
                 rng.choice(words)
                 if kind == "STRING"
@@ -228,12 +228,10 @@ class InstanceDrawing:
                 if kind == "FLOAT"
                 else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
             )
-        return self.bodies.drawn() if kind == "GRAPH" else None
+        return self.bodies.draw_body() if kind == "GRAPH" else None
 
-    def laid(self, trial: Trial) -> Trial:
-        """The instance with the sizes of its plan: inputs have the shapes that it says, attributes that it
-        names their values.
-        """
+    def apply_plan(self, trial: Trial) -> Trial:
+        """Apply the sizes of its plan to shapes and attributes."""
         plan = trial.plan
         if plan is None:
             return trial
@@ -245,28 +243,28 @@ class InstanceDrawing:
         for place, shape in plan.shapes.items():
             each = ins[place] if place < len(ins) else None
             if each is not None:
-                sides = tuple(self._side(term, sizes, plan, choice) for term in shape)
+                sides = tuple(self._evaluate_side(term, sizes, plan, choice) for term in shape)
                 sides = sides if math.prod(sides) <= _LARGEST else tuple(min(one, 4) for one in sides)
-                ins[place] = reshaped(each, sides)
+                ins[place] = reshape_input(each, sides)
         return replace(trial, inputs=tuple(ins), plan=replace(plan, sizes=sizes))
 
-    def _side(self, term: str, sizes: dict[str, int], plan: ShapePlan, choice: int) -> int:
-        for name in names_in(term):
+    def _evaluate_side(self, term: str, sizes: dict[str, int], plan: ShapePlan, choice: int) -> int:
+        for name in list_names(term):
             sizes.setdefault(name, self.rng.choice(_SIDES))
         try:
-            return side(term, sizes, plan.ties, choice)
+            return evaluate_size(term, sizes, plan.ties, choice)
         except KeyError:  # a tie names what no shape does, or goes in a circle
             return self.rng.choice(_SIDES)
 
 
-def reshaped(each: TrialInput, shape: tuple[int, ...]) -> TrialInput:
-    """The input with another shape; elements that were drawn one by one are kept where they are as many."""
+def reshape_input(each: TrialInput, shape: tuple[int, ...]) -> TrialInput:
+    """Return the input with another shape; exact elements stay if their number is the same."""
     same = math.prod(shape) == len(each.values)
     return replace(each, shape=shape, values=each.values if same else ())
 
 
-def _operator_names() -> list[str]:
-    """Names of ONNX's operators of one input and one output: activations are known by them."""
+def _list_operator_names() -> list[str]:
+    """List ONNX's operators of one input and one output, the names of activations."""
     return [
         schema.name
         for schema in onnx.defs.get_all_schemas()

@@ -1,17 +1,17 @@
-"""What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and
-DeepConstr do for functions of Python).
+"""Infer an operator's declaration from accepted and refused instances (as NeuRI and DeepConstr do for Python
+functions).
 
-1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed towards what
-   is accepted.
-2. Generalise an instance that was accepted to a form (gen/declarations/learned.py): each size is changed
-   alone, with all sizes that are equal to it, by its multiples, and with each other group of sizes. What may
-   change is a letter, what may not a number.
-3. Fit the sizes of outputs to what further instances of the form gave.
+1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed until they are
+accepted.
+2. Generalise an accepted instance to a form (gen/declarations/learned.py): each size is changed alone, with
+all equal sizes, by its multiples, and with each other group of sizes. Sizes that may change become letters,
+others numbers.
+3. Fit the sizes of outputs to the results of further instances of the form.
 4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one
-   letter after the other, and is dropped at last. Each runs twice: a form whose results differ is kept only
-   where there is no other, and says so.
+letter after the other, and is dropped at last.
 
-Pure but for `ask`, which runs instances. Equal seeds and answers give equal forms.
+Each instance runs twice: a form with differing results is kept only without an alternative, and says so. Pure
+except for `ask`, which runs instances. Equal seeds and answers give equal forms.
 """
 
 import itertools
@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
-from opsieve.backends.probing.instance_drawing import reshaped
+from opsieve.backends.probing.instance_drawing import reshape_input
 from opsieve.backends.probing.instance_search import InstanceSearch
-from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes, elements
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, draw_elements, list_dtypes
 from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.rng import Rng
@@ -47,8 +47,8 @@ Ask = Callable[[DomainSchema, Sequence[Trial]], Sequence[TrialAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What came of an operator: its declaration, or None and why; how many instances were asked, and of how
-    many the compiler died.
+    """The result for an operator: its declaration, or the reason for its absence; the numbers of instances
+    and crashes.
     """
 
     name: str
@@ -58,21 +58,21 @@ class Learnt:
     died: int = 0
 
 
-def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
+def learn_operator(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     """Learn the declaration of an operator."""
-    why = _beyond(schema)
+    why = _find_obstacle(schema)
     if why:
         return Learnt(schema.name, None, why)
     learner = _Learner(schema, ask, Rng(f"learn {domain} {schema.name} {seed}"))
     search = InstanceSearch(schema, learner.rng)
-    accepted = search.run(learner.answers, 2 * _MOST_FORMS)
+    accepted = search.search_instances(learner.run_trials, 2 * _MOST_FORMS)
     if not accepted:
         said = search.furthest[1].rpartition(_WRAPPED)[2].strip()[:_MOST_SAID]
         why = f"no instance was accepted; of the one that came furthest was said: {said}"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
     forms = dict[LearnedForm, int]()  # and how many of their instances were accepted
     for trial in accepted:
-        form, passed = learner.formed(trial)
+        form, passed = learner.find_form(trial)
         if form is not None and form not in forms:
             forms[form] = passed
         if len(forms) == _MOST_FORMS:
@@ -87,67 +87,69 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     return Learnt(schema.name, operator, "", learner.asked, learner.died)
 
 
-def _beyond(schema: DomainSchema) -> str:
-    """Why no instance can be drawn of an operator, "" where one can."""
+def _find_obstacle(schema: DomainSchema) -> str:
+    """Return why instances of an operator cannot be drawn, or ""."""
     beyond = [name for name in schema.required if schema.attributes[name] in ("GRAPHS", "TENSOR", "TENSORS")]
     if beyond:
         return f"its attribute {beyond[0]} is a {schema.attributes[beyond[0]].lower()}"
     for slot in schema.inputs:
-        if not slot.optional and not drawn_dtypes(schema, slot.type):
+        if not slot.optional and not list_dtypes(schema, slot.type):
             return f"its input {slot.name} has no type that can be drawn"
     return "" if schema.inputs else "it has no input"
 
 
 class _Learner:
-    """The search of one operator, and what was asked for it."""
+    """The search for one operator, with counts of its instances and crashes."""
 
     def __init__(self, schema: DomainSchema, ask: Ask, rng: Rng) -> None:
         self.schema, self.rng, self._ask = schema, rng, ask
         self.asked = self.died = 0
 
-    def answers(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
-        """Run some instances."""
+    def run_trials(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
+        """Run instances."""
         answered = self._ask(self.schema, trials) if trials else ()
         self.asked += len(trials)
         self.died += sum(answer.died for answer in answered)
         return answered
 
-    def accepts(self, trials: Sequence[Trial]) -> list[bool]:
-        """Which of some instances are accepted."""
-        return [answer.outputs is not None for answer in self.answers(trials)]
+    def list_accepted(self, trials: Sequence[Trial]) -> list[bool]:
+        """Run instances and return which are accepted."""
+        return [answer.outputs is not None for answer in self.run_trials(trials)]
 
-    def formed(self, trial: Trial) -> tuple[LearnedForm | None, int]:
-        """The widest form of an accepted instance that holds, and how many instances of it were accepted."""
-        trial = self._with_documented_values(self._with_following_bodies(trial))
-        pinned = _pinned(trial)
+    def find_form(self, trial: Trial) -> tuple[LearnedForm | None, int]:
+        """Find the widest valid form of an accepted instance, and how many of its instances were accepted."""
+        trial = self._use_documented_values(self._let_bodies_follow(trial))
+        pinned = _pin_elements(trial)
         for form_of, of in (
-            (self.generalised, trial),
-            (self.generalised, pinned),
-            (self.as_it_is, trial),
-            (self.as_it_is, pinned),
+            (self.generalise, trial),
+            (self.generalise, pinned),
+            (self.make_fixed_form, trial),
+            (self.make_fixed_form, pinned),
         ):
-            form, passed = self.checked(form_of(of)) if of is trial or pinned != trial else (None, 0)
+            form, passed = self.check_form(form_of(of)) if of is trial or pinned != trial else (None, 0)
             if form is not None:
                 break
         return form, passed
 
-    def _with_following_bodies(self, trial: Trial) -> Trial:
-        """The instance whose bodies give sizes of what they are called with, as far as that is accepted: with
-        fixed sizes they are right for one call.
+    def _let_bodies_follow(self, trial: Trial) -> Trial:
+        """Let bodies take sizes from their arguments if that is accepted: fixed sizes are right for one call
+        only.
         """
         for name, body in trial.attributes.items():
             if isinstance(body, LearnedBody):
                 made = [body.following(rank) for rank in _FOLLOWED]
                 trials = [replace(trial, attributes={**trial.attributes, name: each}) for each in made]
-                trial = next((t for t, ok in zip(trials, self.accepts(trials), strict=True) if ok), trial)
+                trial = next(
+                    (t for t, ok in zip(trials, self.list_accepted(trials), strict=True) if ok), trial
+                )
         return trial
 
-    def _with_documented_values(self, trial: Trial) -> Trial:
-        """The instance with values that the documentation names, or 0, 1 or none, for attributes whose own it
-        does not and which give the same: a flag may be read as one in two ways.
+    def _use_documented_values(self, trial: Trial) -> Trial:
+        """Replace undocumented attribute values by documented ones, 0, 1 or absence, if the outputs stay
+        equal.
         """
         for name, value in [*trial.attributes.items()]:
-            documented = self._documented(name)
+            documented = self._list_documented(name)
             if not documented or value in documented:
                 continue
             made = [replace(trial, attributes={**trial.attributes, name: each}) for each in documented]
@@ -156,16 +158,14 @@ class _Learner:
                     replace(trial, attributes={k: v for k, v in trial.attributes.items() if k != name})
                 )
             asked = [[replace(each, draw=draw) for draw in _DRAWS] for each in (trial, *made)]
-            answers = iter(self.answers([each for draws in asked for each in draws]))
+            answers = iter(self.run_trials([each for draws in asked for each in draws]))
             own, *rest = [[next(answers) for _ in draws] for draws in asked]
             if all(answer.outputs is not None for answer in own):
                 trial = next((each for each, found in zip(made, rest, strict=True) if found == own), trial)
         return trial
 
-    def _documented(self, name: str) -> Sequence[Any]:
-        """The values of an attribute of one number or word that its documentation names, and those of a
-        flag.
-        """
+    def _list_documented(self, name: str) -> Sequence[Any]:
+        """List the documented values of an attribute of one number or word, and those of a flag."""
         kind = self.schema.attributes[name]
         if kind == "STRING":
             return self.schema.words.get(name, ())
@@ -173,25 +173,27 @@ class _Learner:
 
     # 2
 
-    def generalised(self, trial: Trial) -> LearnedForm | None:
-        """The form of an accepted instance; None where the sizes of its outputs are not found."""
+    def generalise(self, trial: Trial) -> LearnedForm | None:
+        """Generalise an accepted instance to a form; None if the sizes of its outputs cannot be explained."""
         varied = [(i, each) for i, each in enumerate(trial.inputs) if each is not None and not each.values]
         spots = [(i, axis) for i, each in varied for axis in range(len(each.shape))]
         size = {spot: trial.inputs[spot[0]].shape[spot[1]] for spot in spots}  # type: ignore[union-attr]  # spots are of those
         terms: dict[tuple[int, int], SizeTerm] = {spot: SizeTerm(size[spot]) for spot in spots}
-        free = [s for s, ok in zip(spots, self._varied(trial, [[s] for s in spots], size), strict=True) if ok]
+        free = [
+            s for s, ok in zip(spots, self._test_groups(trial, [[s] for s in spots], size), strict=True) if ok
+        ]
         letters = iter(_LETTERS)
         for spot in free:
             terms[spot] = SizeTerm(1, next(letters, "z"))
         tied = [spot for spot in spots if spot not in free]
         left: list[list[tuple[int, int]]] = []
         # What is documented as one size, then what is as large.
-        for key in ({spot: _named_size(trial, spot) for spot in tied}, size):
+        for key in ({spot: _name_size(trial, spot) for spot in tied}, size):
             groups = [
                 [spot for spot in tied if key[spot] == value] for value in dict.fromkeys(key[s] for s in tied)
             ]
             left = []
-            for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):
+            for group, ok in zip(groups, self._test_groups(trial, groups, size), strict=True):
                 if ok:
                     letter = next(letters, "z")
                     terms.update((spot, SizeTerm(1, letter)) for spot in group)
@@ -199,33 +201,33 @@ class _Learner:
                     left.append(group)
             tied = [spot for group in left for spot in group]
         left = [group for group in left if size[group[0]]]  # an empty one has no multiples
-        doubled = self.accepts([_scaled(trial, group, 2) for group in left])
+        doubled = self.list_accepted([_scale_group(trial, group, 2) for group in left])
         for group, ok in zip(left, doubled, strict=True):
             if ok:
                 letter = next(letters, "z")
                 terms.update((spot, SizeTerm(size[group[0]], letter)) for spot in group)
         stuck = [group for group, ok in zip(left, doubled, strict=True) if not ok]
-        self._in_pairs(trial, stuck, size, terms, letters)
-        return self._fitted(self._typed(trial, terms))
+        self._test_pairs(trial, stuck, size, terms, letters)
+        return self._fit_outputs(self._make_form(trial, terms))
 
-    def as_it_is(self, trial: Trial) -> LearnedForm | None:
-        """The form of instances with the sizes of one, and other elements."""
+    def make_fixed_form(self, trial: Trial) -> LearnedForm | None:
+        """Make the form with the sizes of one instance and other elements."""
         shapes = [(i, each.shape) for i, each in enumerate(trial.inputs) if each is not None]
-        return self._fitted(
-            self._typed(
+        return self._fit_outputs(
+            self._make_form(
                 trial, {(i, axis): SizeTerm(side) for i, shape in shapes for axis, side in enumerate(shape)}
             )
         )
 
-    def _varied(
+    def _test_groups(
         self, trial: Trial, groups: Sequence[Sequence[tuple[int, int]]], size: Mapping[tuple[int, int], int]
     ) -> list[bool]:
-        """Of which groups of sizes all may be one more, and all several more."""
-        trials = [_grown(trial, group, more) for group in groups for more in (1, 4)]
-        answers = self.accepts(trials)
+        """Test which groups of sizes may grow by one and by several."""
+        trials = [_grow_group(trial, group, more) for group in groups for more in (1, 4)]
+        answers = self.list_accepted(trials)
         return [all(answers[2 * place : 2 * place + 2]) for place in range(len(groups))]
 
-    def _in_pairs(
+    def _test_pairs(
         self,
         trial: Trial,
         stuck: Sequence[list[tuple[int, int]]],
@@ -233,21 +235,21 @@ class _Learner:
         terms: dict[tuple[int, int], SizeTerm],
         letters: Iterator[str],
     ) -> None:
-        """Groups that only change together: their sizes have a common factor that is a letter."""
+        """Find groups that only change together: their sizes have a common factor, which becomes a letter."""
         pairs = list(itertools.combinations(stuck, 2))
-        answers = self.accepts([_scaled(trial, [*a, *b], 2) for a, b in pairs])
+        answers = self.list_accepted([_scale_group(trial, [*a, *b], 2) for a, b in pairs])
         done: set[tuple[int, int]] = set()
         for (a, b), ok in zip(pairs, answers, strict=True):
             if not ok or done & {*a, *b}:
                 continue
             letter, common = next(letters, "z"), math.gcd(size[a[0]], size[b[0]])
-            if self.accepts([_scaled(trial, [*a, *b], 1, common)])[0]:
+            if self.list_accepted([_scale_group(trial, [*a, *b], 1, common)])[0]:
                 terms.update((spot, SizeTerm(size[spot] // common, letter)) for spot in (*a, *b))
             else:
                 terms.update((spot, SizeTerm(size[spot], letter)) for spot in (*a, *b))
             done |= {*a, *b}
 
-    def _typed(self, trial: Trial, terms: Mapping[tuple[int, int], SizeTerm]) -> LearnedForm:
+    def _make_form(self, trial: Trial, terms: Mapping[tuple[int, int], SizeTerm]) -> LearnedForm:
         ins = tuple(
             None
             if each is None
@@ -268,8 +270,8 @@ class _Learner:
 
     # 3
 
-    def instances(self, form: LearnedForm, count: int) -> list[tuple[dict[str, int], Trial]]:
-        """Instances of a form, and the sizes that its letters have in each."""
+    def draw_instances(self, form: LearnedForm, count: int) -> list[tuple[dict[str, int], Trial]]:
+        """Draw instances of a form, with the sizes of its letters in each."""
         found = []
         for _ in range(count):
             sizes = {letter: self.rng.between(1, _LEAST_VARIED) for letter in form.letters}
@@ -287,14 +289,12 @@ class _Learner:
             found.append((sizes, Trial(tuple(ins), attributes, None, self.rng.below(1 << 30))))
         return found
 
-    def _fitted(self, form: LearnedForm) -> LearnedForm | None:
-        """The form with its outputs: a term for each size that agrees with all instances that were
-        accepted.
-        """
-        made = self.instances(form, _FITTED)
+    def _fit_outputs(self, form: LearnedForm) -> LearnedForm | None:
+        """Add the outputs to the form: a term for each size that agrees with all accepted instances."""
+        made = self.draw_instances(form, _FITTED)
         seen = [
             (sizes, answer.outputs)
-            for (sizes, _), answer in zip(made, self.answers([trial for _, trial in made]), strict=True)
+            for (sizes, _), answer in zip(made, self.run_trials([trial for _, trial in made]), strict=True)
             if answer.outputs is not None
         ]
         if not seen:
@@ -305,73 +305,74 @@ class _Learner:
         outs = []
         for place, (dtype, rank) in enumerate(next(iter(kinds))):
             terms = [
-                _fit([(sizes, outputs[place][1][axis]) for sizes, outputs in seen]) for axis in range(rank)
+                _fit_term([(sizes, outputs[place][1][axis]) for sizes, outputs in seen])
+                for axis in range(rank)
             ]
             outs.append(LearnedTensor(dtype, tuple(terms)))
         return replace(form, outputs=tuple(outs))
 
     # 4
 
-    def checked(self, form: LearnedForm | None) -> tuple[LearnedForm | None, int]:
-        """The form where enough of fresh instances are accepted as it says, if need be with fewer letters;
-        and how many were accepted.
+    def check_form(self, form: LearnedForm | None) -> tuple[LearnedForm | None, int]:
+        """Check the form on fresh instances, dropping letters if necessary; return it and the number of
+        accepted ones.
         """
         if form is None:
             return None, 0
-        for narrowed in (form, *(_without(form, letter) for letter in form.letters)):
-            made = self.instances(narrowed, _FRESH)
-            answers = self.answers([trial for _, trial in made])
+        for narrowed in (form, *(_fix_letter(form, letter) for letter in form.letters)):
+            made = self.draw_instances(narrowed, _FRESH)
+            answers = self.run_trials([trial for _, trial in made])
             good = sum(
-                _as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True)
+                _is_predicted(narrowed, sizes, answer)
+                for (sizes, _), answer in zip(made, answers, strict=True)
             )
             if good >= ENOUGH * _FRESH:
                 return replace(narrowed, varies=any(answer.varies for answer in answers)), good
         return None, 0
 
 
-def _named_size(trial: Trial, spot: tuple[int, int]) -> str:
-    """What the documentation calls a size of an instance; else how large it is."""
+def _name_size(trial: Trial, spot: tuple[int, int]) -> str:
+    """Return the documentation's name of a size of an instance, or the size."""
     place, axis = spot
     shape = trial.plan.shapes.get(place) if trial.plan is not None else None
     each = trial.inputs[place]
     return shape[axis] if shape and axis < len(shape) else str(each and each.shape[axis])
 
 
-def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
+def _set_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
     ins = tuple(
-        each and reshaped(each, tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
+        each
+        and reshape_input(each, tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
         for i, each in enumerate(trial.inputs)
     )
     return replace(trial, inputs=ins)
 
 
-def _pinned(trial: Trial) -> Trial:
-    """The instance with the very elements of its inputs of few whole numbers: an operator may look at
-    them.
-    """
+def _pin_elements(trial: Trial) -> Trial:
+    """Fix the elements of small integer inputs, which an operator may inspect."""
     ins = []
     for place, each in enumerate(trial.inputs):
         few = each is not None and not is_float(each.dtype) and 0 < math.prod(each.shape) <= _MOST_PINNED
         if few and each is not None and not each.sparse and each.dtype not in ("string", "bool"):
-            each = replace(each, values=tuple(int(number) for number in elements(trial, place).ravel()))
+            each = replace(each, values=tuple(int(number) for number in draw_elements(trial, place).ravel()))
         ins.append(each)
     return replace(trial, inputs=tuple(ins))
 
 
-def _grown(trial: Trial, group: Sequence[tuple[int, int]], more: int) -> Trial:
-    return _with_sizes(trial, {spot: trial.inputs[spot[0]].shape[spot[1]] + more for spot in group})  # type: ignore[union-attr]
+def _grow_group(trial: Trial, group: Sequence[tuple[int, int]], more: int) -> Trial:
+    return _set_sizes(trial, {spot: trial.inputs[spot[0]].shape[spot[1]] + more for spot in group})  # type: ignore[union-attr]
 
 
-def _scaled(trial: Trial, group: Sequence[tuple[int, int]], factor: int, divisor: int = 1) -> Trial:
-    return _with_sizes(
+def _scale_group(trial: Trial, group: Sequence[tuple[int, int]], factor: int, divisor: int = 1) -> Trial:
+    return _set_sizes(
         trial,
         {spot: trial.inputs[spot[0]].shape[spot[1]] * factor // divisor for spot in group},  # type: ignore[union-attr]
     )
 
 
-def _fit(seen: Sequence[tuple[Mapping[str, int], int]]) -> SizeTerm:
-    """A term that gives a size in all instances: a number, a letter with a factor, a product, a sum; else
-    unknown.
+def _fit_term(seen: Sequence[tuple[Mapping[str, int], int]]) -> SizeTerm:
+    """Find a term that gives a size in all instances: a number, a letter with a factor, a product, a sum;
+    else unknown.
     """
     letters = tuple(seen[0][0])
     first = seen[0][1]
@@ -386,10 +387,10 @@ def _fit(seen: Sequence[tuple[Mapping[str, int], int]]) -> SizeTerm:
     return SizeTerm(unknown=True)
 
 
-def _without(form: LearnedForm, letter: str) -> LearnedForm:
-    """The form in which a letter is 2."""
+def _fix_letter(form: LearnedForm, letter: str) -> LearnedForm:
+    """Return the form with a letter fixed to 2."""
 
-    def fixed(term: SizeTerm) -> SizeTerm:
+    def fix_term(term: SizeTerm) -> SizeTerm:
         if letter not in (term.first, term.second):
             return term
         if not term.operation:
@@ -399,14 +400,14 @@ def _without(form: LearnedForm, letter: str) -> LearnedForm:
             return SizeTerm(4)
         return SizeTerm(2, other) if term.operation == "*" else SizeTerm(unknown=True)
 
-    def of(tensor: LearnedTensor) -> LearnedTensor:
-        return replace(tensor, sizes=tuple(map(fixed, tensor.sizes)))
+    def fix_tensor(tensor: LearnedTensor) -> LearnedTensor:
+        return replace(tensor, sizes=tuple(map(fix_term, tensor.sizes)))
 
-    ins = tuple(each and of(each) for each in form.inputs)
-    return replace(form, inputs=ins, outputs=tuple(map(of, form.outputs)))
+    ins = tuple(each and fix_tensor(each) for each in form.inputs)
+    return replace(form, inputs=ins, outputs=tuple(map(fix_tensor, form.outputs)))
 
 
-def _as_said(form: LearnedForm, sizes: Mapping[str, int], answer: TrialAnswer) -> bool:
+def _is_predicted(form: LearnedForm, sizes: Mapping[str, int], answer: TrialAnswer) -> bool:
     if answer.outputs is None or len(answer.outputs) != len(form.outputs):
         return False
     for out, (dtype, shape) in zip(form.outputs, answer.outputs, strict=True):

@@ -1,6 +1,4 @@
-"""`opsieve learn`: the operators of a domain are asked of a compiler in workers, one after the other; what
-came of each is kept as it comes.
-"""
+"""`opsieve learn`: probe the operators of a domain in workers, one after the other, and keep each result."""
 
 import functools
 import hashlib
@@ -15,9 +13,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.domain_schemas import OPSET, DomainSchema, schemas_of
-from opsieve.backends.probing.learning import Learnt, learn
-from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, elements
+from opsieve.backends.probing.domain_schemas import OPSET, DomainSchema, read_schemas
+from opsieve.backends.probing.learning import Learnt, learn_operator
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, draw_elements
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data import inputs
@@ -38,9 +36,7 @@ _DIED = ("crash", "hang", "out-of-memory")
 
 @dataclass(frozen=True, slots=True)
 class LearnRequest:
-    """Which operators of a domain (none: all that the compiler has a kernel for) are learnt by which
-    compiler, from which seed.
-    """
+    """The operators of a domain to learn (empty: all with a kernel), the compiler, and the seed."""
 
     domain: str
     target: ResolvedTarget
@@ -48,11 +44,9 @@ class LearnRequest:
     seed: int = 0
 
 
-def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Learnt]:
-    """What came of each operator, in order of name; of those that were learnt before from the same compiler
-    and seed, what is kept.
-    """
-    schemas = [schema for schema in schemas_of(request.domain) if schema.kernel]
+def learn_operators(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Learnt]:
+    """Yield the result for each operator by name; known results of the same compiler and seed are reused."""
+    schemas = [schema for schema in read_schemas(request.domain) if schema.kernel]
     unknown = sorted(request.only - {schema.name for schema in schemas})
     if unknown:
         raise BadInput(f"{request.domain} has no operator {unknown[0]} with a kernel for the CPU")
@@ -61,19 +55,19 @@ def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Lea
     for schema in schemas:
         if not request.only or schema.name in request.only:
             key = (
-                f"{_sources()} {request.domain} {schema.name} {schema.since} {request.target.display}"
+                f"{_hash_sources()} {request.domain} {schema.name} {schema.since} {request.target.display}"
                 f" {version} {request.seed}"
             )
             path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-            found = _kept(path)
+            found = _read_kept(path)
             if found is None:
-                found = learn(schema, request.domain, asker.ask, request.seed)
-                _keep(path, found)
+                found = learn_operator(schema, request.domain, asker.run_trials, request.seed)
+                _write_kept(path, found)
             yield found
 
 
-def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> str:
-    """The file of what was learnt."""
+def export_learnt(request: LearnRequest, found: Sequence[Learnt], version: str) -> str:
+    """Write the learnt declarations as a file."""
     declared = [each.operator for each in found if each.operator is not None]
     left = [f"{each.name}: {each.reason}" for each in found if each.operator is None]
     head = [
@@ -85,8 +79,8 @@ def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> st
 
 
 @functools.cache
-def _sources() -> str:
-    """A digest of what an answer hangs on here: this package, what instances are laid and written with, and
+def _hash_sources() -> str:
+    """Return a digest of everything that determines an answer here: this package, the instance writers,
     onnx's version.
     """
     digest = hashlib.sha256(onnx.__version__.encode())
@@ -101,27 +95,29 @@ class Asker:
     def __init__(self, request: LearnRequest, workers: Workers) -> None:
         self._request, self._workers = request, workers
 
-    def ask(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
-        """What comes of instances: those that are accepted run once more in other memory, and those whose
-        results differ then a third time as at first.
+    def run_trials(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
+        """Run instances; accepted ones once more in other memory, and those that differ a third time as at
+        first.
         """
-        tests = [self._test(schema, trial) for trial in trials]
-        found = self._answers(tests, FILLS[0])
+        tests = [self._make_test(schema, trial) for trial in trials]
+        found = self._observe_tests(tests, FILLS[0])
         accepted = [place for place, answer in enumerate(found) if answer.outputs is not None]
-        others = self._answers([tests[place] for place in accepted], FILLS[1])
+        others = self._observe_tests([tests[place] for place in accepted], FILLS[1])
         differing = [place for place, other in zip(accepted, others, strict=True) if other != found[place]]
         for place, again in zip(
-            differing, self._answers([tests[p] for p in differing], FILLS[0]), strict=True
+            differing, self._observe_tests([tests[p] for p in differing], FILLS[0]), strict=True
         ):
             varies = again.outputs is not None and again != found[place]
             found[place] = replace(again, varies=True) if varies else TrialAnswer(None, _UNWRITTEN)
         return found
 
-    def _answers(self, tests: Sequence[Test], fill: int) -> list[TrialAnswer]:
+    def _observe_tests(self, tests: Sequence[Test], fill: int) -> list[TrialAnswer]:
         filled = [replace(test, fill=fill) for test in tests]
-        return [_answer(observed) for observed in self._workers.observe_many(self._request.target, filled)]
+        return [
+            _make_answer(observed) for observed in self._workers.observe_many(self._request.target, filled)
+        ]
 
-    def _test(self, schema: DomainSchema, trial: Trial) -> Test:
+    def _make_test(self, schema: DomainSchema, trial: Trial) -> Test:
         names = ["" if each is None else f"x{place}" for place, each in enumerate(trial.inputs)]
         outs = [f"y{place}" for place, slot in enumerate(schema.outputs) if not slot.optional] or ["y0"]
         attributes = {
@@ -131,11 +127,11 @@ class Asker:
         node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **attributes)
         there = [(name, each) for name, each in zip(names, trial.inputs, strict=True) if each is not None]
         fed = [(name, each) for name, each in there if not _is_initializer(each)]
-        values = {name: elements(trial, place) for place, name in enumerate(names) if name}
+        values = {name: draw_elements(trial, place) for place, name in enumerate(names) if name}
         graph = helper.make_graph(
             [node],
             "learn",
-            [_info(name, each) for name, each in fed],
+            [_make_info(name, each) for name, each in fed],
             [helper.make_empty_tensor_value_info(name) for name in outs],
             [numpy_helper.from_array(values[name], name) for name, each in there if _is_initializer(each)],
         )
@@ -151,7 +147,7 @@ class Asker:
         )
 
 
-def _info(name: str, each: TrialInput) -> onnx.ValueInfoProto:
+def _make_info(name: str, each: TrialInput) -> onnx.ValueInfoProto:
     made = helper.make_sparse_tensor_value_info if each.sparse else helper.make_tensor_value_info
     return made(name, NUMBERS[each.dtype], each.shape)
 
@@ -160,7 +156,7 @@ def _is_initializer(each: TrialInput) -> bool:
     return not each.sparse and (each.constant or bool(each.values))
 
 
-def _answer(observed: Observation) -> TrialAnswer:
+def _make_answer(observed: Observation) -> TrialAnswer:
     if observed.outputs is None:
         return TrialAnswer(None, observed.message or observed.outcome, observed.outcome in _DIED)
     arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
@@ -174,8 +170,8 @@ def _answer(observed: Observation) -> TrialAnswer:
     )
 
 
-def _kept(path: Path) -> Learnt | None:
-    """What is kept of an operator; None where nothing is, or it is damaged."""
+def _read_kept(path: Path) -> Learnt | None:
+    """Read the kept result of an operator; None if it is missing or damaged."""
     try:
         name, text, reason, asked, died = msgspec.json.decode(
             path.read_bytes(), type=tuple[str, str, str, int, int]
@@ -185,7 +181,7 @@ def _kept(path: Path) -> Learnt | None:
         return None
 
 
-def _keep(path: Path, found: Learnt) -> None:
+def _write_kept(path: Path, found: Learnt) -> None:
     text = written([found.operator]) if found.operator is not None else ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

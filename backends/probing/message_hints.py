@@ -1,9 +1,9 @@
-"""What the message of a compiler that refused an instance says of it."""
+"""Read hints from the message with which a compiler refused an instance."""
 
 import re
 from collections.abc import Sequence
 
-from opsieve.backends.probing.documented_shapes import shapes_in
+from opsieve.backends.probing.documented_shapes import read_shapes
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.trials import TrialInput
 from opsieve.gen.declarations.tensor import PLAIN
@@ -31,9 +31,7 @@ _COMPARED = re.compile(r"(>=?) ?(-?\d{1,6}) (?:and|but) (<=?) ?(-?\d{1,6})")
 
 
 class MessageHints:
-    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and
-    shape it wants.
-    """
+    """The inputs, attributes and sizes that a message names, and the numbers and shape that it requests."""
 
     def __init__(
         self, reason: str, inputs: Sequence[TrialInput | None], schema: DomainSchema, named: Sequence[str]
@@ -56,17 +54,15 @@ class MessageHints:
         axis = _AXIS.search(reason)
         self.axis = int(axis[1]) if axis else None
         self.sizes = [name for name in named if name.lower() in words]
-        self.shapes = shapes_in(wanted)
+        self.shapes = read_shapes(wanted)
         self.dtypes = [_DTYPES.get(word, word) for word in sorted(words) if _DTYPES.get(word, word) in PLAIN]
         self.required = bool(words & {"required", "missing"})
-        self.interval = _interval(reason)
+        self.interval = _find_interval(reason)
         self.constant = bool(words & _CONSTANT)
 
 
-def _interval(reason: str) -> tuple[int, int] | None:
-    """The whole numbers that elements may be, as a message says it; None where it does not, or there are
-    none.
-    """
+def _find_interval(reason: str) -> tuple[int, int] | None:
+    """Find the range of whole numbers that elements may have by a message, if there is one."""
     found = _BRACKETS.search(reason)
     if found is not None:
         low, high = int(found[2]) + (found[1] == "("), int(found[3]) - (found[4] == ")")

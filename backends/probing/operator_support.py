@@ -1,12 +1,11 @@
-"""What a compiler has, so that no test is wasted on "not implemented": answers to one-operator programs, and
-what follows from them.
+"""A compiler's operator support from one-operator programs, so that tests are not wasted on "not
+implemented".
 
-A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel.
-One whose instances are refused as unsupported is not generated; where that depends on the rank of the first
-input alone, those ranks are not. A signature that was never drawn is allowed, unless others of the same
-operator and form were refused. One that the compiler has, but fails at or gives another shape for than
-declared, is broken: a bug, kept apart, and left out by `sound` for who wants programs that run. The programs
-are drawn and run by backends/probing/prober.py.
+A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. A
+signature with unsupported instances is not generated; if that depends on the rank of the first input alone,
+those ranks are not. A signature without probes is allowed, unless others of the same operator and form were
+refused. A supported signature that fails or gives another shape than declared is broken: a bug, kept apart,
+and left out by `soundly` for programs that must run. backends/probing/prober.py draws and runs the programs.
 """
 
 import functools
@@ -42,9 +41,9 @@ _BROKEN = ("error", "crash", "rejected", WRONG_SHAPE)  # a hang or a lack of mem
 
 
 class ProbeAnswer(msgspec.Struct, array_like=True):
-    """What was probed, its signature and rank, how it ended, what was said.
+    """The result of a probe: its signature and rank, its end, its message.
 
-    The last one of a probe has no signature, and says of which generator its programs were.
+    The last one of a probe has no signature, and records the generator of its programs.
     """
 
     probe: str
@@ -54,8 +53,8 @@ class ProbeAnswer(msgspec.Struct, array_like=True):
     message: str
 
 
-def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> str:
-    """What support depends on: `Cast 13 float32 to=10`."""
+def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> str:
+    """Return the properties that support depends on: `Cast 13 float32 to=10`."""
     had = None if operator.domain else form(operator.name, opset)
     dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
     if had is not None and had.inputs and had.inputs[-1].variadic:
@@ -79,12 +78,11 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
     return key
 
 
-def kin(key: str) -> str:
-    """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8
-    mode=cubic`.
+def get_kin(key: str) -> str:
+    """Return the part that a broken signature shares with similar ones: `Resize 19 int8 mode=cubic`.
 
-    Where an attribute chooses the kernel that is all but the dtypes of further inputs, and where it hangs on
-    sizes all but the dtypes; else it is all of it.
+    If an attribute chooses the kernel that is everything except the dtypes of further inputs, if it depends
+    on sizes everything except the dtypes; otherwise it is the whole signature.
     """
     name, since, dtypes, *ways = key.split(" ")
     if CHOOSY in ways:
@@ -94,15 +92,13 @@ def kin(key: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
+    """The operator support of one version of a target.
 
-    Tables with the same answers are equal, whoever read them: requests that carry them are compared for every
-    program.
-
-    `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful`
-    the beginnings of signatures (operator, form) of which some were refused, `dtypes` those that were asked
-    about (None: all). `broken` tells what went wrong with what is there, by `kin` of signatures; it is
-    allowed all the same unless `sound`.
+    `reasons` maps refused signatures to the compiler's messages. Tables with the same answers are equal,
+    whoever read them: requests that carry them are compared for every program. `by_rank` are signatures
+    refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of signatures
+    (operator, form) of which some were refused, `dtypes` those that were probed (None: all). `broken` maps
+    `get_kin` of signatures to their errors; they are allowed unless `sound`.
     """
 
     target: str
@@ -115,13 +111,13 @@ class Support:
     broken: Mapping[str, str] = field(default_factory=dict)
     sound: bool = False
 
-    def soundly(self) -> "Support":
-        """The same, without what is broken."""
+    def without_broken(self) -> "Support":
+        """Return the same support without broken signatures."""
         return replace(self, sound=True)
 
     @functools.cached_property
     def digest(self) -> str:
-        """Twelve digits that tell tables with other answers from this one."""
+        """Twelve digits that identify the answers of a table."""
         broken = sorted(self.broken) if self.sound else []
         answers = (
             sorted(self.reasons),
@@ -134,7 +130,7 @@ class Support:
 
     @functools.cached_property
     def allowed(self) -> Hashable:
-        """Equal for tables that allow the same, of whichever target."""
+        """A value that is equal for tables that allow the same, of any target."""
         return self.digest, self.dtypes, self.sound
 
     @functools.cached_property
@@ -151,25 +147,25 @@ class Support:
         self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
     ) -> bool:
         """Whether an instance is worth a test."""
-        return self.has(signature(operator, ins, attrs, opset), rank_of(ins))
+        return self.has(make_signature(operator, ins, attrs, opset), get_rank(ins))
 
     def has(self, key: str, rank: int) -> bool:
-        """Whether an instance of a signature, whose first input has a rank, is worth a test."""
-        if self.sound and kin(key) in self.broken:
+        """Whether an instance of a signature, with the rank of its first input, is worth a test."""
+        if self.sound and get_kin(key) in self.broken:
             return False
         if key in self.known:
             return key not in self.reasons and (not self.by_rank or (key, rank) not in self.by_rank)
         if (
             self.dtypes is not None
-            and not _plain((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes
+            and not _get_element_dtype((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes
         ):
             return False
-        return beginning(key) not in self.doubtful
+        return get_beginning(key) not in self.doubtful
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSupport:
-    """What every one of some targets has."""
+    """The common support of several targets."""
 
     supports: tuple[Support, ...]
 
@@ -177,26 +173,24 @@ class SharedSupport:
         self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
     ) -> bool:
         """Whether an instance is worth a test."""
-        key, rank = signature(operator, ins, attrs, opset), rank_of(ins)
+        key, rank = make_signature(operator, ins, attrs, opset), get_rank(ins)
         return all(support.has(key, rank) for support in self.supports)
 
 
-def both(supports: Sequence[Support]) -> Support | SharedSupport | None:
-    """What every one of some targets has; None when there are none."""
+def share_support(supports: Sequence[Support]) -> Support | SharedSupport | None:
+    """Return the common support of several targets, or None without any."""
     if not supports:
         return None
     return supports[0] if len(supports) == 1 else SharedSupport(tuple(supports))
 
 
-def tables(supports: Sequence[Support]) -> str:
-    """Names for tables and what is in them: `onnxruntime 1.31.1 3f0c12ab98d1`."""
+def name_tables(supports: Sequence[Support]) -> str:
+    """Name tables and their contents: `onnxruntime 1.31.1 3f0c12ab98d1`."""
     return " + ".join(f"{support.target} {support.version} {support.digest}" for support in supports)
 
 
-def explained(support: Support) -> list[str]:
-    """Why operators are dropped, or what is broken: a line for each operator, form and reason, with the
-    dtypes that it is about.
-    """
+def explain_support(support: Support) -> list[str]:
+    """Explain dropped or broken operators: a line for each operator, form and reason, with its dtypes."""
     of_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
     refused = [(key, "", reason) for key, reason in support.reasons.items()]
     refused += [(key, f" of rank {rank}", reason) for (key, rank), reason in support.by_rank.items()]
@@ -212,28 +206,28 @@ def explained(support: Support) -> list[str]:
     return lines
 
 
-def beginning(key: str) -> str:
-    """The operator and form of a signature."""
+def get_beginning(key: str) -> str:
+    """Return the operator and form of a signature."""
     return " ".join(key.split(" ", 2)[:2])
 
 
-def _plain(dtype: str) -> frozenset[str]:
-    """The dtype of the elements of a first input; none without one."""
+def _get_element_dtype(dtype: str) -> frozenset[str]:
+    """Return the element dtype of a first input, or the empty set."""
     return frozenset((dtype.rpartition("(")[2].rstrip(")"),)) - {"", "-"}
 
 
-def rank_of(ins: Sequence[Tensor | None]) -> int:
-    """The rank of the first input that is there; 0 without one."""
+def get_rank(ins: Sequence[Tensor | None]) -> int:
+    """Return the rank of the first given input, or 0."""
     for tensor in ins:
         if tensor is not None:
             return len(tensor.shape)
     return 0
 
 
-def support_of(
+def collect_support(
     target: str, version: str, answers: Iterable[ProbeAnswer], dtypes: frozenset[str] | None = None
 ) -> Support:
-    """What answers say of a target; `dtypes` are the first dtypes that were asked about (None: all)."""
+    """Make the support of a target from answers; `dtypes` are the first dtypes that were probed (None: all)."""
     outcomes: dict[str, list[ProbeAnswer]] = defaultdict(list)
     for answer in answers:
         if answer.signature:
@@ -244,12 +238,12 @@ def support_of(
     for key, given in outcomes.items():
         wrong = [answer for answer in given if answer.outcome in _BROKEN]
         if wrong:
-            broken.setdefault(kin(key), wrong[0].message)
+            broken.setdefault(get_kin(key), wrong[0].message)
         bad = [answer for answer in given if answer.outcome in _REFUSED]
         good = {answer.rank for answer in given if answer.outcome not in _REFUSED}
         if bad and ("=" in key or not good - {answer.rank for answer in bad}):
             refused[key] = bad[0].message
         else:
             by_rank |= {(key, answer.rank): answer.message for answer in bad}
-    doubtful = frozenset(map(beginning, (*refused, *(key for key, _ in by_rank))))
+    doubtful = frozenset(map(get_beginning, (*refused, *(key for key, _ in by_rank))))
     return Support(target, version, refused, by_rank, frozenset(outcomes), doubtful, dtypes, broken)

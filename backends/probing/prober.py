@@ -1,11 +1,11 @@
-"""Asks compilers what they have: one-operator programs, each run once per version.
+"""Probe compilers for operator support: one-operator programs, each run once per version.
 
-Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one
-or two of each signature are run, optimised and, where that went well, not: a compiler may have no kernel for
-what it folds away. Answers are kept in a file for each compiler and version, line by line, so that a probe
-that was interrupted goes on; levels of optimisation share one. Answers of current releases come with the
-package (backends/probing/support_tables.py); a version that nobody has probed begins with those of the
-nearest one, which count until it is asked itself.
+For every declared operator, form and first dtype instances are drawn until no new signature appears, and one
+or two of each signature run, optimised and, on success, unoptimised: a compiler may lack a kernel for an
+operator that it folds away. Answers are kept in a file for each compiler and version, line by line, so that
+an interrupted probe continues; levels of optimisation share one. Answers of current releases come with the
+package (backends/probing/support_tables.py); a new version begins with those of the nearest one, until it is
+probed itself.
 """
 
 import time
@@ -17,17 +17,17 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.answer_file import AnswerFile, cache_folder
+from opsieve.backends.probing.answer_file import AnswerFile, get_cache_folder
 from opsieve.backends.probing.operator_support import (
     CHOOSY,
     WRONG_SHAPE,
     ProbeAnswer,
     Support,
-    rank_of,
-    signature,
-    support_of,
+    collect_support,
+    get_rank,
+    make_signature,
 )
-from opsieve.backends.probing.support_tables import SupportTable, file_name, nearest, packed
+from opsieve.backends.probing.support_tables import SupportTable, find_nearest, get_file_name, pack_table
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OLDEST, OpChoice, first_dtypes, form, operators, qualified
@@ -54,7 +54,7 @@ _CHUNK = 24  # operators with a form and a dtype between two writes
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is drawn together: an operator whose first input has a dtype, at an opset."""
+    """The unit of drawing: an operator whose first input has a dtype, at an opset."""
 
     operator: Operator
     opset: int
@@ -62,14 +62,14 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """What tells it from all others."""
+        """The unique name of the probe."""
         return f"{qualified(self.operator)} {self.opset} {self.dtype}"
 
 
-def probes(
+def list_probes(
     only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
 ) -> list[Probe]:
-    """What is to be run: every operator (those of `only`), every form from opset 13 on, every first dtype
+    """List the probes: every operator (those of `only`), every form from opset 13 on, every first dtype
     (those of `dtypes`).
     """
     found = []
@@ -87,16 +87,16 @@ def probes(
     return found
 
 
-def wheel(target: ResolvedTarget) -> ResolvedTarget:
-    """The target at its default level of optimisation: levels of one wheel have the same operators, and share
-    what was answered.
+def strip_level(target: ResolvedTarget) -> ResolvedTarget:
+    """Return the target at its default level of optimisation: levels of one wheel share operators and
+    answers.
     """
     level = target.facts.baseline
     pairs = tuple(pair for pair in target.target.options if pair[0] not in level)
     return replace(target, target=replace(target.target, options=pairs))
 
 
-def probed(
+def probe_targets(
     workers: Workers,
     targets: Sequence[ResolvedTarget],
     only: Collection[str] | None = None,
@@ -104,20 +104,20 @@ def probed(
     folder: Path | None = None,
     show: Callable[[str, int, int], None] | None = None,
 ) -> list[Support]:
-    """What each target has, of these operators and first dtypes (None: all). What is not known yet is probed
+    """Return each target's support for these operators and first dtypes (None: all), probing unknown ones
     now.
 
-    `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where
-    a target is not there.
+    `show` is called with a target, the number of finished probes, and the total. Raises Unavailable for a
+    missing target.
     """
     found = []
     for target in targets:
         prober = Prober(workers, target, folder)
-        wanted = prober.wanted(only, dtypes)
-        for done in prober.run(wanted):
+        wanted = prober.list_wanted(only, dtypes)
+        for done in prober.run_probes(wanted):
             if show is not None:
                 show(prober.target.display, done, len(wanted))
-        found.append(prober.support(wanted))
+        found.append(prober.get_support(wanted))
     return found
 
 
@@ -127,24 +127,24 @@ def make_tables(
     folder: Path | None,
     show: Callable[[str, int, int], None],
 ) -> list[SupportTable]:
-    """Full tables: what is missing is asked now. With a folder everything is asked anew, and the tables are
-    written into it.
+    """Make full tables, probing missing parts now.
 
-    Unavailable where a target is not there, BadInput where a file cannot be written.
+    With a folder everything is probed again, and the tables are written into it. Raises Unavailable for a
+    missing target, BadInput if a file cannot be written.
     """
     found = []
     for target in targets:
         with TemporaryDirectory(prefix="opsieve-") as scratch:
             anew = None if folder is None else Path(scratch)
-            prober = Prober(workers, wheel(target), anew, shipped=folder is None)
-            wanted = prober.wanted()
-            for done in prober.run(wanted):
+            prober = Prober(workers, strip_level(target), anew, shipped=folder is None)
+            wanted = prober.list_wanted()
+            for done in prober.run_probes(wanted):
                 show(prober.target.display, done, len(wanted))
-        table = prober.table(time.strftime("%Y-%m-%d"))
+        table = prober.make_table(time.strftime("%Y-%m-%d"))
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / file_name(table)).write_bytes(packed(table))
+                (folder / get_file_name(table)).write_bytes(pack_table(table))
             except OSError as error:
                 raise BadInput(f"cannot write into {folder}: {error.strerror or error}") from None
         found.append(table)
@@ -152,11 +152,10 @@ def make_tables(
 
 
 class Prober:
-    """Probes one target, in chunks; `support` tells what is known so far.
+    """Probes one target, in chunks; `get_support` returns the present state.
 
-    Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be
-    written. Without `shipped` only what was answered here counts. The compiler is asked for its `version`
-    unless that is known.
+    Answers are appended to a file in `folder` (default: the user's cache); raises BadInput if that fails.
+    Without `shipped` only local answers count. The compiler's `version` is read unless given.
     """
 
     def __init__(
@@ -172,13 +171,13 @@ class Prober:
         self.version = version or workers.version(self.target)
         self.slow = self.target.name in _SLOW
         self._workers = workers
-        own = wheel(target)
-        self._file = AnswerFile(folder or cache_folder("support"), own.display, self.version)
+        own = strip_level(target)
+        self._file = AnswerFile(folder or get_cache_folder("support"), own.display, self.version)
         self._answers = self._file.read()
         self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
         self._hearsay: list[ProbeAnswer] = []
         if shipped and not own.target.options:
-            table = nearest(self.target, self.version)
+            table = find_nearest(self.target, self.version)
             if table is not None and (table.backend, table.version) == (self.target.name, self.version):
                 self._answers = [*table.answers, *self._answers]
             elif table is not None and not self._answers:
@@ -190,45 +189,46 @@ class Prober:
         """The target and its version."""
         return f"{self.target.display} {self.version}"
 
-    def wanted(
+    def list_wanted(
         self, only: Collection[str] | None = None, dtypes: Collection[str] | None = None
     ) -> list[Probe]:
-        """What a full table of the target holds, of these operators and first dtypes (None: all)."""
+        """List the probes of a full table of the target, for these operators and first dtypes (None: all)."""
         if self.slow:
             dtypes = _COMMON if dtypes is None else _COMMON & frozenset(dtypes)
-        return probes(only, dtypes)
+        return list_probes(only, dtypes)
 
-    def missing(self, wanted: Sequence[Probe]) -> list[Probe]:
-        """The probes that were not run yet."""
+    def list_missing(self, wanted: Sequence[Probe]) -> list[Probe]:
+        """List the probes that have not run yet."""
         done = {answer.probe for answer in self._answers if not answer.signature}
         return [probe for probe in wanted if probe.name not in done]
 
-    def run(self, wanted: Sequence[Probe]) -> Iterator[int]:
-        """Run what is missing; yields how many are done each time some were, and have been written down."""
-        left = self.missing(wanted)
+    def run_probes(self, wanted: Sequence[Probe]) -> Iterator[int]:
+        """Run the missing probes; yield the number of finished ones after each write."""
+        left = self.list_missing(wanted)
         done = len(wanted) - len(left)
         for start in range(0, len(left), _CHUNK):
             chunk = left[start : start + _CHUNK]
             made = [
                 (probe, *instance)
                 for probe in chunk
-                for instance in instances(probe, 1 if self.slow else _RUNS)
+                for instance in iter_instances(probe, 1 if self.slow else _RUNS)
             ]
-            endings = self._endings([test for *_, test in made])
+            endings = self._observe_endings([test for *_, test in made])
             given = [
                 ProbeAnswer(probe.name, key, rank, *end)
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", compute_generator_version()) for probe in chunk]
-            self._file.keep(given)
+            self._file.append_answers(given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
             yield done
 
-    def _endings(self, tests: Sequence[Test]) -> list[tuple[str, str]]:
-        """How each ended: as the unoptimised build says where the optimised one has nothing against it."""
+    def _observe_endings(self, tests: Sequence[Test]) -> list[tuple[str, str]]:
+        """Return how each test ended: as the unoptimised build says if the optimised one succeeds."""
         ends = [
-            ending(*pair) for pair in zip(tests, self._workers.observe_many(self.target, tests), strict=True)
+            classify_ending(*pair)
+            for pair in zip(tests, self._workers.observe_many(self.target, tests), strict=True)
         ]
         plain = None if self.slow else self.target.baseline
         if plain is not None:
@@ -237,18 +237,18 @@ class Prober:
             for place, test, answer in zip(
                 well, asked, self._workers.observe_many(plain, asked), strict=True
             ):
-                ends[place] = ending(test, answer)
+                ends[place] = classify_ending(test, answer)
         return ends
 
-    def support(self, wanted: Sequence[Probe] | None = None) -> Support:
-        """What the answers so far say, of some probes or of all."""
+    def get_support(self, wanted: Sequence[Probe] | None = None) -> Support:
+        """Return the support by the present answers, of some probes or of all."""
         asked = None if wanted is None else {probe.name for probe in wanted}
-        table = self.table()
+        table = self.make_table()
         counted = (answer for answer in table.answers if asked is None or answer.probe in asked)
-        return support_of(table.backend, table.version, counted, self._dtypes)
+        return collect_support(table.backend, table.version, counted, self._dtypes)
 
-    def table(self, made: str = "") -> SupportTable:
-        """All answers; of what was never asked, those of the nearest version."""
+    def make_table(self, made: str = "") -> SupportTable:
+        """Make a table of all answers, with those of the nearest version for missing ones."""
         done = {answer.probe for answer in self._answers if not answer.signature}
         answers = (*self._answers, *(answer for answer in self._hearsay if answer.probe not in done))
         dtypes = None if self._dtypes is None else tuple(sorted(self._dtypes))
@@ -260,8 +260,8 @@ class Prober:
         return _COMMON if self.slow and not of_runtime else None
 
 
-def ending(test: Test, answer: Observation) -> tuple[str, str]:
-    """How a probe ended, and what is to be said of it."""
+def classify_ending(test: Test, answer: Observation) -> tuple[str, str]:
+    """Return how a probe ended, and its message."""
     for name, declared in test.program.outputs().items() if answer.outputs is not None else ():
         given = (answer.outputs or {}).get(name)
         if isinstance(declared, TensorType) and declared.shape is not None and isinstance(given, np.ndarray):
@@ -271,8 +271,8 @@ def ending(test: Test, answer: Observation) -> tuple[str, str]:
     return answer.outcome, answer.message[:300]
 
 
-def instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
-    """Signature, rank and program of the instances to run."""
+def iter_instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
+    """Yield signature, rank and program of the instances to run."""
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY
     choice = OpChoice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
@@ -286,7 +286,7 @@ def instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]
         if builder is None or (idle == _PATIENCE and not windows):
             return
         node = builder.nodes[-1]
-        key, rank = signature(operator, node.ins, node.attrs, probe.opset), rank_of(node.ins)
+        key, rank = make_signature(operator, node.ins, node.attrs, probe.opset), get_rank(node.ins)
         idle = idle + 1 if key in met else 0
         ranks = met.setdefault(key, [])
         if len(ranks) >= runs and not (CHOOSY in key and len(ranks) < most):

@@ -1,9 +1,8 @@
-"""Tables of what current releases have, which come with the package: made by `opsieve doctor --probe --tables
+"""Support tables of current releases, which come with the package: made by `opsieve doctor --probe --tables
 FOLDER`.
 
 One file for each compiler and version, `BACKEND-VERSION.json.xz`: JSON of the answers to one-operator
-programs with the date on which they were given, compressed with LZMA. Texts that answers share stand in it
-once.
+programs with their date, compressed with LZMA. Shared texts are stored once.
 """
 
 import functools
@@ -26,8 +25,8 @@ _MOST = 64 << 20  # bytes of a table that is unpacked
 
 @dataclass(frozen=True, slots=True)
 class SupportTable:
-    """What a compiler's version answered on a date (`2026-11-22`); `dtypes` are the first dtypes that it was
-    asked about (None: all).
+    """The answers of a compiler's version on a date (`2026-11-22`); `dtypes` are the probed first dtypes
+    (None: all).
     """
 
     backend: str
@@ -37,23 +36,21 @@ class SupportTable:
     answers: tuple[ProbeAnswer, ...]
 
 
-def nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
-    """The table of this version, else of the nearest version of the same compiler, else of what runs its
-    results; None without any.
-    """
-    found = _closest(target.name, version)
+def find_nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
+    """Find the table of this version, else of the nearest version of the compiler, else of its host, if any."""
+    found = _find_closest(target.name, version)
     if found is None and target.runtime is not None:
-        found = _closest(target.runtime.name, "")
-    return None if found is None else read(found)
+        found = _find_closest(target.runtime.name, "")
+    return None if found is None else read_table(found)
 
 
-def shipped() -> Iterator[SupportTable]:
-    """All tables that come with the package."""
-    return map(read, sorted(FOLDER.glob(f"*{_SUFFIX}")))
+def iter_shipped() -> Iterator[SupportTable]:
+    """Yield all tables that come with the package."""
+    return map(read_table, sorted(FOLDER.glob(f"*{_SUFFIX}")))
 
 
-def _closest(backend: str, version: str) -> Path | None:
-    """The table of the nearest version; of no version, the newest."""
+def _find_closest(backend: str, version: str) -> Path | None:
+    """Find the table of the nearest version; without a version, the newest."""
     there = {
         path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path
         for path in FOLDER.glob(f"{backend}-*")
@@ -61,23 +58,25 @@ def _closest(backend: str, version: str) -> Path | None:
     there = {name: path for name, path in there.items() if name[:1].isdigit()}  # not those of a longer name
     if not there:
         return None
-    newest = max(there, key=numbers)
-    return there[min(there, key=lambda name: (distance(name, version or newest), name))]
+    newest = max(there, key=split_version)
+    return there[min(there, key=lambda name: (compute_distance(name, version or newest), name))]
 
 
-def distance(one: str, other: str) -> tuple[int, ...]:
-    """How far two versions are apart: major numbers count first, then minor ones."""
-    return tuple(abs(a - b) for a, b in zip(numbers(one), numbers(other), strict=True))
+def compute_distance(one: str, other: str) -> tuple[int, ...]:
+    """Return the distance of two versions: major numbers count first, then minor ones."""
+    return tuple(abs(a - b) for a, b in zip(split_version(one), split_version(other), strict=True))
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """The first four numbers of a version without its local part: `0.27.dev3+build.12` has 0, 27, 3 and 0."""
+def split_version(version: str) -> tuple[int, ...]:
+    """Return the first four numbers of a version without its local part: `0.27.dev3+build.12` has 0, 27, 3
+    and 0.
+    """
     found = [int(part[:9]) for part in re.findall(r"\d+", version.partition("+")[0])[:4]]
     return tuple(found + [0] * (4 - len(found)))
 
 
-def packed(table: SupportTable) -> bytes:
-    """A table as a file."""
+def pack_table(table: SupportTable) -> bytes:
+    """Encode a table as a file."""
     probes: dict[str, int] = {}
     messages: dict[str, int] = {}
     rows = [
@@ -105,15 +104,15 @@ def packed(table: SupportTable) -> bytes:
 
 
 @functools.lru_cache(maxsize=16)
-def read(path: Path) -> SupportTable:
-    """The table in a file that comes with the package."""
-    return unpacked(path.read_bytes())
+def read_table(path: Path) -> SupportTable:
+    """Read the table in a file that comes with the package."""
+    return unpack_table(path.read_bytes())
 
 
-def unpacked(data: bytes) -> SupportTable:
-    """The table that `packed` made; ValueError for anything else."""
+def unpack_table(data: bytes) -> SupportTable:
+    """Decode a table of `pack_table`; raises ValueError for other data."""
     try:
-        return _table(json.loads(lzma.LZMADecompressor().decompress(data, _MOST)))
+        return _make_table(json.loads(lzma.LZMADecompressor().decompress(data, _MOST)))
     except (
         lzma.LZMAError,
         ValueError,
@@ -127,7 +126,7 @@ def unpacked(data: bytes) -> SupportTable:
         raise ValueError(f"no table of operators: {error}") from None
 
 
-def _table(facts: dict[str, Any]) -> SupportTable:
+def _make_table(facts: dict[str, Any]) -> SupportTable:
     if facts["format"] != _FORMAT:
         raise ValueError("the table has another format")
     dtypes = None if facts["dtypes"] is None else tuple(map(str, facts["dtypes"]))
@@ -139,6 +138,6 @@ def _table(facts: dict[str, Any]) -> SupportTable:
     return SupportTable(str(facts["backend"]), str(facts["version"]), str(facts["made"]), dtypes, answers)
 
 
-def file_name(table: SupportTable) -> str:
-    """What a table's file is called."""
+def get_file_name(table: SupportTable) -> str:
+    """Return the file name of a table."""
     return f"{table.backend}-{table.version}{_SUFFIX}"

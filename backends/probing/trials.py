@@ -1,4 +1,4 @@
-"""Instances of an operator that are tried on a compiler, and what was said of them."""
+"""Instances of an operator that are tried on a compiler, and their results."""
 
 import math
 from collections.abc import Mapping
@@ -20,8 +20,9 @@ _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """The type of an input, and between which numbers its elements lie; or `values`, all of them. `constant`:
-    it is an initializer; `sparse`: it is fed as a sparse tensor.
+    """The type of an input, and the range of its elements; or `values`, all of them.
+
+    `constant`: it is an initializer; `sparse`: it is fed as a sparse tensor.
     """
 
     dtype: str
@@ -35,9 +36,7 @@ class TrialInput:
 
 @dataclass(frozen=True, slots=True)
 class ShapePlan:
-    """Where shapes of an instance come from documentation: what its names stand for, which are tied to
-    others, the shape that each input has of them.
-    """
+    """The documented shapes of an instance: values of names, ties between them, and the shape of each input."""
 
     sizes: Mapping[str, int]
     ties: Mapping[str, str]
@@ -46,9 +45,7 @@ class ShapePlan:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An instance to run: its inputs (None where one is left out) and attributes; `draw` tells which elements
-    it has.
-    """
+    """An instance to run: its inputs (None: left out) and attributes; `draw` determines its elements."""
 
     inputs: tuple[TrialInput | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -58,8 +55,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler
-    died of it; else a digest of the outputs and whether it `varies` from run to run.
+    """The types of the outputs, or None with the message and whether the compiler died.
+
+    `digest` is that of the outputs, which may differ from run to run (`varies`).
     """
 
     outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -69,8 +67,8 @@ class TrialAnswer:
     varies: bool = False
 
 
-def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":
-    """The elements of an input."""
+def draw_elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":
+    """Draw the elements of an input."""
     each = trial.inputs[place]
     assert each is not None
     stream, count = Stream(0, f"x{place} {trial.draw}"), math.prod(each.shape)
@@ -88,6 +86,6 @@ def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":
     return drawn.reshape(each.shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[each.dtype]))
 
 
-def drawn_dtypes(schema: DomainSchema, type_: str) -> list[str]:
-    """The dtypes of a type variable or type that instances are drawn of."""
+def list_dtypes(schema: DomainSchema, type_: str) -> list[str]:
+    """List the dtypes of a type variable or type from which instances are drawn."""
     return [dtype for dtype in schema.types[type_] if dtype in PLAIN or dtype == "string"]

@@ -1,12 +1,11 @@
-"""Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the
-value search.
+"""Search inputs under which every intermediate result of a program is finite: the main process's side.
 
-What is tried, in order: the values at hand; ranges repaired by the declarations' domains
-(gen/analysis/input_ranges.py, no torch); NNSmith's gradient search in a worker with torch
-(value_search_torch.py), from the values at hand and from the repaired ones; guesses, one on top of another as
-long as the first offending operator is no earlier. Each is run with every inner tensor as an output,
-unoptimised, in a worker, and only what comes out finite is given back. The searches of many programs go on
-side by side, so that workers get their questions in batches; none knows of another.
+The order of attempts is: the given values; ranges repaired by the declarations' domains
+(gen/analysis/input_ranges.py, without torch); NNSmith's gradient search in a worker with torch
+(value_search_torch.py), from the given values and from the repaired ones; guesses, one on top of another as
+long as the first offending operator is no earlier. Each runs with every inner tensor as an output,
+unoptimised, in a worker, and only finite results are returned. The searches of many programs run side by side
+and independently, so that workers get batches.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -37,11 +36,11 @@ Asking = Generator[Question, Observation, Any]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to look.
+    """The effort of a search.
 
-    `weights` lets float initializers and constants change too: for programs that are ours. `iterations`
-    limits each gradient search, of which there are two at most; `gradient` are more options of it. `methods`
-    are those that are tried.
+    `weights` lets float initializers and constants change too: for programs of our own. `iterations` limits
+    each gradient search, of which there are two at most; `gradient` has more options for it. `methods` are
+    those to try.
     """
 
     weights: bool = False
@@ -52,11 +51,11 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class FoundValues:
-    """A program (with other weights, where those were allowed) and inputs.
+    """A program (with other weights, if allowed) and inputs.
 
-    `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those
-    given, with `none`, and `broken` is the first operator with a NaN or infinity among its results, or with
-    `unchecked`: neither onnxruntime nor ONNX's evaluator runs the program.
+    `how` is `given` (unchanged), `repaired`, `gradient` or `guessed`. With `none` they are the given ones,
+    and `broken` is the first operator with a NaN or infinity among its results; with `unchecked` onnxruntime
+    and ONNX's evaluator both fail to run the program.
     """
 
     program: OnnxProgram
@@ -67,7 +66,7 @@ class FoundValues:
 
 @dataclass(frozen=True, slots=True)
 class ValueSearchRequest:
-    """What values are to be found for: the search begins with those given and draws by the seed."""
+    """The input of a search: it begins with the given values and draws by the seed."""
 
     program: OnnxProgram
     inputs: Mapping[str, Any]
@@ -77,24 +76,24 @@ class ValueSearchRequest:
 def search_values(
     wanted: Sequence[ValueSearchRequest], workers: Workers, effort: Effort | None = None
 ) -> Iterator[FoundValues]:
-    """For each program, in order, values under which nothing in it is NaN or infinite, or those given.
+    """Yield for each program, in order, values that keep everything finite, or the given ones.
 
     Equal arguments give equal values. Without torch the gradient search is left out.
     """
     effort = effort or Effort()
     for start in range(0, len(wanted), TOGETHER):
         group = wanted[start : start + TOGETHER]
-        yield from answered([_searching(item, effort) for item in group], workers)
+        yield from run_generators([_search_one(item, effort) for item in group], workers)
 
 
-def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
-    """What each of some generators of questions returns; in each round all questions to a target are asked
+def run_generators(going: Sequence[Asking], workers: Workers) -> list[Any]:
+    """Run generators of questions and return their results; in each round all questions to a target run
     together.
     """
     results: list[Any] = [None] * len(going)
     asked: dict[int, Question] = {}
 
-    def go_on(place: int, answer: Observation | None) -> None:
+    def advance(place: int, answer: Observation | None) -> None:
         try:
             asked[place] = next(going[place]) if answer is None else going[place].send(answer)
         except StopIteration as end:
@@ -102,19 +101,19 @@ def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
             results[place] = end.value
 
     for place in range(len(going)):
-        go_on(place, None)
+        advance(place, None)
     while asked:
         target = next(iter(asked.values()))[0]
         places = [place for place, question in asked.items() if question[0] == target]
         answers = list(workers.observe_many(target, [asked[place][1] for place in places]))
         for place, answer in zip(places, answers, strict=True):
-            go_on(place, answer)
+            advance(place, answer)
     return results
 
 
-def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question, Observation, FoundValues]:
+def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question, Observation, FoundValues]:
     given = FoundValues(wanted.program, dict(wanted.inputs), "given")
-    met = yield from _checked(given.program, given.inputs)
+    met = yield from _check_values(given.program, given.inputs)
     if met == "":
         return given
     lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
@@ -127,7 +126,7 @@ def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question
         ranges = repair(graph, wanted.seed, effort.weights).ranges
         if ranges:
             moved, changed = _drawn(given, model, ranges, wanted.seed, "repaired")
-            met_again = yield from _checked(moved.program, moved.inputs)
+            met_again = yield from _check_values(moved.program, moved.inputs)
             if met_again == "":
                 return moved
             if met_again is not None:
@@ -137,21 +136,21 @@ def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question
         return lost  # nobody runs it: no values can be distinguished
     for start, typed in starts if "gradient" in effort.methods else ():
         searched = yield from _gradient(start, typed, wanted.seed, effort)
-        if searched is not None and (yield from _checked(searched.program, searched.inputs)) == "":
+        if searched is not None and (yield from _check_values(searched.program, searched.inputs)) == "":
             return searched
     if "guessed" in effort.methods:
-        guessed = yield from _guessing(
+        guessed = yield from _search_by_guesses(
             *starts[-1], met.output[0], Guesses(graph, wanted.seed, effort.weights), wanted.seed
         )
         return guessed or lost
     return lost
 
 
-def _guessing(
+def _search_by_guesses(
     best: FoundValues, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
 ) -> Generator[Question, Observation, FoundValues | None]:
-    """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the
-    next guess changes.
+    """Draw inputs that reach the first offending node again; the best result so far is the base of the next
+    guess.
     """
     place = guesses.place(broken_)
     for number in range(GUESSES if place >= 0 else 0):
@@ -159,7 +158,7 @@ def _guessing(
         if not drawn:
             return None
         found, changed = _drawn(best, model, drawn, seed + number, "guessed")
-        met = yield from _checked(found.program, found.inputs)
+        met = yield from _check_values(found.program, found.inputs)
         if met == "":
             return found
         at = -1 if met is None else guesses.place(met.output[0])
@@ -168,7 +167,7 @@ def _guessing(
     return None
 
 
-def _checked(
+def _check_values(
     program: OnnxProgram, inputs: Mapping[str, Any]
 ) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
     """The first node with a result that is not finite; "" for none, None when nobody runs the program."""

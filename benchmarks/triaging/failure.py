@@ -18,7 +18,7 @@ from opsieve.gen.case.case import Case
 from opsieve.triage.clustering.statements import Links
 from opsieve.triage.external.external_records import Record, make_record
 from opsieve.triage.fingerprint.component import NOTHING, Evidence
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
 from opsieve.triage.store.failure_record import AbsentOutput
 
 
@@ -45,12 +45,14 @@ class Failure:
     @property
     def before(self) -> Fingerprint:
         """The fingerprint as the failure was found."""
-        return fingerprint(self.verdict, self.observation, self.operators, NOTHING, frozenset(self.names))
+        return make_fingerprint(
+            self.verdict, self.observation, self.operators, NOTHING, frozenset(self.names)
+        )
 
     @property
     def after(self) -> Fingerprint:
         """The fingerprint with all that is known."""
-        return fingerprint(
+        return make_fingerprint(
             self.verdict, self.observation, self.left or self.operators, self.evidence, frozenset(self.names)
         )
 

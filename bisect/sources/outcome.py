@@ -21,8 +21,8 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import VERSION, Fingerprint
-from opsieve.triage.fingerprint.sameness import failure_of, trait
-from opsieve.triage.fingerprint.stack import read
+from opsieve.triage.fingerprint.sameness import get_trait, make_failure
+from opsieve.triage.fingerprint.stack import read_stack
 from opsieve.triage.store.failure_record import get_verdict, parse_components, read_failure
 
 State = Literal["good", "bad", "skip"]
@@ -148,7 +148,7 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
         return None
     parts = parse_components(record.components)
     found = Fingerprint(record.fingerprint_version, record.fingerprint, parts)
-    if found.version != VERSION or found.value(ComponentName.BACKEND) != target.name:
+    if found.version != VERSION or found.get_value(ComponentName.BACKEND) != target.name:
         return None
     stage = "done" if verdict.mismatch else record.stage
     lasting = _lasting_trait(case, verdict, found)
@@ -158,7 +158,9 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
 
 
 def _lasting_trait(case: Case, verdict: Verdict, found: Fingerprint) -> str:
-    return "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
+    return (
+        "other outputs than expected" if case.expected is not None and verdict.mismatch else get_trait(found)
+    )
 
 
 def _name_symptom(verdict: Verdict, ended: str) -> str:
@@ -172,10 +174,10 @@ def _shorten(text: str) -> str:
 
 
 def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
-    found = failure_of(verdict, observation, case.program).fingerprint
+    found = make_failure(verdict, observation, case.program).fingerprint
     what = _name_symptom(verdict, observation.stage)
     stage = "done" if observation.outcome == "ok" else verdict.stage or observation.stage
-    message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
+    message = "\n".join([observation.message[:_MESSAGE], *read_stack(observation.frames, _FRAMES).names])
     lasting = _lasting_trait(case, verdict, found)
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 

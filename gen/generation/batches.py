@@ -31,7 +31,9 @@ class Batches(Generic[Memory, Made]):
         )
 
     def make_at(self, request: GenRequest, seed: int) -> Made:
-        """Make the program of a seed after those before it in its batch, each with its own number of nodes."""
+        """Make the program of a seed after those before it in its batch, each with its own number of
+        nodes.
+        """
         same = request if request.between is None else replace(request, nodes=0)
         last, self._last = self._last, None  # what ends in an exception leaves no memory behind
         coming = seed - seed % self.size

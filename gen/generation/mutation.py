@@ -202,7 +202,9 @@ class ModelReplay:
             return None  # a rule met what its sampler never draws, as an input left out in the middle
 
     def _is_typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether the operator's schema has the dtypes and its declaration the rank; False without a schema."""
+        """Whether the operator's schema has the dtypes and its declaration the rank; False without a
+        schema.
+        """
         had = None if node.domain else form(node.op, self.builder.opset)
         low, high = operator.ranks
         return (
@@ -381,7 +383,9 @@ def _has_no_wider_inputs(node: Node, ins: Sequence[Tensor | None]) -> bool:
 
 
 def _predicts_types(operator: Operator, node: Node) -> bool:
-    """Whether the declaration predicts the types of the node's outputs; it may not cover every foreign node."""
+    """Whether the declaration predicts the types of the node's outputs; it may not cover every foreign
+    node.
+    """
     types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
     return all(
         not out.name or (typed is not None and (out.dtype, out.shape) == typed)

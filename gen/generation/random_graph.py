@@ -223,7 +223,9 @@ def list_weighted_choices(
 
 
 def draw_operator(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
-    """Draw an operator: at times one that merges tensors, or another one instead of one that needs adapters."""
+    """Draw an operator: at times one that merges tensors, or another one instead of one that needs
+    adapters.
+    """
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.find_deepest()
     if last is None or choice.op.family in SELDOM:

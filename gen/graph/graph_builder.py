@@ -345,7 +345,9 @@ class GraphBuilder:
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
-        """Whether two shapes broadcast to a shape within the budget; to the first shape itself if `oneway`."""
+        """Whether two shapes broadcast to a shape within the budget; to the first shape itself if
+        `oneway`.
+        """
         return _is_compatible(shape, other, oneway, self.budget.tensor)
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
@@ -526,7 +528,9 @@ class GraphBuilder:
 
 
 def _count_reads(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
-    """Count reads of tensors; return the names of those that are results, and the depth of what reads them."""
+    """Count reads of tensors; return the names of those that are results, and the depth of what reads
+    them.
+    """
     names: list[str] = []
     depth = 0
     for tensor in ins:

@@ -16,7 +16,9 @@ from opsieve.gen.graph.graph import Shape
 
 
 class Pieces:
-    """Sets of results that nodes connect. `count` is the number of sets that hold a node of the main graph."""
+    """Sets of results that nodes connect. `count` is the number of sets that hold a node of the main
+    graph.
+    """
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}

@@ -70,7 +70,9 @@ def disruptive(request: GenRequest, seed: int) -> Case:
 def _grow_breakable(
     request: GenRequest, seed: int, tried: _Attempts
 ) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:
-    """Grow a valid program, and choose the node and the violation; None for these if nothing can be broken."""
+    """Grow a valid program, and choose the node and the violation; None for these if nothing can be
+    broken.
+    """
     builder = start(request, seed, NAME)
     fill(builder, request)
     chosen = _choose_rarest(builder, tried)

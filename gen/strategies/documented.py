@@ -130,7 +130,9 @@ def _load_pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto,
 
 
 def _load_node_tests() -> list[onnx.ModelProto]:
-    """Load ONNX's node tests with conditions; computing them takes seconds, so they are cached for the user."""
+    """Load ONNX's node tests with conditions; computing them takes seconds, so they are cached for the
+    user.
+    """
     kept = user_cache_path("opsieve") / "node-tests" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.zip"
     with suppress(OSError, BadZipFile, DecodeError), ZipFile(kept) as held:
         return [onnx.ModelProto.FromString(held.read(name)) for name in held.namelist()]

@@ -94,7 +94,9 @@ class Guide:
         self._noted = 0
 
     def choose_result(self, recent: Sequence[Tensor]) -> Tensor:
-        """Choose a recent result that many nodes lead to, of a dtype and shape that few operators have read."""
+        """Choose a recent result that many nodes lead to, of a dtype and shape that few operators have
+        read.
+        """
         worn, near, most = self._worn, recent[-1], -1 << 30
         for tensor in recent[: -_RECENT - 1 : -1]:
             good = _DEPTH * tensor.depth - worn[tensor.shape] - worn[tensor.dtype]

@@ -91,7 +91,9 @@ def mutate(request: GenRequest, seed: int) -> Case:
 
 
 def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
-    """Change another program one to four times, and add nodes (up to the requested number without a corpus)."""
+    """Change another program one to four times, and add nodes (up to the requested number without a
+    corpus).
+    """
     rng = Rng(f"{NAME} {seed}", request.bins)
     if request.corpus:
         source, donor = _read_from_corpus(request, rng, seed), None

@@ -1,4 +1,6 @@
-"""Bodies of If, Loop, Scan and SequenceMap, and local functions, put in the place of what owns or calls them."""
+"""Bodies of If, Loop, Scan and SequenceMap, and local functions, put in the place of what owns or calls
+them.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import partial

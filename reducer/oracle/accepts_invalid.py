@@ -10,7 +10,7 @@ from opsieve.gen.errors import shown
 from opsieve.gen.model.program import Broken
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
-from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.normalise import normalise_message
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AcceptsInvalidTest:
                 said = self.workers.observe(self.objector, test.program, test.inputs)
                 if not is_refusal(said):
                     yield CheckResult("gone", f"{self.objector} does not object")
-                elif normalise(said.message) != self.objection:
+                elif normalise_message(said.message) != self.objection:
                     yield CheckResult(
                         "slippage", f"{self.objector} objects otherwise: {shown(said.message, 200)}"
                     )

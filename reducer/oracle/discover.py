@@ -34,7 +34,7 @@ from opsieve.reducer.oracle.repeats import (
 )
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
-from opsieve.triage.fingerprint.sameness import failure_of
+from opsieve.triage.fingerprint.sameness import make_failure
 
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
 # nodes of a model of which they cost minutes: whether its results are right is asked of the small one
@@ -169,7 +169,7 @@ def _as_judged(
         return varying(case, target, workers)
     if verdict.kind == "slowdown":
         return slower(case, target, workers)
-    failure = failure_of(verdict, observation, case.program)
+    failure = make_failure(verdict, observation, case.program)
     if verdict.kind == "accepts-invalid":
         consulted = (
             (oracle, workers.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE)
@@ -245,7 +245,7 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
         or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome
     ):
         return None
-    failure = failure_of(verdict, got, case.program)
+    failure = make_failure(verdict, got, case.program)
     reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
@@ -263,7 +263,7 @@ def _compared(
         raise Unjudged(shown(f"{got.outcome} {got.message}", 300))
     if verdict.verdict == "pass":
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
-    failure = failure_of(verdict, got, case.program)
+    failure = make_failure(verdict, got, case.program)
     what = got.message.strip() or (verdict.mismatch and describe_mismatch(verdict.mismatch)) or got.outcome
     reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""

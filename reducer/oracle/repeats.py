@@ -16,7 +16,7 @@ from opsieve.reducer.engine.interestingness import wilson
 from opsieve.reducer.oracle.nondeterminism_test import left_open, replayed_spread
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
-from opsieve.triage.fingerprint.sameness import failure_of
+from opsieve.triage.fingerprint.sameness import make_failure
 
 SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
@@ -52,7 +52,7 @@ def measure_rate(
     reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(first.message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = target.baseline if case.program.fault is None else None
-    failure = failure_of(verdict, first, case.program)
+    failure = make_failure(verdict, first, case.program)
     replayed = (len(seen), runs)
     return Premise(target, arbiter, failure, first, reason, chance=chance, replays=replayed, apart=apart), ""
 
@@ -100,7 +100,7 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
             f" {describe_mismatch(found.worst)}"
         )
         verdict = Verdict("fail", reason, "nondeterminism", "run", mismatch=found.worst)
-        failure = failure_of(verdict, found.usual, case.program)
+        failure = make_failure(verdict, found.usual, case.program)
         chance, seen = wilson(found.differing, found.runs), (found.differing, found.runs)
         return (
             Premise(target, None, failure, found.usual, reason, chance=chance, replays=seen, apart=apart),
@@ -132,7 +132,7 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
         Premise(
             target,
             baseline,
-            failure_of(verdict, observation, case.program),
+            make_failure(verdict, observation, case.program),
             observation,
             reason,
             replays=seen,

@@ -21,7 +21,7 @@ from opsieve.gen.errors import shown
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.triage.fingerprint.sameness import Failure, Level, failure_of
+from opsieve.triage.fingerprint.sameness import Failure, Level, make_failure
 
 _MOST_ACTING = 24  # passes that are left out one by one
 
@@ -139,7 +139,7 @@ class TargetTest:
         return self.failure.is_shown_by(verdict, got, subject.program, self.level, self.any_type)
 
     def _slippage(self, verdict: Verdict, got: Observation, subject: Runnable) -> CheckResult:
-        key = failure_of(verdict, got, subject.program).fingerprint.key
+        key = make_failure(verdict, got, subject.program).fingerprint.key
         return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
     def _cured(self, test: Test) -> CheckResult:

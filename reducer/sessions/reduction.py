@@ -39,7 +39,7 @@ from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
 from opsieve.reducer.oracle.slowdown_test import MemoryTest, SlowdownTest
 from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, find_cures, finite
-from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.normalise import normalise_message
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
@@ -527,7 +527,11 @@ def interestingness_of(
         assert premise.arbiter is not None
         assert premise.right is not None
         return AcceptsInvalidTest(
-            workers, premise.target, start.program.fault, premise.arbiter, normalise(premise.right.message)
+            workers,
+            premise.target,
+            start.program.fault,
+            premise.arbiter,
+            normalise_message(premise.right.message),
         )
     if premise.failure.verdict.kind == "nondeterminism":
         runs = runs_for(premise.chance)

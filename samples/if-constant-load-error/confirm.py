@@ -1,4 +1,6 @@
-"""Confirm that an If whose condition is a constant does not compile when its branch holds a large initializer."""
+"""Confirm that an If whose condition is a constant does not compile when its branch holds a large
+initializer.
+"""
 
 import sys
 from pathlib import Path

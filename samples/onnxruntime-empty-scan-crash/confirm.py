@@ -1,4 +1,6 @@
-"""Confirm that a Scan along its second axis over no elements dies of SIGFPE; its result is the state as it was."""
+"""Confirm that a Scan along its second axis over no elements dies of SIGFPE; its result is the state as it
+was.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Confirm that an output that is a sequence becomes float16, although keep_io_types keeps outputs as they are."""
+"""Confirm that an output that is a sequence becomes float16, although keep_io_types keeps outputs as they
+are.
+"""
 
 import sys
 from importlib.metadata import version

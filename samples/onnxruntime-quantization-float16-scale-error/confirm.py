@@ -1,4 +1,6 @@
-"""Confirm that a model of float16 and opset 17 is given a DequantizeLinear of float16, which came with opset 19."""
+"""Confirm that a model of float16 and opset 17 is given a DequantizeLinear of float16, which came with opset
+19.
+"""
 
 import sys
 import tempfile

@@ -1,4 +1,6 @@
-"""Confirm that a model of IR version 3 cannot be calibrated: initializers that are no inputs are added to it."""
+"""Confirm that a model of IR version 3 cannot be calibrated: initializers that are no inputs are added
+to it.
+"""
 
 import sys
 import tempfile

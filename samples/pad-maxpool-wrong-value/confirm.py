@@ -1,4 +1,6 @@
-"""Confirm that the zeros of a Pad before a MaxPool are lost: a padded window of negative numbers has the maximum 0."""
+"""Confirm that the zeros of a Pad before a MaxPool are lost: a padded window of negative numbers has the
+maximum 0.
+"""
 
 import sys
 from pathlib import Path

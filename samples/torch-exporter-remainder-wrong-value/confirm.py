@@ -1,4 +1,6 @@
-"""Confirm that the exported torch.remainder is NaN for an infinite divisor, where torch gives the dividend."""
+"""Confirm that the exported torch.remainder is NaN for an infinite divisor, where torch gives the
+dividend.
+"""
 
 import sys
 import tempfile

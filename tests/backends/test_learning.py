@@ -15,9 +15,9 @@ from onnx import parser
 
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
-from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
-from opsieve.backends.probing.learning import learn
+from opsieve.backends.probing.documented_shapes import read_definitions, read_shapes
+from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, read_schemas
+from opsieve.backends.probing.learning import learn_operator
 from opsieve.backends.probing.learning_session import FILLS, Asker, LearnRequest
 from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
@@ -63,7 +63,7 @@ def product(trial: Trial) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
 
 
 def test_the_shape_rule_of_a_product_is_found() -> None:
-    found = learn(schema(2), "acme", asked(product)).operator
+    found = learn_operator(schema(2), "acme", asked(product)).operator
     assert found is not None
     for form in found.forms:
         a, b = form.inputs
@@ -84,7 +84,7 @@ def halves(trial: Trial) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
 
 
 def test_a_size_that_is_a_multiple_of_an_attribute_is_one() -> None:
-    found = learn(schema(1, {"heads": "INT"}, frozenset(("heads",))), "acme", asked(halves)).operator
+    found = learn_operator(schema(1, {"heads": "INT"}, frozenset(("heads",))), "acme", asked(halves)).operator
     assert found is not None
     for form in found.forms:
         x = form.inputs[0]
@@ -125,7 +125,7 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
         ),
         SchemaSlot("places", "T", True, False, text="1-D tensor of 2 elements"),
     )
-    definitions = definitions_in(["where hidden_size = num_heads * head_size as usual"])
+    definitions = read_definitions(["where hidden_size = num_heads * head_size as usual"])
     assert definitions == {"hidden_size": ("num_heads * head_size",)}
     outputs = (SchemaSlot("y", "T", False, False),)
     attributes, required = {"num_heads": "INT"}, frozenset(("num_heads",))
@@ -136,12 +136,12 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
     def answers(_: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
         return [TrialAnswer(outs, reason) for reason, outs in map(heads, trials)]
 
-    found = learn(asked_of, "acme", answers)
+    found = learn_operator(asked_of, "acme", answers)
     assert found.operator is not None
     assert found.asked < 2500
     bare = DomainSchema("Op", 1, slots[2:], outputs, {"T": T}, {}, frozenset(), {}, True)
     assert (
-        learn(bare, "acme", asked(lambda trial: ((T[0], (1,)),) if trial.inputs else None)).operator
+        learn_operator(bare, "acme", asked(lambda trial: ((T[0], (1,)),) if trial.inputs else None)).operator
         is not None
     )
 
@@ -164,7 +164,7 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
     ],
 )
 def test_shapes_are_read_from_descriptions(text: str, shapes: list[tuple[str, ...]]) -> None:
-    assert list(shapes_in(text)) == shapes
+    assert list(read_shapes(text)) == shapes
 
 
 def test_the_graph_that_an_operator_wants_is_found_by_what_it_says_of_others() -> None:
@@ -191,7 +191,7 @@ def test_the_graph_that_an_operator_wants_is_found_by_what_it_says_of_others() -
     def answers(_: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
         return [TrialAnswer(outs, reason) for reason, outs in map(wanted, trials)]
 
-    found = learn(asked_of, "acme", answers)
+    found = learn_operator(asked_of, "acme", answers)
     assert found.operator is not None
     (body,) = found.operator.forms[0].attributes["decoder"]
     assert [value.name for value in body.outputs] == ["scores", "state"]
@@ -215,7 +215,7 @@ def test_between_which_numbers_elements_have_to_lie_is_read_from_messages(
 
 
 def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
-    found = learn(schema(1), "acme", lambda _, trials: [TrialAnswer(None, "", True)] * len(trials))
+    found = learn_operator(schema(1), "acme", lambda _, trials: [TrialAnswer(None, "", True)] * len(trials))
     assert found.operator is None
     assert found.died == found.asked > 0
     assert found.asked < 600
@@ -232,7 +232,7 @@ def test_forms_whose_results_differ_from_run_to_run_are_kept_only_where_there_ar
 
         return lambda _, trials: list(map(answer, trials))
 
-    some, none = (learn(schema(1), "acme", answers(always)).operator for always in (False, True))
+    some, none = (learn_operator(schema(1), "acme", answers(always)).operator for always in (False, True))
     assert some is not None
     assert none is not None
     assert not any(form.varies for form in some.forms)
@@ -256,7 +256,7 @@ def test_a_value_that_the_documentation_does_not_name_is_one_that_it_does_where_
     asked_of = replace(
         schema(1, kinds, frozenset(kinds)), words={"mode": ("linear", "nearest")}, numbers={"last": (-1, 1)}
     )
-    found = learn(asked_of, "acme", lambda _, trials: list(map(answer, trials))).operator
+    found = learn_operator(asked_of, "acme", lambda _, trials: list(map(answer, trials))).operator
     assert found is not None
     values = {name: {form.attributes[name][0] for form in found.forms} for name in kinds}
     assert values["last"] <= {-1, 0, 1}
@@ -294,7 +294,7 @@ def test_an_instance_whose_results_hang_on_memory_that_nobody_wrote_is_refused(
 ) -> None:
     asker = Asker(LearnRequest("com.microsoft", resolve("onnxruntime")), _Memory(held))  # type: ignore[arg-type]  # only what is called of workers
     trial = Trial((TrialInput("float32", (2,), -1, 1),))
-    (answer,) = asker.ask(schema(1), [trial])
+    (answer,) = asker.run_trials(schema(1), [trial])
     assert (answer.outputs is not None) == accepted
     assert answer.varies == varies
     assert accepted or "memory" in answer.reason
@@ -356,7 +356,7 @@ def test_what_a_compiler_dies_of_is_left_alone() -> None:
     slots = (SchemaSlot("x0", "T", False, False), SchemaSlot("x1", "T", True, False))
     asked_of = replace(schema(1), inputs=slots)
     found = [
-        learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials], seed)
+        learn_operator(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials], seed)
         for seed in range(3)
     ]
     assert all(each.operator is not None for each in found)
@@ -364,14 +364,14 @@ def test_what_a_compiler_dies_of_is_left_alone() -> None:
 
 
 def test_what_is_never_accepted_is_told_with_what_was_said() -> None:
-    found = learn(schema(2), "acme", asked(lambda _: None))
+    found = learn_operator(schema(2), "acme", asked(lambda _: None))
     assert found.operator is None
     assert "refused" in found.reason
 
 
 def test_schemas_of_onnx_and_of_onnxruntime() -> None:
-    assert "LabelEncoder" in {each.name for each in schemas_of("ai.onnx.ml")}
-    own = {each.name: each for each in schemas_of("com.microsoft")}
+    assert "LabelEncoder" in {each.name for each in read_schemas("ai.onnx.ml")}
+    own = {each.name: each for each in read_schemas("com.microsoft")}
     assert own["BiasGelu"].kernel
     assert own["BiasGelu"].types["T"]
     assert own["QLinearAdd"].inputs[2].optional

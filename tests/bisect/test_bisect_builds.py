@@ -37,7 +37,7 @@ from opsieve.bisect.sources.version_row import Version, make_release_row, open_b
 from opsieve.bisect.sources.version_sequence import Timeline
 from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.store.finished_test import FinishedTest, FoundFailure
 
 SLIM = resolve("onnxslim")
@@ -153,7 +153,7 @@ def test_the_failure_that_a_store_keeps_of_the_case_is_followed(tmp_path: Path) 
     mismatch = Mismatch("y", "value")
     verdict = Verdict("fail", "", "mismatch", "run", mismatch=mismatch)
     seen = Observation("onnxslim", "1", "ok", outputs={"y": np.zeros(2, np.float32)})
-    key = fingerprint(verdict, seen, ["Neg"])
+    key = make_fingerprint(verdict, seen, ["Neg"])
     kept = FoundFailure("onnxslim", verdict, key, (seen,))
     store = filled(
         tmp_path / "kept", [FinishedTest(0, negations(), {"onnxslim": ("fail", 0.1)}, (kept,), ())]

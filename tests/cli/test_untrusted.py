@@ -270,7 +270,9 @@ def test_a_short_machine_is_not_the_fault_of_the_model(limit: str) -> None:
 
 
 def test_a_reduction_that_was_killed_is_not_done(folder: Path) -> None:
-    """Its story says that the failure is the same, and that it has not finished: the next one goes on with it."""
+    """Its story says that the failure is the same, and that it has not finished: the next one goes on with
+    it.
+    """
     save(Case(chain("Relu"), X), Path("case/reduced"))
     story = {"same": True, "nodes_after": 1, "inner_nodes_after": 0}
     for finished, nodes in ((False, None), (True, 1)):

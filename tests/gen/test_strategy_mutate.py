@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from program_bytes import digest
 from repository import SAMPLES, SUPPORT
 
-from opsieve.backends.probing.corpus import corpus
+from opsieve.backends.probing.corpus import load_corpus
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
@@ -160,7 +160,7 @@ def test_what_cannot_be_read_is_told() -> None:
 
 
 def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
-    models, _ = corpus(SAMPLES, workers)
+    models, _ = load_corpus(SAMPLES, workers)
     assert len(models) >= 5
     request = GenRequest(corpus=models)
     digests = set()
@@ -174,17 +174,17 @@ def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
         from_record(to_record(request))
     (tmp_path / "broken.onnx").write_bytes(b"\xff")
     with pytest.raises(BadInput, match=r"holds no model that can be mutated; .*broken"):
-        corpus(tmp_path, workers)
+        load_corpus(tmp_path, workers)
     for nowhere in (tmp_path / "none", tmp_path / "broken.onnx"):
         with pytest.raises(BadInput, match="is no folder of models"):
-            corpus(nowhere, workers)
+            load_corpus(nowhere, workers)
     huge = (
         '<ir_version: 8, opset_import: ["" : 18]> g (float[65536,65536] x) => (float[65536,65536] y) { y ='
         " Relu (x) }"
     )
     (tmp_path / "huge.onnx").write_bytes(onnx.parser.parse_model(huge).SerializeToString())
     shutil.copy(next(SAMPLES.rglob("*.onnx")), tmp_path / "sound.onnx")
-    models, refused = corpus(tmp_path, workers)
+    models, refused = load_corpus(tmp_path, workers)
     assert [model.name for model in models] == ["sound.onnx"]
     assert any(
         line.startswith("'huge.onnx' cannot be mutated: ") and "--inputs" not in line for line in refused

@@ -32,7 +32,7 @@ from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.passes.onnx import NODES
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.reducer.sessions.session import ReductionRequest, Session
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.store import Store
 from opsieve.tui.cli import SETTINGS
@@ -209,7 +209,7 @@ def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     whole, target = load(case), resolve("fake:crash@Tanh>Exp")
     with Workers() as workers, Store(tmp_path / "store") as store:
         judged = judge_program(whole.program, whole.inputs, target, ObservationCache(workers))
-        key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
+        key = make_fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
         found = FoundFailure(str(target), judged.verdict, key, judged.observations)
         store.begin_campaign(campaign)
         store.record_tests(campaign, [FinishedTest(0, whole, {str(target): ("fail", 0.1)}, (found,))])

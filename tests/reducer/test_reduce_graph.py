@@ -23,7 +23,7 @@ from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded
-from opsieve.triage.fingerprint.sameness import failure_of
+from opsieve.triage.fingerprint.sameness import make_failure
 
 
 def subject(nodes: list[onnx.NodeProto], outputs: list[str], workers: Workers) -> Subject:
@@ -158,7 +158,7 @@ def failing(kind: Kind, stage: str, message: str = "", what: str = "") -> tuple[
 
 def test_what_counts_as_the_same_failure_at_each_level() -> None:
     verdict, seen = failing("error", "compile", "relu.cc:3 Relu::Apply bad type 11")
-    failure = failure_of(verdict, seen, chain("Relu"))
+    failure = make_failure(verdict, seen, chain("Relu"))
 
     def levels(kind: Kind, stage: str, message: str = "", what: str = "") -> tuple[bool, bool]:
         other, observation = failing(kind, stage, message, what)
@@ -173,7 +173,7 @@ def test_what_counts_as_the_same_failure_at_each_level() -> None:
     assert levels("crash", "compile") == (False, False)
     assert levels("mismatch", "run", "", "value") == (False, False)
     wrong, shown = failing("mismatch", "run", "", "shape")
-    mismatch = failure_of(wrong, shown, chain("Relu"))
+    mismatch = make_failure(wrong, shown, chain("Relu"))
     value, got = failing("mismatch", "run", "", "value")
     assert not mismatch.is_shown_by(value, got, chain("Relu"), "loose")
     assert mismatch.is_shown_by(wrong, shown, chain("Neg", "Exp"), "fingerprint")

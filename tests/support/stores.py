@@ -9,7 +9,7 @@ from models import X, chain
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 from opsieve.triage.store.store import Store
 
@@ -38,7 +38,7 @@ def finding(
     )  # fmt: skip
     mismatch = Mismatch("y", "value", max_abs=1.0) if kind == "mismatch" else None
     told = Verdict(verdict, "it fails", kind, "compile", message, blame="compiler", mismatch=mismatch)  # type: ignore[arg-type]
-    return FoundFailure(target, told, fingerprint(told, seen, operators), (seen,))
+    return FoundFailure(target, told, make_fingerprint(told, seen, operators), (seen,))
 
 
 def done(

@@ -55,7 +55,7 @@ def plan() -> CampaignPlan:
     """
     targets = [resolve(FAKE), resolve("onnxruntime")]
     with Workers() as workers:
-        table = Prober(workers, targets[1]).table()
+        table = Prober(workers, targets[1]).make_table()
     return replace(PLAN, supports=(make_support(table),), costs=read_stated(targets))
 
 

@@ -21,7 +21,7 @@ from opsieve.triage.clustering.clusters import (
     make_features,
 )
 from opsieve.triage.clustering.reassign import Difference, find_differences
-from opsieve.triage.fingerprint.component import Component, ComponentName, component
+from opsieve.triage.fingerprint.component import Component, ComponentName, make_component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.store.decision_log import FILE
@@ -375,7 +375,7 @@ def test_new_rules_tell_what_would_move_and_move_it(tmp_path: Path) -> None:
 def test_what_differs_between_two_fingerprints_is_what_counts() -> None:
     def parts(**values: str) -> list[Component]:
         return [
-            component(ComponentName(name.rstrip("_")), value, not name.endswith("_"), "why")
+            make_component(ComponentName(name.rstrip("_")), value, not name.endswith("_"), "why")
             for name, value in values.items()
         ]
 

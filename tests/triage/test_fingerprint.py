@@ -17,10 +17,10 @@ from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
-from opsieve.triage.fingerprint.program_graph import program_signature
-from opsieve.triage.fingerprint.sameness import same
-from opsieve.triage.fingerprint.stack import read
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
+from opsieve.triage.fingerprint.program_graph import make_signature
+from opsieve.triage.fingerprint.sameness import is_same
+from opsieve.triage.fingerprint.stack import read_stack
 
 CONVERTER = "/venv/site-packages/tvm/relax/frontend/onnx/onnx_frontend.py"
 
@@ -39,7 +39,7 @@ def error(
     observation = Observation(
         target, "1", "error", "compile", exception=exception, message=message, frames=frames, log=log
     )
-    return fingerprint(Verdict("fail", "", "error"), observation, ["Conv", "Relu"])
+    return make_fingerprint(Verdict("fail", "", "error"), observation, ["Conv", "Relu"])
 
 
 def mismatch(
@@ -50,14 +50,14 @@ def mismatch(
 ) -> Fingerprint:
     observation = Observation("onnxruntime:all", "1", "ok", outputs={"y": np.zeros(1, dtype)})
     verdict = Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what, max_abs=3.0), blame=blame)  # type: ignore[arg-type]
-    return fingerprint(verdict, observation, operators)
+    return make_fingerprint(verdict, observation, operators)
 
 
 def crash(log: str, target: str = "onnxruntime", number: int = 11) -> Fingerprint:
     observation = Observation(
         target, "1", "crash", "run", frames=parse_log(log, lambda _: "aa" * 20), signal=number, log=log
     )
-    return fingerprint(Verdict("fail", "", "crash"), observation, ["Div"])
+    return make_fingerprint(Verdict("fail", "", "crash"), observation, ["Div"])
 
 
 def kept(print_: Fingerprint) -> dict[str, str]:
@@ -67,7 +67,7 @@ def kept(print_: Fingerprint) -> dict[str, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_golden_stacks(kind: str) -> None:
     for name, log in logs(kind):
-        assert (name, " < ".join(read(log.frames, 3).names)) == (name, log.expected("telling"))
+        assert (name, " < ".join(read_stack(log.frames, 3).names)) == (name, log.expected("telling"))
 
 
 def test_the_key_is_stable() -> None:
@@ -163,7 +163,7 @@ def test_what_the_interpreter_says_of_the_data_does_not_count_beside_frames(one:
 @given(st.lists(st.integers(0, 9999), max_size=6), st.sampled_from(["x", "conv_7", "/a/b/Conv"]))
 def test_how_many_dimensions_and_names_a_message_lists_does_not_count(shape: list[int], name: str) -> None:
     found = error(f"cannot reshape {name!r} of shape {shape} here", (python("f"),))
-    assert same(found, error("cannot reshape 'y' of shape [1, 2] here", (python("f"),)))
+    assert is_same(found, error("cannot reshape 'y' of shape [1, 2] here", (python("f"),)))
 
 
 def test_the_place_in_the_message_is_the_innermost_frame() -> None:
@@ -182,7 +182,7 @@ def test_the_place_in_the_message_is_the_innermost_frame() -> None:
 def test_where_a_hang_was_stopped_does_not_count() -> None:
     def hung(*names: str) -> Fingerprint:
         frames = tuple(python(name) for name in names)
-        return fingerprint(
+        return make_fingerprint(
             Verdict("fail", "", "hang"), Observation("tvm", "1", "hang", "compile", frames=frames), []
         )
 
@@ -230,7 +230,7 @@ def test_recursion_is_one_wherever_the_stack_ran_out(turns: int, begin: int, lea
     frames = tuple(
         Frame("native", name, module="lib.so") for name in ["main_", *names[::-1], *filter(None, [leaf])]
     )
-    stack = read(frames, 3)
+    stack = read_stack(frames, 3)
     assert stack.recursive
     assert stack.names == ("Add", "Mul", "Mutate")
 
@@ -271,9 +271,9 @@ def test_many_operators_do_not_count() -> None:
 
 def test_the_same_while_the_graph_shrinks() -> None:
     many = tuple(f"Op{i}" for i in range(20))
-    assert same(mismatch(operators=many), mismatch(operators=("Conv",)))
-    assert not same(mismatch("nan"), mismatch("value"))
-    assert not same(error("bad"), error("worse"))
+    assert is_same(mismatch(operators=many), mismatch(operators=("Conv",)))
+    assert not is_same(mismatch("nan"), mismatch("value"))
+    assert not is_same(error("bad"), error("worse"))
 
 
 @given(
@@ -289,7 +289,7 @@ def test_any_text_gives_a_bounded_fingerprint(
     observation = Observation(
         target, "1", "crash", message=message, frames=frames, exception=name, log=message, signal=99
     )
-    print_ = fingerprint(Verdict("fail", "", "crash"), observation, operators)
+    print_ = make_fingerprint(Verdict("fail", "", "crash"), observation, operators)
     assert all(len(component.value) <= 600 for component in print_.components)
     assert len(print_.key) < 80
 
@@ -305,7 +305,7 @@ def test_real_failures_are_told_apart() -> None:
             observation = Observation(
                 backend, "1", "error", exception=exception, message=message, frames=frames, log=log.raw
             )
-            keys.setdefault(fingerprint(Verdict("fail", "", "error"), observation, []).key, []).append(
+            keys.setdefault(make_fingerprint(Verdict("fail", "", "error"), observation, []).key, []).append(
                 path.stem
             )
     assert len(keys) >= 50
@@ -325,7 +325,7 @@ def conv_relu(rank: int = 4, mode: str = "edge") -> onnx.ModelProto:
 
 
 def test_a_signature_is_the_shape_of_a_graph_in_words() -> None:
-    assert program_signature(OnnxProgram.of(conv_relu())) == Signature(
+    assert make_signature(OnnxProgram.of(conv_relu())) == Signature(
         ("Conv", "Pad", "Relu"),
         (">Conv", ">Pad", "Conv>Relu", "Pad>Conv"),
         ("Pad:4",),
@@ -336,25 +336,25 @@ def test_a_signature_is_the_shape_of_a_graph_in_words() -> None:
         node.name = "other"
         node.output[:] = [f"z{name}" for name in node.output]
         node.input[:] = [name if name in ("x", "w", "p") else f"z{name}" for name in node.input]
-    assert program_signature(OnnxProgram.of(renamed)) == program_signature(OnnxProgram.of(conv_relu()))
+    assert make_signature(OnnxProgram.of(renamed)) == make_signature(OnnxProgram.of(conv_relu()))
     large = conv_relu()
     large.graph.node.extend(helper.make_node("Relu", ["y"], [f"r{i}"]) for i in range(20))
-    assert program_signature(OnnxProgram.of(large)) == Signature()
+    assert make_signature(OnnxProgram.of(large)) == Signature()
 
 
 def wrong(evidence: Evidence = NOTHING, operators: Sequence[str] = ("Conv", "Pad", "Relu")) -> Fingerprint:
     observation = Observation("onnxruntime", "1", "ok", outputs={"y": np.zeros(1, np.float32)})
     verdict = Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value"), blame="optimiser")
-    return fingerprint(verdict, observation, operators, evidence)
+    return make_fingerprint(verdict, observation, operators, evidence)
 
 
 def test_evidence_joins_as_it_comes_and_says_so() -> None:
-    shape = program_signature(OnnxProgram.of(conv_relu()))
+    shape = make_signature(OnnxProgram.of(conv_relu()))
     other = replace(shape, edges=("Relu>Conv",))
     assert wrong(Evidence(shape)).key != wrong(Evidence(other)).key
     assert (
         wrong(Evidence(shape)).key
-        == wrong(Evidence(program_signature(OnnxProgram.of(conv_relu(5, "reflect"))))).key
+        == wrong(Evidence(make_signature(OnnxProgram.of(conv_relu(5, "reflect"))))).key
     )
     known = [
         Evidence(shape),
@@ -378,14 +378,14 @@ def test_evidence_joins_as_it_comes_and_says_so() -> None:
 
 
 def test_evidence_never_counts_for_the_same_failure() -> None:
-    shape = program_signature(OnnxProgram.of(conv_relu()))
+    shape = make_signature(OnnxProgram.of(conv_relu()))
     for evidence in (
         Evidence(shape),
         Evidence(guilty_passes=("A",)),
         Evidence(cure=("B",)),
         Evidence(first_bad="1"),
     ):
-        assert same(wrong(), wrong(evidence))
+        assert is_same(wrong(), wrong(evidence))
 
 
 def test_where_an_error_failed_tells_more_than_evidence() -> None:
@@ -393,7 +393,7 @@ def test_where_an_error_failed_tells_more_than_evidence() -> None:
         "tvm", "1", "error", exception="ValueError", message="bad", frames=(python("f"),)
     )
     keys = {
-        fingerprint(Verdict("fail", "", "error"), observation, [], evidence).key
+        make_fingerprint(Verdict("fail", "", "error"), observation, [], evidence).key
         for evidence in (NOTHING, Evidence(guilty_passes=("A",)), Evidence(first_bad="1"))
     }
     assert len(keys) == 1
@@ -433,21 +433,21 @@ def test_a_cause_is_told_before_what_was_made_of_it() -> None:
             message="a pass failed",
             traceback=text,
         )
-        return fingerprint(Verdict("fail", "", "error", message="a pass failed"), seen, [])
+        return make_fingerprint(Verdict("fail", "", "error", message="a pass failed"), seen, [])
 
     link = "The above exception was the direct cause of the following exception:"
     shape, rank = (wrapped(f"ValueError: no {what} here", link) for what in ("shape", "rank"))
     assert shape.key != rank.key
-    assert (shape.value("exception"), shape.value("message")) == ("ValueError", "no shape here")
+    assert (shape.get_value("exception"), shape.get_value("message")) == ("ValueError", "no shape here")
     handled = "During handling of the above exception, another exception occurred:"
     # What was made of it was meant to be read.
-    assert wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"
+    assert wrapped("KeyError: 'a'", handled).get_value("message") == "a pass failed"
 
 
 def test_a_type_counts_until_the_graph_is_reduced() -> None:
     def wrong(dtype: str, shape: Signature | None) -> str:
         seen = Observation("tvm", "1", "ok", outputs={"y": np.zeros(1, dtype)})
-        return fingerprint(
+        return make_fingerprint(
             Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value")),
             seen,
             ["OneHot"],
@@ -535,7 +535,7 @@ def test_of_which_class_a_value_was_does_not_count() -> None:
 
 def died(*frames: Frame, operator: str = "Gemm", release: str = "1") -> Fingerprint:
     seen = Observation("tvm", release, "crash", "import", signal=11, frames=frames)
-    return fingerprint(Verdict("fail", "", "crash"), seen, [operator])
+    return make_fingerprint(Verdict("fail", "", "crash"), seen, [operator])
 
 
 def test_a_death_in_python_code_is_told_by_its_line() -> None:
@@ -568,7 +568,7 @@ def broken(
     seen = Observation(
         "onnxscript", "1", "error", "compile", exception="opsieve_backend.BrokenModel", message=said
     )
-    return fingerprint(Verdict("fail", "", "error", "compile", said), seen, operators, evidence)
+    return make_fingerprint(Verdict("fail", "", "error", "compile", said), seen, operators, evidence)
 
 
 def test_a_broken_model_is_told_like_a_wrong_result() -> None:
@@ -579,9 +579,9 @@ def test_a_broken_model_is_told_like_a_wrong_result() -> None:
     )
     lost = broken("the transformed model has lost the outputs y")
     assert mul.key != add.key != lost.key  # all that is known as long as the graph is large
-    assert same(mul, add)
-    assert same(mul, broken(refused.format("bad"), operators=("Concat",)))
-    assert not same(mul, lost)
+    assert is_same(mul, add)
+    assert is_same(mul, broken(refused.format("bad"), operators=("Concat",)))
+    assert not is_same(mul, lost)
     small = Evidence(Signature(("Concat",), (">Concat",)), guilty_passes=("fold",))
     assert (
         broken(refused.format("bad"), small).key
@@ -594,7 +594,9 @@ def test_a_broken_model_is_told_like_a_wrong_result() -> None:
 def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     refused = "onnx.checker accepts the original and refuses the transformed model: {}"
     many = tuple(f"Op{at}" for at in range(9))
-    assert title_of(broken(refused.format("no output y"), operators=many)) == "broken model: no output y"
+    assert make_title(broken(refused.format("no output y"), operators=many)) == "broken model: no output y"
     small = Evidence(Signature(("Concat",), (">Concat",)))
-    assert title_of(broken(refused.format("no output y"), small)) == "broken model of Concat: no output y"
-    assert title_of(broken("onnxruntime is silent", operators=many)) == "broken model: onnxruntime is silent"
+    assert make_title(broken(refused.format("no output y"), small)) == "broken model of Concat: no output y"
+    assert (
+        make_title(broken("onnxruntime is silent", operators=many)) == "broken model: onnxruntime is silent"
+    )

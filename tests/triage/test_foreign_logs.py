@@ -7,7 +7,7 @@ from commands import opsieve
 from onnx import parser
 
 from opsieve.triage.external.external_logs import read_and_cluster
-from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.normalise import normalise_message
 from opsieve.triage.fingerprint.traces import read_trace
 
 LLVM = """Stack dump:
@@ -153,7 +153,7 @@ KeyError: 'pads'
     ],
 )
 def test_names_of_users_and_machines_are_removed(place: str) -> None:
-    template = normalise(f"cannot open {place} for reading")
+    template = normalise_message(f"cannot open {place} for reading")
     assert template.replace("\\", "") == "cannot open <path> for reading"
 
 

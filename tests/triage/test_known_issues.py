@@ -8,7 +8,7 @@ from commands import opsieve
 from stores import done, filled, finding
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.fingerprint.component import Component, ComponentName, component
+from opsieve.triage.fingerprint.component import Component, ComponentName, make_component
 from opsieve.triage.known.issues import (
     ClusterSignature,
     KnownIssue,
@@ -55,7 +55,7 @@ def cluster(
 
 
 def part(name: ComponentName, *items: str) -> Component:
-    return component(name, items if len(items) > 1 else items[0], True, "")
+    return make_component(name, items if len(items) > 1 else items[0], True, "")
 
 
 def names(found: tuple[ProbableIssue, ...]) -> list[str]:

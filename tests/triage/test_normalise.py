@@ -5,17 +5,19 @@ from golden_logs import KINDS, logs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.triage.fingerprint.normalise import normalise, operator_blamed, operators_named
-from opsieve.triage.fingerprint.source_location import location_text, qualified_name
+from opsieve.triage.fingerprint.normalise import find_blamed_operator, find_operators, normalise_message
+from opsieve.triage.fingerprint.source_location import describe_location, get_qualified_name
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_golden_messages(kind: str) -> None:
     for name, log in logs(kind):
         message = log.message
-        assert normalise(message) == log.expected("template"), name
-        assert location_text(message) == log.expected("place"), name
-        assert (operator_blamed(message) or operator_blamed(log.raw)) == log.expected("blamed"), name
+        assert normalise_message(message) == log.expected("template"), name
+        assert describe_location(message) == log.expected("place"), name
+        assert (find_blamed_operator(message) or find_blamed_operator(log.raw)) == log.expected("blamed"), (
+            name
+        )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_golden_messages(kind: str) -> None:
     ],
 )
 def test_one_bug_has_one_template(one: str, other: str) -> None:
-    assert normalise(one) == normalise(other)
+    assert normalise_message(one) == normalise_message(other)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_one_bug_has_one_template(one: str, other: str) -> None:
     ],
 )
 def test_two_bugs_have_two_templates(one: str, other: str) -> None:
-    assert normalise(one) != normalise(other)
+    assert normalise_message(one) != normalise_message(other)
 
 
 def test_every_operator_of_onnx_survives() -> None:
@@ -84,23 +86,23 @@ def test_every_operator_of_onnx_survives() -> None:
             f"no kernel for '{name}' here",
             f"no kernel for {name}(13) here",
         ):
-            assert name in normalise(message).split(), message
+            assert name in normalise_message(message).split(), message
 
 
 @given(st.text(max_size=600))
 def test_any_message_gives_a_short_line(text: str) -> None:
-    template = normalise(text)
+    template = normalise_message(text)
     assert len(template) <= 400
     assert "\n" not in template
     assert "\x1b" not in template
-    location_text(text)
-    operator_blamed(text)
+    describe_location(text)
+    find_blamed_operator(text)
 
 
 @given(st.text(alphabet="ab/.:0123456789 ([{,'\"<>xT_-eA\n", max_size=300))
 def test_a_template_of_a_template_is_itself_or_shorter(text: str) -> None:
-    template = normalise(text)
-    assert len(normalise(template)) <= len(template) + 100
+    template = normalise_message(text)
+    assert len(normalise_message(template)) <= len(template) + 100
 
 
 @pytest.mark.parametrize(
@@ -133,11 +135,11 @@ def test_a_template_of_a_template_is_itself_or_shorter(text: str) -> None:
 )
 def test_ten_megabytes_of_hostile_text(unit: str) -> None:  # it would not end were anything quadratic
     evil = "zz " + unit * (10_000_000 // len(unit))
-    assert len(normalise(evil)) <= 400
-    location_text(evil)
-    operators_named(evil, ["Conv"])
-    operator_blamed(evil)
-    qualified_name(evil)
+    assert len(normalise_message(evil)) <= 400
+    describe_location(evil)
+    find_operators(evil, ["Conv"])
+    find_blamed_operator(evil)
+    get_qualified_name(evil)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_ten_megabytes_of_hostile_text(unit: str) -> None:  # it would not end w
     ],
 )
 def test_qualified_names(signature: str, name: str) -> None:
-    assert qualified_name(signature).strip(":") == name.strip(":")
+    assert get_qualified_name(signature).strip(":") == name.strip(":")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_qualified_names(signature: str, name: str) -> None:
     ],
 )
 def test_places(message: str, place: str) -> None:
-    assert location_text(message) == place
+    assert describe_location(message) == place
 
 
 @pytest.mark.parametrize(
@@ -201,14 +203,14 @@ def test_places(message: str, place: str) -> None:
     ],
 )
 def test_operators_named(message: str, named: tuple[str, ...]) -> None:
-    assert operators_named(message, ["MatMul", "Add", "QLinearConv", "Conv", "Not", "Relu"]) == named
+    assert find_operators(message, ["MatMul", "Add", "QLinearConv", "Conv", "Not", "Relu"]) == named
 
 
 def test_which_types_a_call_was_made_with_is_the_program_s_matter() -> None:
     said = "Do not know how to handle GlobalVar.__call__ for types [{}]"
-    one = normalise(said.format("<class 'tvm.ir.expr.Var'>, <class 'int'>"))
-    assert one == normalise(
+    one = normalise_message(said.format("<class 'tvm.ir.expr.Var'>, <class 'int'>"))
+    assert one == normalise_message(
         said.format("<class 'tvm.ir.expr.Tuple'>, <class 'tvm.ir.expr.Var'>, <class 'int'>")
     )
     assert one.endswith("for types <type>")
-    assert "NoneType" in normalise("expected a tensor but got <class 'NoneType'>")
+    assert "NoneType" in normalise_message("expected a tensor but got <class 'NoneType'>")

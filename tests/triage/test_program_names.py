@@ -12,10 +12,10 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.triage.fingerprint.component import NOTHING
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
+from opsieve.triage.fingerprint.normalise import normalise_message
 from opsieve.triage.fingerprint.program_graph import ProgramNames
-from opsieve.triage.fingerprint.sameness import failure_of
+from opsieve.triage.fingerprint.sameness import make_failure
 
 NAMES = frozenset(["blk/conv_1", "input.1", "x", "Relu12", "onnx::Conv_3", "h_t", "a"])
 
@@ -64,28 +64,30 @@ def test_names_of_every_part_and_no_words_of_authors() -> None:
     ],
 )
 def test_names_are_replaced_where_they_are_whole_words(message: str, template: str) -> None:
-    assert normalise(message, NAMES) == template
+    assert normalise_message(message, NAMES) == template
 
 
 def test_what_the_interpreter_quotes_of_code_stays() -> None:
-    assert normalise("'Var' object has no attribute 'h_t'", NAMES) == "Var object has no attribute h_t"
+    assert (
+        normalise_message("'Var' object has no attribute 'h_t'", NAMES) == "Var object has no attribute h_t"
+    )
 
 
 @given(st.text(max_size=300))
 def test_without_a_program_nothing_changes(message: str) -> None:
-    assert normalise(message, frozenset(["not_there_0"])) == normalise(message)
+    assert normalise_message(message, frozenset(["not_there_0"])) == normalise_message(message)
 
 
 @pytest.mark.parametrize("unit", ["a ", "a:", ":", "'", "`a", "x.", "blk/conv_1 ", "\x1b[", "ab::"])
 def test_ten_megabytes_of_hostile_text_about_many_names(unit: str) -> None:
     many = frozenset([*NAMES, *(f"t_{number}" for number in range(100_000))])
-    assert len(normalise("zz " + unit * (10_000_000 // len(unit)), many)) <= 400
+    assert len(normalise_message("zz " + unit * (10_000_000 // len(unit)), many)) <= 400
 
 
 def told(message: str, names: frozenset[str] = frozenset()) -> Fingerprint:
     frames = (Frame("python", "Gemm._impl", "/site-packages/tvm/relax/frontend/onnx/onnx_frontend.py", 3),)
     seen = Observation("tvm", "1", "error", "compile", exception="ValueError", message=message, frames=frames)
-    return fingerprint(Verdict("fail", "", "error", "compile"), seen, ["Gemm"], NOTHING, names)
+    return make_fingerprint(Verdict("fail", "", "error", "compile"), seen, ["Gemm"], NOTHING, names)
 
 
 @given(st.sampled_from(["x", "a", "X", "v_0", "conv1.out", "/blk/Conv_2", "onnx::MatMul_7", "t9"]))
@@ -121,7 +123,7 @@ def test_the_reducer_knows_a_failure_again_after_renaming() -> None:
         return Verdict("fail", "", "error", "compile"), seen
 
     verdict, seen = failing(whole)
-    failure = failure_of(verdict, seen, whole.program)
+    failure = make_failure(verdict, seen, whole.program)
     assert failure.is_shown_by(*failing(small), small.program, "fingerprint")
     assert not failure.is_shown_by(*failing(whole), small.program, "fingerprint"), (
         "the names are those of another program"
@@ -130,9 +132,11 @@ def test_the_reducer_knows_a_failure_again_after_renaming() -> None:
 
 def test_a_name_that_the_compiler_made_of_one_of_the_program_s_is_a_name() -> None:
     message = "Node ({}_q) Op (QuantizeLinear) [TypeInferenceError] output_dtype INT8 does not match"
-    assert normalise(message.format("v29"), {"v29"}) == normalise(message.format("v57"), {"v57"})
-    assert "output_dtype" in normalise(message.format("v29"), {"v29", "output"})
-    assert "v30_q" in normalise("v30_q is bad", {"v29"})
+    assert normalise_message(message.format("v29"), {"v29"}) == normalise_message(
+        message.format("v57"), {"v57"}
+    )
+    assert "output_dtype" in normalise_message(message.format("v29"), {"v29", "output"})
+    assert "v30_q" in normalise_message("v30_q is bad", {"v29"})
 
 
 @pytest.mark.parametrize(
@@ -150,6 +154,8 @@ def test_a_name_that_a_compiler_joined_of_names_of_the_program_is_one_placeholde
     one: str, other: str
 ) -> None:
     names = {"f4", "f12", "f0", "f7", "q2", "sub0", "loop1", "main"}
-    assert normalise(one, names) == normalise(other, names)
-    assert "<name>" in normalise(one, names)
-    assert normalise("conv2d_nchw already float32x", {"f4"}) == normalise("conv2d_nchw already float32x")
+    assert normalise_message(one, names) == normalise_message(other, names)
+    assert "<name>" in normalise_message(one, names)
+    assert normalise_message("conv2d_nchw already float32x", {"f4"}) == normalise_message(
+        "conv2d_nchw already float32x"
+    )

@@ -4,21 +4,26 @@ import pytest
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.triage.fingerprint.component import ComponentName, component, component_from_json, component_json
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.sameness import Level, same
+from opsieve.triage.fingerprint.component import (
+    ComponentName,
+    decode_component,
+    encode_component,
+    make_component,
+)
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
+from opsieve.triage.fingerprint.sameness import Level, is_same
 from opsieve.triage.store.failure_record import parse_components
 
 
 def error(message: str, function: str = "fuse", stage: str = "compile", line: int = 7) -> Fingerprint:
     frames = (Frame("python", function, "/site-packages/tvm/passes.py", line),)
     seen = Observation("tvm", "", "error", stage, exception="ValueError", message=message, frames=frames)  # type: ignore[arg-type]
-    return fingerprint(Verdict("fail", "", "error", stage, message), seen, ["Relu"])  # type: ignore[arg-type]
+    return make_fingerprint(Verdict("fail", "", "error", stage, message), seen, ["Relu"])  # type: ignore[arg-type]
 
 
 def wrong(what: str) -> Fingerprint:
     seen = Observation("tvm", "", "ok", "run", outputs={"y": None})
-    return fingerprint(Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what)), seen, ["Relu"])  # type: ignore[arg-type]
+    return make_fingerprint(Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what)), seen, ["Relu"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -39,12 +44,12 @@ def wrong(what: str) -> Fingerprint:
 def test_a_level_compares_what_its_table_says(
     a: Fingerprint, b: Fingerprint, level: Level, wanted: bool
 ) -> None:
-    assert same(a, b, level) is wanted
+    assert is_same(a, b, level) is wanted
 
 
 def test_components_are_read_back_as_they_were() -> None:
     found = error("no room for a Relu of 3")
-    large = component(
+    large = make_component(
         ComponentName.OPERATORS,
         [f"Op{n}" for n in range(9)],
         False,
@@ -52,8 +57,8 @@ def test_components_are_read_back_as_they_were() -> None:
         needs_reduction=True,
     )
     for part in (*found.components, large):
-        assert component_from_json(component_json(part)) == part
-    assert found.component(ComponentName.FRAMES).items == ("passes.py fuse",)  # type: ignore[union-attr]
+        assert decode_component(encode_component(part)) == part
+    assert found.find_component(ComponentName.FRAMES).items == ("passes.py fuse",)  # type: ignore[union-attr]
 
 
 def test_an_older_file_says_in_words_that_a_graph_is_too_large() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from stores import done, filled, finding
 
 from opsieve.triage.fingerprint.component import Evidence
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.store.finished_test import FoundFailure
 from opsieve.triage.store.queries import Queries
 
 
 def of_invalid(found: FoundFailure) -> FoundFailure:
-    told = fingerprint(found.verdict, found.observations[0], ["Relu"], Evidence(valid=False))
+    told = make_fingerprint(found.verdict, found.observations[0], ["Relu"], Evidence(valid=False))
     return replace(found, fingerprint=told)
 
 

@@ -14,8 +14,8 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.clustering.statements import VARIES, find_common_text, get_statement
 from opsieve.triage.external.external_logs import read_and_cluster
-from opsieve.triage.fingerprint.component import Component, ComponentName, component
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.component import Component, ComponentName, make_component
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
 from opsieve.triage.store.finished_test import FoundFailure
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
@@ -173,7 +173,7 @@ def failure(message: str, line: int = 40) -> FoundFailure:
     frames = (Frame("python", "reshape", OP, line),)
     seen = Observation("tvm", "", "error", "compile", exception="ValueError", message=message, frames=frames)
     verdict = Verdict("fail", "", "error", "compile", message)
-    return FoundFailure("onnxruntime", verdict, fingerprint(verdict, seen, ["Relu"]), (seen,))
+    return FoundFailure("onnxruntime", verdict, make_fingerprint(verdict, seen, ["Relu"]), (seen,))
 
 
 def test_a_store_joins_them_and_says_why(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_store_joins_them_and_says_why(tmp_path: Path) -> None:
 
 
 def of(message: str) -> list[Component]:
-    return [component(ComponentName.MESSAGE, message, True, "said")]
+    return [make_component(ComponentName.MESSAGE, message, True, "said")]
 
 
 WORDS = st.lists(

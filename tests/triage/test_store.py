@@ -18,7 +18,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.errors import BadInput
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA, DiskFull
 from opsieve.triage.store.store import KEPT, Store
@@ -34,7 +34,7 @@ def done(number: int, message: str = "", verdict: Any = "fail") -> FinishedTest:
         return FinishedTest(number, case, answers, ())
     seen = Observation("fake", "1", "error", "compile", exception="E", message=message, log="printed\n")
     judged = Verdict(verdict, "it fails", "error", "compile", message, blame="compiler")
-    found = FoundFailure("fake", judged, fingerprint(judged, seen, ["Relu", "Tanh"]), (seen,))
+    found = FoundFailure("fake", judged, make_fingerprint(judged, seen, ["Relu", "Tanh"]), (seen,))
     return FinishedTest(number, case, answers, (found,))
 
 

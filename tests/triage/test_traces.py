@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.observation import Frame
-from opsieve.triage.fingerprint.source_location import location_of, with_location
-from opsieve.triage.fingerprint.traces import read_trace, wrong_result
+from opsieve.triage.fingerprint.source_location import add_location, find_location
+from opsieve.triage.fingerprint.traces import find_wrong_result, read_trace
 
 LINES = st.sampled_from(sorted({line for path in PATHS for line in path.read_text().splitlines()[:60]}))
 
@@ -74,10 +74,10 @@ def test_a_huge_hostile_text_is_read() -> None:  # it would not end were anythin
 def test_the_place_in_a_message_becomes_the_innermost_frame_once() -> None:
     message = "/src/core/graph/model.cc:256 ns::Model::Model(int) bad version"
     outer = Frame("python", "load", "a.py", 3)
-    frames = with_location((outer,), message)
+    frames = add_location((outer,), message)
     assert frames == (outer, Frame("native", "ns::Model::Model", "/src/core/graph/model.cc", 256))
-    assert with_location(frames, message) == frames
-    assert with_location((outer,), "no place here") == (outer,)
+    assert add_location(frames, message) == frames
+    assert add_location((outer,), "no place here") == (outer,)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_place_in_a_message_becomes_the_innermost_frame_once() -> None:
     ],
 )
 def test_places_in_other_words(message: str, file: str, function: str) -> None:
-    place = location_of(message)
+    place = find_location(message)
     assert place is not None
     assert (place.file, place.function) == (file, function)
 
@@ -111,5 +111,5 @@ def test_places_in_other_words(message: str, file: str, function: str) -> None:
     ],
 )
 def test_wrong_results_in_words(message: str, what: str | None) -> None:
-    found = wrong_result(message)
+    found = find_wrong_result(message)
     assert (found and found.what) == what

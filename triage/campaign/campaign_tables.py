@@ -7,8 +7,8 @@ STORE/support/CAMPAIGN-1.json.xz is the table of its first target, and so on.
 from collections.abc import Sequence
 from pathlib import Path
 
-from opsieve.backends.probing.operator_support import Support, support_of
-from opsieve.backends.probing.support_tables import SupportTable, packed, unpacked
+from opsieve.backends.probing.operator_support import Support, collect_support
+from opsieve.backends.probing.support_tables import SupportTable, pack_table, unpack_table
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import read_file, reason
@@ -21,7 +21,7 @@ _MOST_TARGETS = 64
 def make_support(table: SupportTable) -> Support:
     """Convert a stored table."""
     dtypes = None if table.dtypes is None else frozenset(table.dtypes)
-    return support_of(table.backend, table.version, table.answers, dtypes)
+    return collect_support(table.backend, table.version, table.answers, dtypes)
 
 
 def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> None:
@@ -33,7 +33,7 @@ def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> N
     try:
         make_folder(store / _FOLDER)
         for number, table in enumerate(tables, 1):
-            write_file(_get_path(store, campaign, number), packed(table))
+            write_file(_get_path(store, campaign, number), pack_table(table))
     except OSError as error:
         raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {reason(error)}") from None
 
@@ -50,7 +50,7 @@ def load_tables(campaign: str, store: Path) -> list[SupportTable]:
         if not path.exists():
             break
         try:
-            found.append(unpacked(read_file(path, _MOST)))
+            found.append(unpack_table(read_file(path, _MOST)))
         except ValueError as error:
             raise BadInput(f"{shown(path, 200)} cannot be read: {shown(str(error), 100)}") from None
     return found

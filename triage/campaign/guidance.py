@@ -23,7 +23,7 @@ from typing import Protocol
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.imported_modules import imported
+from opsieve.backends.probing.imported_modules import import_models
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
@@ -126,7 +126,7 @@ def import_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[
     """Make modules with TVM's importer from random ONNX models; [] without TVM."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=6)) for number in range(models)]
     with Workers(limits) as workers:
-        return imported("relax", cases, workers)
+        return import_models("relax", cases, workers)
 
 
 def make_lowered_seeds(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
-from opsieve.backends.probing.growing_support import growing
+from opsieve.backends.probing.growing_support import make_growing
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -73,7 +73,9 @@ class Lane:
         with early, Workers(begin.limits) as workers:
             first = begin.first or begin.campaign.targets
             threading.Thread(target=_import_compilers, args=(workers, first), daemon=True).start()
-            supports = tuple(growing(support, workers, resolve(support.target)) for support in begin.supports)
+            supports = tuple(
+                make_growing(support, workers, resolve(support.target)) for support in begin.supports
+            )
             plan = read_plan(begin.campaign.generator, supports)
             lab = ObservationCache(workers)
             while (given := self._given.get()) is not None:

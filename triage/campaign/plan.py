@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.probing.operator_support import Support, both, tables
+from opsieve.backends.probing.operator_support import Support, name_tables, share_support
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
@@ -51,7 +51,7 @@ class CampaignPlan:
         """
         fields = {"edition": self.edition, **to_record(self.request)}
         if self.supports:
-            fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
+            fields["supports"] = hashlib.sha256(name_tables(self.supports).encode()).hexdigest()[:12]
         if self.metamorphic:
             fields["metamorphic"] = "yes"
         if self.costs:
@@ -73,7 +73,7 @@ class CampaignPlan:
         if not self.supports:
             return self.request
         asked = self._choose_supports(number // BATCH)
-        return replace(self.request, supports=both(asked), target=tables(asked))
+        return replace(self.request, supports=share_support(asked), target=name_tables(asked))
 
     def _choose_supports(self, batch: int) -> Sequence[Support]:
         different = {support.allowed: support for support in reversed(self.supports)}

@@ -8,7 +8,7 @@ from typing import Any
 
 from opsieve.backends.coverage.coverage import EFFECTS, Coverage, can_trace
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.probing.generation import Probing, supported
+from opsieve.backends.probing.generation import Probing, probe_support
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -176,10 +176,10 @@ def _load_tables(
     out.
     """
     if probe:
-        supported(workers, targets, None, probing)
+        probe_support(workers, targets, None, probing)
     found = []
     for prober in (Prober(workers, target, version=versions[target.display]) for target in targets):
-        table = prober.table()
+        table = prober.make_table()
         grows = grow and not table.answers and _is_worth_probing(prober.target)
         if table.answers or grows:
             found.append(table)

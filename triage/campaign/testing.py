@@ -22,8 +22,8 @@ from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.rewrites.relation import choose_relation, rewrite_program
 from opsieve.triage.fingerprint.component import Evidence
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
+from opsieve.triage.fingerprint.fingerprint import make_fingerprint
+from opsieve.triage.fingerprint.normalise import find_blamed_operator, normalise_message
 from opsieve.triage.fingerprint.program_graph import ProgramNames
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
@@ -250,7 +250,7 @@ def _run_further_oracles(
 def _make_finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     operators = sorted(set(case.program.operators()))
     evidence = Evidence(valid=case.program.fault is None)
-    print_ = fingerprint(
+    print_ = make_fingerprint(
         judged.verdict, judged.observations[0], operators, evidence, ProgramNames(case.program)
     )
     return FoundFailure(name, judged.verdict, print_, judged.observations)
@@ -259,8 +259,8 @@ def _make_finding(case: Case, name: str, judged: Judged) -> FoundFailure:
 def _make_non_bug(name: str, judged: Judged) -> NonBug:
     """Describe a missing feature of a target so that equal ones become one entry."""
     message = judged.verdict.message or judged.verdict.reason
-    blamed = operator_blamed(message)
-    template = normalise(message)
+    blamed = find_blamed_operator(message)
+    template = normalise_message(message)
     what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
     return NonBug(name, judged.verdict.verdict, what, message)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from opsieve.triage.clustering.clusters import make_alternative_titles
 from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.normalise import is_interpreters
+from opsieve.triage.fingerprint.normalise import is_from_interpreter
 
 # Exceptions that Python raises about data; a mistake shows in them at several lines.
 _ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "StopIteration"])
@@ -173,6 +173,6 @@ class _Rules:
 
     def _is_about_data(self, failure: LoggedFailure) -> bool:
         """Return whether Python raised the exception about a value, so that its line says little."""
-        return self._read(failure, ComponentName.EXCEPTION) in _ABOUT_DATA or is_interpreters(
+        return self._read(failure, ComponentName.EXCEPTION) in _ABOUT_DATA or is_from_interpreter(
             self._read(failure, ComponentName.MESSAGE)
         )

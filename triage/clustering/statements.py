@@ -22,7 +22,7 @@ from rapidfuzz.distance import LCSseq
 
 from opsieve.triage.clustering.clusters import make_alternative_titles
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.normalise import is_interpreters
+from opsieve.triage.fingerprint.normalise import is_from_interpreter
 
 VARIES = "<*>"
 MOST_COMPARED = 64  # fingerprints of one statement
@@ -58,7 +58,7 @@ def find_common_texts(mine: Sequence[Component], others: Sequence[Sequence[Compo
     known.
     """
     texts = [find_common_text(other, mine) for other in others]
-    if not is_interpreters(" ".join(_split_words(mine))):
+    if not is_from_interpreter(" ".join(_split_words(mine))):
         return texts
     alike = [_get_frames(other) for other, text in zip(others, texts, strict=True) if text is not None]
     if len({_get_frames(mine), *alike}) >= _CALLERS:

@@ -66,7 +66,9 @@ def _totals(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
 
 
 def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """Draw how many bugs were live in each release, for packages whose bugs have a known first bad release."""
+    """Draw how many bugs were live in each release, for packages whose bugs have a known first bad
+    release.
+    """
     packages: dict[str, list[tuple[CorpusEntry, Bug]]] = {}
     for entry, bug in bugs.values():
         if bug.first_bad:

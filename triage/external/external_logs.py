@@ -21,10 +21,10 @@ from opsieve.gen.model.printable import printable
 from opsieve.triage.clustering.log_clusters import LogClusters, LoggedFailure, describe_failure
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
-from opsieve.triage.fingerprint.normalise import is_interpreters
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
+from opsieve.triage.fingerprint.normalise import is_from_interpreter
 from opsieve.triage.fingerprint.stack import list_calls
-from opsieve.triage.fingerprint.traces import FailureTrace, read_trace, wrong_result
+from opsieve.triage.fingerprint.traces import FailureTrace, find_wrong_result, read_trace
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
 _STAGES: Mapping[str, Stage] = {
@@ -109,7 +109,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     failures: list[tuple[int, LoggedFailure]] = []
     for index, record in records:
         observation, found = _fingerprint_record(record)
-        calls = list_calls(observation.frames) if found.value(ComponentName.KIND) == "error" else ()
+        calls = list_calls(observation.frames) if found.get_value(ComponentName.KIND) == "error" else ()
         failure = describe_failure(found.key, observation.exception, observation.message, calls)
         clusters.add_failure(failure, found.components, calls)
         seen.setdefault(failure, found)
@@ -118,8 +118,8 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     described: dict[str, tuple[str, str, str]] = {}
     for failure, found in seen.items():
         if assigned[failure] not in described:
-            kind = found.value(ComponentName.KIND)
-            described[assigned[failure]] = title_of(found), kind, _explain(found)
+            kind = found.get_value(ComponentName.KIND)
+            described[assigned[failure]] = make_title(found), kind, _explain(found)
     return [Assignment(index, assigned[each], *described[assigned[each]]) for index, each in failures]
 
 
@@ -158,7 +158,7 @@ def _fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
     if mismatch is not None:
         kind = "mismatch"
     verdict = Verdict("fail", "", kind, stage, message, mismatch=mismatch)
-    return observation, fingerprint(verdict, observation, record.operators)
+    return observation, make_fingerprint(verdict, observation, record.operators)
 
 
 def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
@@ -168,7 +168,7 @@ def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatc
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
     if record.phase.lower() in _COMPARING or (record.exception or trace.exception).endswith("AssertionError"):
-        return wrong_result(message)
+        return find_wrong_result(message)
     return None
 
 
@@ -179,7 +179,7 @@ def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: St
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
-    if is_interpreters(message) and _is_callers_own(trace.frames):
+    if is_from_interpreter(message) and _is_callers_own(trace.frames):
         return "environment"
     return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
 

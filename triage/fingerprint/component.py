@@ -1,5 +1,5 @@
-"""The parts of a fingerprint: typed within, text only at the edge (failure.json, the index, `--json`, a
-person's screen).
+"""The components of a fingerprint: typed inside, text only at the edge (failure.json, the index, `--json`,
+output).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ LONGEST = 600  # characters of a component as text
 
 
 class ComponentName(StrEnum):
-    """The properties of a failure; the values are how failure.json and the index spell them."""
+    """The properties of a failure; the values are their spellings in failure.json and the index."""
 
     KIND = "kind"
     BACKEND = "backend"
@@ -59,10 +59,10 @@ _ONCE_SAID = "reduce the program first"
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One property of a failure: whether it is part of the fingerprint, and why.
+    """One property of a failure, whether it is part of the fingerprint, and why.
 
-    `items` are the frames, innermost first, or words of a list, else the one text. `needs_reduction`: it
-    would count if the program were smaller.
+    `items` are the frames, innermost first, or words of a list, or a single text. `needs_reduction`: it would
+    count if the program were smaller.
     """
 
     name: ComponentName
@@ -73,21 +73,21 @@ class Component:
 
     @property
     def value(self) -> str:
-        """The items as text; "" for none."""
+        """The items as text; "" without items."""
         return _BETWEEN.get(self.name, "").join(self.items)
 
 
-def component(
+def make_component(
     name: ComponentName, value: str | Sequence[str], kept: bool, hint: str, *, needs_reduction: bool = False
 ) -> Component:
-    """A component of a text, or of a list of items, cut to `LONGEST` characters."""
+    """Make a component of a text, or of a list of items, truncated to `LONGEST` characters."""
     between = _BETWEEN.get(name, "")
     text = value if isinstance(value, str) else between.join(value)
-    return Component(name, _items(name, text[:LONGEST]), kept, hint, needs_reduction)
+    return Component(name, _split_items(name, text[:LONGEST]), kept, hint, needs_reduction)
 
 
-def component_json(part: Component) -> dict[str, Any]:
-    """A component as files, the index and `--json` have it."""
+def encode_component(part: Component) -> dict[str, Any]:
+    """Encode a component for files, the index and `--json`."""
     fields: dict[str, Any] = {
         "name": part.name.value,
         "value": part.value,
@@ -97,16 +97,18 @@ def component_json(part: Component) -> dict[str, Any]:
     return fields | {"needs_reduction": True} if part.needs_reduction else fields
 
 
-def component_from_json(fields: Mapping[str, Any]) -> Component:
-    """The component that `component_json` wrote; KeyError, TypeError or ValueError for what is none."""
+def decode_component(fields: Mapping[str, Any]) -> Component:
+    """Decode a component; raises KeyError, TypeError or ValueError for an invalid one."""
     name, hint = ComponentName(fields["name"]), str(fields["hint"])
     needs_reduction = fields.get("needs_reduction") is True or (
         not fields["kept"] and hint.endswith(_ONCE_SAID)
     )
-    return Component(name, _items(name, str(fields["value"])), bool(fields["kept"]), hint, needs_reduction)
+    return Component(
+        name, _split_items(name, str(fields["value"])), bool(fields["kept"]), hint, needs_reduction
+    )
 
 
-def _items(name: ComponentName, text: str) -> tuple[str, ...]:
+def _split_items(name: ComponentName, text: str) -> tuple[str, ...]:
     between = _BETWEEN.get(name)
     if not text:
         return ()
@@ -115,12 +117,11 @@ def _items(name: ComponentName, text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The shape of a small graph: sorted words without repetition, see
-    `opsieve.triage.fingerprint.program_graph.signature_of`.
+    """The shape of a small graph: sorted words without repetition (`program_graph.make_signature`).
 
-    `operators`: `Conv`; `edges`: `Conv>Relu`, and `>Conv` for what the graph is fed with; `ranks`: `Conv:4`
-    for an operator whose first input's rank is declared; `attributes`: `Pad.mode=edge`, `Conv.group=n` (0, 1
-    or n), `Conv.pads=zeros` (zeros, equal or mixed).
+    `operators`: `Conv`; `edges`: `Conv>Relu`, and `>Conv` for inputs of the graph; `ranks`: `Conv:4` for an
+    operator whose first input's rank is declared; `attributes`: `Pad.mode=edge`, `Conv.group=n` (0, 1 or n),
+    `Conv.pads=zeros` (zeros, equal or mixed).
     """
 
     operators: tuple[str, ...] = ()
@@ -131,12 +132,11 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a failure beyond one run. What is "" or empty is not known (yet).
+    """Facts about a failure beyond one run; unknown ones are "" or empty.
 
     `signature` is that of the reduced graph. `guilty_passes` are the passes without which the failure is
-    gone, `cure` the options of the compiler (`level=disable_all`) under which it is. `first_bad` is the first
-    release or commit that fails, as `1.17.0` or a hash. `valid` is False for a program that was made to break
-    a rule of ONNX.
+    gone, `cure` the compiler options (`level=disable_all`) that cure it. `first_bad` is the first release or
+    commit that fails, as `1.17.0` or a hash. `valid` is False for a program made to break a rule of ONNX.
     """
 
     signature: Signature | None = None
@@ -150,14 +150,12 @@ NOTHING = Evidence()
 
 
 def needs_reduction(components: Sequence[Component]) -> bool:
-    """Whether a fingerprint would count the operators of the program, but they are too many to say which to
-    blame.
-    """
+    """Whether a fingerprint would count the program's operators if they were fewer."""
     return any(part.needs_reduction for part in components)
 
 
-def counts_graph(components: Sequence[Component]) -> bool:
-    """Whether a fingerprint counts operators, or would once they are few."""
+def is_graph_counted(components: Sequence[Component]) -> bool:
+    """Whether a fingerprint counts operators, or would if they were fewer."""
     return needs_reduction(components) or any(
         part.kept and part.name is ComponentName.OPERATORS for part in components
     )

@@ -1,4 +1,6 @@
-"""The signal that ended a process, as debuggers, loggers, shells and the C library of any language name it."""
+"""The signal that ended a process, as debuggers, loggers, shells and the C library of any language name
+it.
+"""
 
 import functools
 import re

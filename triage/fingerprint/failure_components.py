@@ -1,6 +1,7 @@
-"""The track of crashes, errors, hangs and all that has no mismatch: identified by where it happened.
+"""Components of crashes, errors, hangs and other failures without a mismatch: identified by the place of the
+failure.
 
-So by the compiler's own frames, or by the message where there are none.
+The place is given by the compiler's own frames, or by the message without such frames.
 """
 
 import re
@@ -11,22 +12,22 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frames import read_tracebacks
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.fingerprint.component import Component, ComponentName, Evidence, component
+from opsieve.triage.fingerprint.component import Component, ComponentName, Evidence, make_component
 from opsieve.triage.fingerprint.mismatch_components import (
     INVALID,
-    edges_component,
-    found_later,
-    operators_component,
+    make_edges,
+    make_evidence,
+    make_operators,
 )
 from opsieve.triage.fingerprint.normalise import (
+    find_blamed_operator,
+    find_operators,
     has_variables,
-    is_interpreters,
-    normalise,
-    operator_blamed,
-    operators_named,
+    is_from_interpreter,
+    normalise_message,
 )
-from opsieve.triage.fingerprint.source_location import location_text, with_location
-from opsieve.triage.fingerprint.stack import Stack, read
+from opsieve.triage.fingerprint.source_location import add_location, describe_location
+from opsieve.triage.fingerprint.stack import Stack, read_stack
 
 # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
 _FRAMES = 3
@@ -44,51 +45,53 @@ _ATTRIBUTE = " object has no attribute "  # what the interpreter says here is co
 _CAUSED = "The above exception was the direct cause of the following exception"
 
 
-def failure_components(
+def make_failure_components(
     verdict: Verdict,
     observation: Observation,
     operators: Sequence[str],
     evidence: Evidence,
     names: Collection[str],
 ) -> list[Component]:
-    """The track of crashes, errors, hangs and all that has no mismatch."""
+    """Make the components of a failure without a mismatch."""
     kind = observation.outcome
-    exception, message = _root(observation)
+    exception, message = _find_root(observation)
     message = message or verdict.message or observation.message or summary(observation.log)
     if kind == "crash":
         message = summary(observation.log) or message
-    template = normalise(message, names)
+    template = normalise_message(message, names)
     exception = (exception or observation.exception).rpartition(".")[2]
-    frames = with_location(observation.frames, message)
+    frames = add_location(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
     exhausted = exception == _EXHAUSTED
-    stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash", exhausted=exhausted)
-    blamed = operator_blamed(message) or operator_blamed(observation.log)
-    said = _message_component(_without_callers(template, stack), stack, kind == "crash", exhausted)
-    line = _line_component(stack, kind == "crash" or (exhausted and stack.recursive))
+    stack = read_stack(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash", exhausted=exhausted)
+    blamed = find_blamed_operator(message) or find_blamed_operator(observation.log)
+    said = _make_message(_remove_callers(template, stack), stack, kind == "crash", exhausted)
+    line = _make_line(stack, kind == "crash" or (exhausted and stack.recursive))
     vague = stack.vague and not line.items
     nameless = vague and not blamed
     graph = (evidence.signature and evidence.signature.operators) or operators
     stage = verdict.stage or observation.stage
-    named = operators_named(message, operators)
+    named = find_operators(message, operators)
     return [
-        component(ComponentName.STAGE, stage, True, "importing, compiling and running are different code"),
-        component(
+        make_component(
+            ComponentName.STAGE, stage, True, "importing, compiling and running are different code"
+        ),
+        make_component(
             ComponentName.EXCEPTION,
             exception,
             True,
             "the class, without its module, which moves between releases",
         ),
-        component(ComponentName.SIGNAL, _signal_name(observation.signal), True, "how the process died"),
-        component(
+        make_component(ComponentName.SIGNAL, _name_signal(observation.signal), True, "how the process died"),
+        make_component(
             ComponentName.PLACE,
-            location_text(message),
+            describe_location(message),
             False,
             "the message tells it; it is the innermost frame",
         ),
-        _frames_component(stack, kind in _BY_CHANCE),
+        _make_frames(stack, kind in _BY_CHANCE),
         line,
-        component(
+        make_component(
             ComponentName.STATEMENT,
             stack.statement,
             False,
@@ -96,20 +99,22 @@ def failure_components(
             " only",
         ),
         said,
-        _blamed_component(blamed, said, stack, vague),
-        component(ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, INVALID),
-        component(ComponentName.OPERATORS_NAMED, named, False, "for people: the message counts as a whole"),
-        operators_component(
+        _make_blamed(blamed, said, stack, vague),
+        make_component(ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, INVALID),
+        make_component(
+            ComponentName.OPERATORS_NAMED, named, False, "for people: the message counts as a whole"
+        ),
+        make_operators(
             graph, needed=_needs_operators(graph, stack, nameless, not template or kind in _SPEECHLESS)
         ),
-        *([edges_component(evidence.signature, kept=False)] if evidence.signature else ()),
-        *found_later(evidence, kept=False),
+        *([make_edges(evidence.signature, kept=False)] if evidence.signature else ()),
+        *make_evidence(evidence, kept=False),
     ]
 
 
-def _root(observation: Observation) -> tuple[str, str]:
-    """Class and message of the exception that the one raised last was made from, on purpose, and whose frames
-    are the innermost.
+def _find_root(observation: Observation) -> tuple[str, str]:
+    """Return class and message of the exception from which the last one was explicitly raised; its frames are
+    innermost.
     """
     if _CAUSED not in observation.traceback:
         return "", ""
@@ -117,10 +122,10 @@ def _root(observation: Observation) -> tuple[str, str]:
     return (first.exception, first.message) if first else ("", "")
 
 
-def _frames_component(stack: Stack, by_chance: bool) -> Component:
+def _make_frames(stack: Stack, by_chance: bool) -> Component:
     dropped = f"{stack.dropped} uninteresting frames dropped"
     if not stack.names:
-        return component(ComponentName.FRAMES, "", False, f"no frame of the compiler's own; {dropped}")
+        return make_component(ComponentName.FRAMES, "", False, f"no frame of the compiler's own; {dropped}")
     hint = f"the compiler's innermost {len(stack.names)}, {dropped}"
     if stack.callers:
         hint = (
@@ -135,81 +140,82 @@ def _frames_component(stack: Stack, by_chance: bool) -> Component:
         )
     elif not stack.symbols:
         hint += "; offsets hold for one build only"
-    return component(ComponentName.FRAMES, stack.names, True, hint)
+    return make_component(ComponentName.FRAMES, stack.names, True, hint)
 
 
 def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, speechless: bool) -> bool:
-    """Whether the graph has to say what neither frames nor message do. Of many operators it says it only once
-    it is reduced.
+    """Whether the operators must identify the failure, because frames and message do not.
+
+    Many operators can do so only after reduction.
     """
     if speechless:
         return nameless or not stack.symbols
     return nameless and len(set(operators)) == 1
 
 
-def _line_component(stack: Stack, counts: bool) -> Component:
+def _make_line(stack: Stack, counts: bool) -> Component:
     line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if counts and stack.line else ""
     hint = (
         "nothing else is left of a death or an endless recursion in Python code; it holds for one version"
         " only"
     )
-    return component(ComponentName.LINE, line, True, hint)
+    return make_component(ComponentName.LINE, line, True, hint)
 
 
-def _message_component(template: str, stack: Stack, crash: bool, exhausted: bool) -> Component:
+def _make_message(template: str, stack: Stack, crash: bool, exhausted: bool) -> Component:
     if not stack.names:
-        return component(ComponentName.MESSAGE, template, True, "there are no telling frames")
+        return make_component(ComponentName.MESSAGE, template, True, "there are no telling frames")
     if exhausted and stack.recursive:
-        return component(
+        return make_component(
             ComponentName.MESSAGE, template, False, "what was called when the stack ran out is chance"
         )
     if crash:
-        return component(
+        return make_component(
             ComponentName.MESSAGE,
             template,
             False,
             "the frames tell more, and broken memory is reported in many ways",
         )
     if not has_variables(template):
-        return component(
+        return make_component(
             ComponentName.MESSAGE, template, True, "a constant: it separates two errors of one function"
         )
-    if is_interpreters(template) and _ATTRIBUTE not in template:
-        return component(
+    if is_from_interpreter(template) and _ATTRIBUTE not in template:
+        return make_component(
             ComponentName.MESSAGE,
             template,
             False,
             "the frames tell more: the interpreter wrote it, and parts of it vary",
         )
     if len(_SPOKEN.findall(_PLACEHOLDER.sub("", template))) < _WORDS:
-        return component(
+        return make_component(
             ComponentName.MESSAGE, template, False, "the frames tell more, and little of it is constant"
         )
-    return component(
+    return make_component(
         ComponentName.MESSAGE, template, True, "its constant words separate two errors of one function"
     )
 
 
-def _without_callers(template: str, stack: Stack) -> str:
-    """A message without the names of those who called a helper of their own file: `Slice axis <n>` is said by
-    whom all call.
+def _remove_callers(template: str, stack: Stack) -> str:
+    """Replace the names of callers of a shared function in the same file: `Slice axis <n>` is common to all
+    of them.
     """
     if not stack.callers:
         return template
     return _SHOWN_WORD.sub(lambda match: "<caller>" if match[0] in stack.callers else match[0], template)
 
 
-def _blamed_component(blamed: str, message: Component, stack: Stack, vague: bool) -> Component:
+def _make_blamed(blamed: str, message: Component, stack: Stack, vague: bool) -> Component:
     if message.kept and blamed in _WORD.findall(message.value):
-        return component(ComponentName.OPERATOR, blamed, False, "the message has it")
+        return make_component(ComponentName.OPERATOR, blamed, False, "the message has it")
     if stack.names and not vague:
-        return component(
+        return make_component(
             ComponentName.OPERATOR,
             blamed,
             False,
             "the frames tell more: many operators can reach one function",
         )
-    return component(
+    return make_component(
         ComponentName.OPERATOR,
         blamed,
         True,
@@ -221,7 +227,7 @@ def _blamed_component(blamed: str, message: Component, stack: Stack, vague: bool
     )
 
 
-def _signal_name(number: int) -> str:
+def _name_signal(number: int) -> str:
     try:
         return signal.Signals(number).name if number else ""
     except ValueError:

@@ -1,9 +1,9 @@
-"""What makes two failures one bug, as far as one failure alone can tell.
+"""Decide which failures are one bug, as far as a single failure shows.
 
-There are two tracks, since what separates bugs differs (measured on seeded faults): a crash, an error or a
-hang is identified by where it happened (`failure_components`); a wrong result always surfaces in the same
-comparison, so it is identified by what is wrong, and by the operators of the graph once that is small
-(`mismatch_components`).
+There are two tracks, since different properties separate bugs (measured on seeded faults): a crash, an error
+or a hang is identified by the place of the failure (`failure_components`); a wrong result always surfaces in
+the same comparison, so it is identified by the kind of difference, and by the operators of the graph once
+that is small (`mismatch_components`).
 
 A fingerprint is exact and versioned, and each component says why it counts or not.
 """
@@ -18,14 +18,14 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.printable import printable
-from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, component
-from opsieve.triage.fingerprint.failure_components import failure_components
+from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, make_component
+from opsieve.triage.fingerprint.failure_components import make_failure_components
 from opsieve.triage.fingerprint.mismatch_components import (
     BROKEN_MODEL,
-    broken_model_components,
-    mismatch_components,
+    make_broken_model_components,
+    make_mismatch_components,
 )
-from opsieve.triage.fingerprint.stack import is_of_programs
+from opsieve.triage.fingerprint.stack import is_program_class
 
 VERSION = 6
 _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
@@ -45,30 +45,28 @@ class Fingerprint:
     key: str
     components: tuple[Component, ...]
 
-    def component(self, name: ComponentName) -> Component | None:
-        """The component of a name, None when there is none."""
+    def find_component(self, name: ComponentName) -> Component | None:
+        """Return the component with a name, if there is one."""
         return next((part for part in self.components if part.name == name), None)
 
-    def value(self, name: ComponentName) -> str:
-        """A component as text, "" when there is none of that name."""
+    def get_value(self, name: ComponentName) -> str:
+        """Return a component as text, or ""."""
         return next((part.value for part in self.components if part.name == name), "")
 
 
-def fingerprint(
+def make_fingerprint(
     verdict: Verdict,
     observation: Observation,
     operators: Sequence[str],
     evidence: Evidence = NOTHING,
     names: Collection[str] = frozenset(),
 ) -> Fingerprint:
-    """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its
-    graph.
+    """Make the fingerprint of a failure.
 
-    `names` are those of the program that was run (`ProgramNames`), which its messages hold; none where there
-    is no program.
-
-    `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its
-    own. Those never count for `sameness.same`, so a fingerprint can be followed while its graph is reduced.
+    `observation` is that of the blamed target, `operators` are those of its graph. `names` are those of the
+    program that was run (`ProgramNames`), which its messages contain. `evidence` is from later reduction,
+    attribution and bisection; each part of it is a component of its own. Those never count for
+    `sameness.is_same`, so that a fingerprint can be followed while its graph is reduced.
     """
     kind = verdict.kind or observation.outcome
     try:
@@ -76,30 +74,32 @@ def fingerprint(
     except BadTarget:
         backend = _NOT_A_WORD.sub("-", observation.target[:40].lower()).strip("-")
     if verdict.mismatch:
-        parts = mismatch_components(verdict, observation, operators, evidence)
+        parts = make_mismatch_components(verdict, observation, operators, evidence)
     elif observation.exception.rpartition(".")[2] == BROKEN_MODEL:
-        parts = broken_model_components(verdict, observation, operators, evidence, names)
+        parts = make_broken_model_components(verdict, observation, operators, evidence, names)
     else:
-        parts = failure_components(verdict, observation, operators, evidence, names)
+        parts = make_failure_components(verdict, observation, operators, evidence, names)
     every = [
-        component(ComponentName.KIND, kind, True, "a crash and a wrong result are different failures"),
-        component(ComponentName.BACKEND, backend, True, "another compiler's failure is another bug"),
+        make_component(ComponentName.KIND, kind, True, "a crash and a wrong result are different failures"),
+        make_component(ComponentName.BACKEND, backend, True, "another compiler's failure is another bug"),
         *parts,
     ]
     components = tuple(part for part in every if part.items)
-    kept = [[part.name, essence(part)] for part in components if part.kept]
+    kept = [[part.name, get_essence(part)] for part in components if part.kept]
     digest = hashlib.sha256(json.dumps([VERSION, kept], ensure_ascii=True).encode()).hexdigest()[:10]
     return Fingerprint(VERSION, f"{backend}-{kind}-{digest}", components)
 
 
-def essence(part: Component) -> str:
-    """What of a component is compared. Of a message the constant words: how many dimensions or names it
-    lists, and which kind of expression it was about, is the program's matter. A letter alone is no word, so
-    that `x` is left out whether or not it was known as a name.
+def get_essence(part: Component) -> str:
+    """Return the compared part of a component.
+
+    For a message that is its constant words: the number of dimensions or names, and the kind of expression,
+    depend on the program. A single letter is not a word, so that `x` is left out whether or not it was known
+    as a name.
     """
     if part.name not in _WORDED:
         return part.value
-    text = _CLASS.sub(lambda match: "" if is_of_programs(match[0]) else match[0], part.value)
+    text = _CLASS.sub(lambda match: "" if is_program_class(match[0]) else match[0], part.value)
     text = _LETTER.sub(" ", _PLACEHOLDER.sub(" ", text))
     return " ".join(text.translate(_NO_BRACKETS).split()) or part.value
 
@@ -117,24 +117,24 @@ _WRONG = {
 }
 
 
-def title_of(found: Fingerprint) -> str:
-    """A title of at most 120 characters, `ValueError in Split: no value in Constant`: what failed, where, and
-    what it said.
+def make_title(found: Fingerprint) -> str:
+    """Make a title of at most 120 characters: `ValueError in Split: no value in Constant` (failure, place,
+    message).
     """
-    where = _where(found)
-    if what := found.value(ComponentName.MISMATCH):
-        of = found.value(ComponentName.OPERATORS)
+    where = _describe_place(found)
+    if what := found.get_value(ComponentName.MISMATCH):
+        of = found.get_value(ComponentName.OPERATORS)
         text = _WRONG.get(what, what) + (f" of {of}" if of else "")
-        if dtype := found.value(ComponentName.DTYPE):
+        if dtype := found.get_value(ComponentName.DTYPE):
             text += f" ({dtype})"
-    elif found.value(ComponentName.EXCEPTION) == BROKEN_MODEL:
-        graph = found.component(ComponentName.OPERATORS)
+    elif found.get_value(ComponentName.EXCEPTION) == BROKEN_MODEL:
+        graph = found.find_component(ComponentName.OPERATORS)
         text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
-        text += f": {found.value(ComponentName.FOUND) or found.value(ComponentName.MESSAGE)}"
+        text += f": {found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)}"
     else:
-        kind = found.value(ComponentName.KIND)
-        what = found.value(ComponentName.SIGNAL) or found.value(ComponentName.EXCEPTION) or kind
-        said = found.value(ComponentName.MESSAGE)
+        kind = found.get_value(ComponentName.KIND)
+        what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
+        said = found.get_value(ComponentName.MESSAGE)
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
@@ -143,13 +143,13 @@ def title_of(found: Fingerprint) -> str:
     return text if len(text) <= _MAX else text[: _MAX - 1].rstrip() + "…"
 
 
-def _where(found: Fingerprint) -> str:
-    """The operator that was converted, else the innermost function."""
-    frames = found.component(ComponentName.FRAMES)
+def _describe_place(found: Fingerprint) -> str:
+    """Describe the operator that was converted, or the innermost function."""
+    frames = found.find_component(ComponentName.FRAMES)
     innermost = frames.items[0] if frames else ""
-    operator = found.value(ComponentName.OPERATOR)
+    operator = found.get_value(ComponentName.OPERATOR)
     return (
         f"{operator} ({innermost})"
         if operator and innermost
-        else operator or innermost or found.value(ComponentName.PLACE)
+        else operator or innermost or found.get_value(ComponentName.PLACE)
     )

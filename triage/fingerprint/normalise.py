@@ -1,20 +1,19 @@
-"""What two messages of one bug have in common.
+"""Rewrite messages of one bug to a common template.
 
-A message is cut, then rewritten into a template: what changes from run to run, machine to machine and program
-to program becomes a placeholder, what the compiler's author wrote stays. Kept are the names of operators,
-classes, source files and functions. Line numbers are dropped: they move with every release while the function
-around them stays.
+A message is truncated, then rewritten: text that changes from run to run, machine to machine and program to
+program becomes a placeholder, and the author's text stays. Names of operators, classes, source files and
+functions stay. Line numbers are dropped: they move with every release while the function around them stays.
 
-Each expression is possessive, bounded or a single class of characters, and starts only where a word starts,
-so every pass is linear; and the text is cut before the first pass, so ten megabytes cost what eight kilobytes
-do.
+Each expression is possessive, bounded or a single class of characters, and starts only at the start of a
+word, so every pass is linear; and the text is truncated before the first pass, so ten megabytes cost as much
+as eight kilobytes.
 """
 
 import re
 from collections.abc import Collection
 
 from opsieve.backends.stacks.demangle import demangle
-from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, without_locations
+from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, remove_locations
 
 _MAX_TEMPLATE = 400
 _SHORT = 24  # a first line shorter than this says too little without the next
@@ -107,44 +106,44 @@ _GLUED = re.compile(r"(?<=\d)[a-z]{3,}+\Z")
 _ENDS = ".:!?"  # of a sentence, behind a name
 
 
-def normalise(message: str, names: Collection[str] = frozenset()) -> str:
-    """The template of a message, at most 400 characters; "" for an empty one.
+def normalise_message(message: str, names: Collection[str] = frozenset()) -> str:
+    """Return the template of a message, at most 400 characters; "" for an empty one.
 
-    `names` are those of the program that it is about (`ProgramNames`); each becomes a placeholder where it is
-    a whole word. Of a message of several lines the first one that says something is read: what follows are
-    dumps of arrays and programs. The place in the compiler's source is taken out; it is `location_text`'s.
+    `names` are those of the program (`ProgramNames`); each becomes a placeholder where it is a whole word. Of
+    a message with several lines the first meaningful one is read: dumps of arrays and programs follow it. The
+    place in the compiler's source is removed; `describe_location` reads it.
     """
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     text = _STATUS.sub(r"\1: ", text)
-    text = without_locations(text)
+    text = remove_locations(text)
     text = _SPELLINGS.sub(lambda match: f"ffi.{match[1][:3]}", text)
     text = _CLASSES.sub(_TYPE, text)
     text = _DUMP.sub("[]", text)
-    text = _first_lines(text)
+    text = _take_first_lines(text)
     text = (
-        _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text)
+        _QUOTED_OR_TOKEN.sub(lambda match: _replace_name(match, names), text)
         if names
-        else _QUOTED.sub(_quoted, text)
+        else _QUOTED.sub(_replace_quoted, text)
     )
-    text = _TOKEN.sub(_token, text)
-    text = _RUN.sub(_run, text)
+    text = _TOKEN.sub(_replace_token, text)
+    text = _RUN.sub(_replace_run, text)
     text = _LIST.sub(lambda match: match[0][0], text)
     return _SPACES.sub(" ", text).strip().translate(_EXPAND)[:_MAX_TEMPLATE]
 
 
 def has_variables(template: str) -> bool:
-    """Whether a template holds placeholders: a message without any is a constant of the program that printed
+    """Whether a template holds placeholders; a message without any is a constant of the program that printed
     it.
     """
     return any(shown in template for shown in _SHOWN.values())
 
 
-def is_interpreters(message: str) -> bool:
-    """Whether Python itself words a message so, about the data that the program holds."""
+def is_from_interpreter(message: str) -> bool:
+    """Whether Python itself words a message so, about data of the program."""
     return _INTERPRETER.search(message[:MAX_READ]) is not None
 
 
-def _first_lines(text: str) -> str:
+def _take_first_lines(text: str) -> str:
     lines = [line for line in text.split("\n") if line.strip()][:2]
     if not lines:
         return ""
@@ -152,38 +151,35 @@ def _first_lines(text: str) -> str:
     return lines[0] if alone else " ".join(lines)
 
 
-def _named(match: re.Match[str], names: Collection[str]) -> str:
-    """A quoted text or a word, with the names of the program gone: one look-up for each part between
-    colons.
-    """
+def _replace_name(match: re.Match[str], names: Collection[str]) -> str:
+    """Replace names of the program in a quoted text or a word: one look-up for each part between colons."""
     word = match[4]
     if word is None:
-        quoted = _quoted(match)
+        quoted = _replace_quoted(match)
         return _NAME if _CAMEL.fullmatch(quoted) and quoted in names else quoted
     bare = word.rstrip(_ENDS)
     if bare in names:
         return _NAME + word[len(bare) :]
     found = _GLUED.search(bare)  # the author put no space behind a name: `main_f4already`
     stem = bare[: found.start()] if found else bare
-    if stem in names or _is_made_of(stem, names):
+    if stem in names or _contains_name(stem, names):
         return f"{_NAME}{' ' if found else ''}{word[len(stem) :]}"
     return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
 
 
-def _is_made_of(word: str, names: Collection[str]) -> bool:
-    """Whether a compiler made a name of one of the program's by joining it to something (`v29_q`, `main_f4`:
-    the function that f4 of main was lifted to); of names with a digit only, for an author may write
-    `data_type`.
+def _contains_name(word: str, names: Collection[str]) -> bool:
+    """Whether a compiler derived a name from one of the program's (`v29_q`, `main_f4`: f4 of main was
+    lifted).
+
+    Only names with a digit count, because an author may write `data_type`.
     """
     return "_" in word and any(
         len(part) > 1 and not part.isalpha() and part in names for part in word.split("_")
     )
 
 
-def _quoted(match: re.Match[str]) -> str:
-    """A quoted text: names of the program go; operators, classes and what Python names in its own messages
-    stay.
-    """
+def _replace_quoted(match: re.Match[str]) -> str:
+    """Replace names of the program in a quoted text; operators, classes and Python's own terms stay."""
     inner = next(group for group in match.groups()[:3] if group is not None)
     before, after = (
         match.string[max(0, match.start() - 12) : match.start()],
@@ -200,10 +196,10 @@ def _quoted(match: re.Match[str]) -> str:
     return _NAME
 
 
-def _token(match: re.Match[str]) -> str:
+def _replace_token(match: re.Match[str]) -> str:
     kind, text = match.lastgroup, match[0]
     if kind == "word":
-        return _word(text)
+        return _strip_number(text)
     if kind in ("drive", "path", "relative", "file"):
         bare = text.split(":")[0] if kind in ("relative", "file") else text.rstrip("0123456789:")
         name = bare.replace("\\", "/").rpartition("/")[2]
@@ -228,8 +224,8 @@ def _token(match: re.Match[str]) -> str:
     }[kind or ""]
 
 
-def _word(text: str) -> str:
-    """A word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
+def _strip_number(text: str) -> str:
+    """Return a word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
     if _MANGLED.match(text) and demangle(text if text.startswith("_Z") else f"_Z{text}").count("_Z") == 0:
         return _TYPE
     if text.isalpha() or not any(sign.isdigit() for sign in text):
@@ -237,9 +233,10 @@ def _word(text: str) -> str:
     return _DIGITS_BEHIND.sub("", text) or _NUMBER
 
 
-def _run(match: re.Match[str]) -> str:
-    """A run of numbers, brackets and commas: a shape or an array when it has all three, or square or curly
-    brackets around a number.
+def _replace_run(match: re.Match[str]) -> str:
+    """Replace a run of numbers, brackets and commas that is a shape or an array.
+
+    It is one if it has all three, or square or curly brackets around a number.
     """
     run = match[0]
     if _NUMBER not in run or not (
@@ -279,10 +276,8 @@ _ENGLISH = frozenset(
 )
 
 
-def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
-    """The operators of `known` that a message names, in order of appearance, those inside a fused name
-    (`FusedMatMul`) too.
-    """
+def find_operators(message: str, known: Collection[str]) -> tuple[str, ...]:
+    """Find the operators of `known` in a message, in order, those inside a fused name (`FusedMatMul`) too."""
     known = frozenset(known)
     text = message[:MAX_READ]
     blamed = frozenset(match[1] for match in _BLAMED.finditer(text))
@@ -297,22 +292,20 @@ def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
             if word not in _ENGLISH or word in blamed or quoted:
                 found[word] = None
         elif len(word) <= 80 and word[0].isupper():
-            found.update(dict.fromkeys(_inside(word, known)))
+            found.update(dict.fromkeys(_split_compound(word, known)))
     return tuple(found)
 
 
-def operator_blamed(text: str) -> str:
-    """The operator that a compiler says it was at when it failed, "" when it says none. The last one said
-    counts.
-    """
+def find_blamed_operator(text: str) -> str:
+    """Find the operator at which a compiler says it failed; "" without one. The last mention counts."""
     last = ""
     for match in _BLAMED.finditer(text[-MAX_READ:]):
         last = match[1]
     return last
 
 
-def _inside(word: str, known: frozenset[str]) -> list[str]:
-    """Operators of at least two letters that a compound is made of, longest first at every hump."""
+def _split_compound(word: str, known: frozenset[str]) -> list[str]:
+    """Split a compound into operators of at least two letters, the longest first at every hump."""
     humps = _HUMPS.findall(word)
     found, index = [], 0
     while index < len(humps):

@@ -22,7 +22,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.model.program import Program
 from opsieve.triage.fingerprint.component import NOTHING, ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence, fingerprint
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, get_essence, make_fingerprint
 from opsieve.triage.fingerprint.program_graph import ProgramNames
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
@@ -46,7 +46,7 @@ _STATUS = re.compile(r"[A-Z_]{2,40}: ")
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure to find again: the verdict on the program where it was found, and its fingerprint."""
+    """A failure to recognise: its verdict, and its fingerprint."""
 
     verdict: Verdict
     fingerprint: Fingerprint
@@ -54,64 +54,64 @@ class Failure:
     def is_shown_by(
         self, verdict: Verdict, run: Observation, program: Program, level: Level, any_type: bool = False
     ) -> bool:
-        """Whether a verdict on another program, or of another run, is this failure; `run` is what the target
-        gave there.
+        """Whether a verdict on another program, or of another run, is this failure; `run` is the target's
+        observation.
 
-        A verdict that is `flaky` is a failure too; one that is `undecided` only where this failure was, and a
-        user named it all the same.
-
-        With `any_type`, a wrong result of any element type is the same: what stood behind the bug only
-        converted it.
+        A `flaky` verdict is a failure too; an `undecided` one only if this failure was undecided and a user
+        named it. With `any_type`, a wrong result of any element type is the same: the parts behind the bug
+        only converted it.
         """
         if verdict.verdict not in ("fail", "flaky", self.verdict.verdict):
             return False
         mine = self.verdict.mismatch
         if any_type and mine is not None and verdict.mismatch is not None:
             return verdict.mismatch.what == mine.what
-        return same(self.fingerprint, failure_of(verdict, run, program).fingerprint, level)
+        return is_same(self.fingerprint, make_failure(verdict, run, program).fingerprint, level)
 
 
-def failure_of(verdict: Verdict, run: Observation, program: Program) -> Failure:
-    """The failure that a verdict on a program is; `run` is what the target gave."""
+def make_failure(verdict: Verdict, run: Observation, program: Program) -> Failure:
+    """Make the failure of a verdict on a program; `run` is the target's observation."""
     operators = sorted(set(program.operators()))
-    return Failure(verdict, fingerprint(verdict, run, operators, NOTHING, ProgramNames(program)))
+    return Failure(verdict, make_fingerprint(verdict, run, operators, NOTHING, ProgramNames(program)))
 
 
-def same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:
-    """Whether two fingerprints, made by the same version of the rules, are of one failure."""
+def is_same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:
+    """Whether two fingerprints by the same version of the rules are one failure."""
     return a.version == b.version and _COMPARED[level](a) == _COMPARED[level](b)
 
 
-def trait(found: Fingerprint) -> str:
-    """What of a failure survives from one release to another, as text: line numbers, status codes and offsets
-    into a binary do not.
+def get_trait(found: Fingerprint) -> str:
+    """Return the part of a failure that survives a new release: no line numbers, status codes and binary
+    offsets.
     """
-    if mismatch := found.value(ComponentName.MISMATCH):
-        parts = [found.value(ComponentName.KIND), mismatch, found.value(ComponentName.DTYPE)]
+    if mismatch := found.get_value(ComponentName.MISMATCH):
+        parts = [found.get_value(ComponentName.KIND), mismatch, found.get_value(ComponentName.DTYPE)]
         return " ".join(filter(None, parts))
-    frames, message = found.value(ComponentName.FRAMES), found.value(ComponentName.MESSAGE)
-    place = found.value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
+    frames, message = found.get_value(ComponentName.FRAMES), found.get_value(ComponentName.MESSAGE)
+    place = found.get_value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
     status = _STATUS.match(message)
-    parts = [found.value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)]
+    parts = [
+        found.get_value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)
+    ]
     return " ".join(filter(None, [*parts, place or (message[status.end() :] if status else message)]))
 
 
-def _outline(found: Fingerprint) -> Hashable:
-    kind, mismatch = found.value(ComponentName.KIND), found.value(ComponentName.MISMATCH)
-    return kind, (mismatch in STRUCTURE) if mismatch else found.value(ComponentName.STAGE)
+def _get_outline(found: Fingerprint) -> Hashable:
+    kind, mismatch = found.get_value(ComponentName.KIND), found.get_value(ComponentName.MISMATCH)
+    return kind, (mismatch in STRUCTURE) if mismatch else found.get_value(ComponentName.STAGE)
 
 
-def _lasting(found: Fingerprint) -> Hashable:
+def _get_lasting(found: Fingerprint) -> Hashable:
     return tuple(
-        (part.name, essence(part))
+        (part.name, get_essence(part))
         for part in found.components
         if (part.kept or part.name is ComponentName.DTYPE) and part.name not in _LATER
     )
 
 
 _COMPARED: Mapping[Level, Callable[[Fingerprint], Hashable]] = {
-    "loose": _outline,
-    "release": trait,
-    "fingerprint": _lasting,
-    "cure": _lasting,
+    "loose": _get_outline,
+    "release": get_trait,
+    "fingerprint": _get_lasting,
+    "cure": _get_lasting,
 }

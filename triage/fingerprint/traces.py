@@ -1,11 +1,9 @@
-"""What a raw text says of one failure: the exception, its message, the stack, the signal, and the kind of
-failure.
+"""Read one failure from raw text: the exception, its message, the stack, the signal, and the kind of failure.
 
 The text is that of a log, a report, or an issue: Python's tracebacks (chains, groups, syntax errors), TVM's
 mixed ones, onnxruntime's messages and log lines, torch's lists of C++ frames, the C library's and the
 sanitizers' reports, gdb, faulthandler, Rust's panics, pytest's reports, and the lines of our own shim. Stacks
-are read one layer below (`opsieve.backends.stacks.frames`); here what a text tells in several places is
-brought together.
+are read one layer below (`opsieve.backends.stacks.frames`); this module combines the parts.
 """
 
 import re
@@ -19,7 +17,7 @@ from opsieve.backends.stacks.frame_lines import BuildId, virtual_machine_frame
 from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
 from opsieve.backends.verdict import Mismatch
 from opsieve.triage.fingerprint.death_signal import find_signal, list_signal_words
-from opsieve.triage.fingerprint.source_location import with_location
+from opsieve.triage.fingerprint.source_location import add_location
 
 TraceKind = Literal["crash", "error", "hang", "out-of-memory", "mismatch", ""]
 
@@ -102,12 +100,11 @@ _PYTEST_DEF = re.compile(r"(?:[> ] +)?(?:async )?def (\w{1,200}+)\(")
 
 @dataclass(frozen=True, slots=True)
 class FailureTrace:
-    """One failure out of a text. `frames` are innermost last; the place that a message tells in C++ is a
-    frame of its own, the last.
+    """One failure in a text.
 
-    `kind` is "" where nothing of a failure was understood; `exception` is qualified as far as the text tells,
-    of a chain that of the exception raised last; `signal` is 0 for none. `raw` is the text as it came, all of
-    it.
+    `frames` are innermost last; a C++ place in a message is a frame of its own, the last. `kind` is "" if the
+    text shows no failure; `exception` is qualified as far as the text tells, in a chain the one raised last;
+    `signal` is 0 without one. `raw` is the whole text.
     """
 
     kind: TraceKind
@@ -119,20 +116,19 @@ class FailureTrace:
 
 
 def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
-    """What a raw text says of the failure in it; see `FailureTrace`. Any text is read, a text without a
-    failure has the kind "".
+    """Read the failure in a raw text; any text is accepted, and one without a failure has the kind "".
 
-    A process that died says more than the exception that it may have printed before; an exception says more
-    than a line of a logger. `build_id` is asked about modules whose native frame has no symbol.
+    The death of a process counts more than an exception printed before it; an exception counts more than a
+    logger's line. `build_id` identifies modules of native frames without a symbol.
     """
     plain = _ANSI.sub("", text[-_MAX_TEXT:])
     lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
     found = (
-        _death(plain, lines, build_id)
-        or _raised(plain)
-        or _panic(plain, lines, build_id)
+        _read_death(plain, lines, build_id)
+        or _read_exception(plain)
+        or _read_panic(plain, lines, build_id)
         or _read_thrown(lines)
-        or _reported(lines)
+        or _read_report(lines)
     )
     if found is None:
         return FailureTrace("", "", "", (), 0, text)
@@ -143,8 +139,8 @@ def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
 _Reading = tuple[TraceKind, str, str, tuple[Frame, ...], int]
 
 
-def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
-    """What the end of a process says, None when the text tells of none."""
+def _read_death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
+    """Read the end of a process, if the text shows one."""
     if not any(sign in text for sign in (*_SIGNS, *list_signal_words())):
         return None
     number = find_signal(lines)
@@ -162,14 +158,14 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
     frames = parse_log(text, build_id)
     if match := next((match for line in lines if (match := _CHECK.match(line))), None):
         frames = (*frames, Frame("native", "", match[1], int(match[2])))
-    frames = with_location(frames, said)
+    frames = add_location(frames, said)
     if number == signals.SIGKILL or _NO_MEMORY.search(said):
         return "out-of-memory", "", said or "Killed", frames, number
     return "crash", "", said or signals.Signals(number).name, frames, number
 
 
-def _raised(text: str) -> _Reading | None:
-    """The exception that a traceback in the text ends with, the last one of a chain; None without one."""
+def _read_exception(text: str) -> _Reading | None:
+    """Read the exception at the end of a traceback, the last one of a chain, if there is one."""
     if "Traceback (most recent call last)" not in text:
         return None
     blocks = read_tracebacks(text)
@@ -177,28 +173,31 @@ def _raised(text: str) -> _Reading | None:
     if last is None:
         return None
     exception, message = last.exception, last.message
-    frames = with_location(chained(blocks), message)
+    frames = add_location(chained(blocks), message)
     if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
-        if "PanicException" in exception and (panic := _panic(text, text.splitlines(), None)) is not None:
+        if (
+            "PanicException" in exception
+            and (panic := _read_panic(text, text.splitlines(), None)) is not None
+        ):
             frames += panic[3]
         elif "Stack trace:" in text:
             frames += tuple(frame for frame in parse_log(text) if frame.language == "native")
-    return _kind(exception, message), exception, message, frames, 0
+    return _classify(exception, message), exception, message, frames, 0
 
 
-def _kind(exception: str, message: str) -> TraceKind:
+def _classify(exception: str, message: str) -> TraceKind:
     name = exception.rpartition(".")[2]
     if name in _OUT_OF_MEMORY:
         return "out-of-memory"
     if name in _HANGS or (name == "Failed" and message.startswith("Timeout")):
         return "hang"
-    if name == "AssertionError" and wrong_result(message) is not None:
+    if name == "AssertionError" and find_wrong_result(message) is not None:
         return "mismatch"
     return "error"
 
 
-def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
-    """A panic of Rust: its message stands behind the place, in older releases in front of it."""
+def _read_panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
+    """Read a panic of Rust: its message follows the place, in older releases it precedes it."""
     for at, line in enumerate(lines):
         match = _PANIC.match(line)
         if match is None:
@@ -234,29 +233,29 @@ def _read_thrown(lines: list[str]) -> _Reading | None:
         return None
     exception, message, _ = last[-1]
     frames = tuple(frame for *_, own in last for frame in reversed(own))
-    return _kind(exception, message), exception, message, frames, 0
+    return _classify(exception, message), exception, message, frames, 0
 
 
-def _reported(lines: list[str]) -> _Reading | None:
-    """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says
-    most counts.
+def _read_report(lines: list[str]) -> _Reading | None:
+    """Read a failure that a logger, a test runner or a compiler reports without a traceback; the most
+    informative line counts.
     """
-    if found := _by_pytest(lines):
+    if found := _read_pytest(lines):
         return found
     for line in lines:
         if match := _ORT_LINE.search(line):
-            frames = with_location((), match[4])
+            frames = add_location((), match[4])
             if not frames and match[1]:
                 frames = (Frame("native", match[3], match[1], int(match[2])),)
             return "error", "", match[4], frames, 0
     for line in lines:
         if match := _BARE.match(line):
-            return _kind(match[1], match[2]), match[1], match[2], with_location((), match[2]), 0
+            return _classify(match[1], match[2]), match[1], match[2], add_location((), match[2]), 0
         if match := _PYTEST_LINE.fullmatch(line):
             frames = (Frame("python", "", match[1], int(match[2])),)
-            return _kind(match[3], match[4]), match[3], match[4], with_location(frames, match[4]), 0
+            return _classify(match[3], match[4]), match[3], match[4], add_location(frames, match[4]), 0
         if match := _ORT_STATUS.search(line):
-            return "error", "", match[0], with_location((), match[0]), 0
+            return "error", "", match[0], add_location((), match[0]), 0
         if match := _BUILT.fullmatch(line):
             kind: TraceKind = "crash" if "runtime error: " in line else "error"
             frames = parse_log("\n".join(lines)) if kind == "crash" else ()
@@ -267,14 +266,14 @@ def _reported(lines: list[str]) -> _Reading | None:
     if said:
         causes = [match[1] for line in lines if (match := _CAUSE.fullmatch(line))]
         said = f"{said}: {causes[-1]}" if causes else said
-        return "error", "", said, with_location((), said), 0
+        return "error", "", said, add_location((), said), 0
     frames = parse_log("\n".join(lines))
     return ("crash", "", "", frames, 0) if frames else None  # a bare stack
 
 
-def _by_pytest(lines: list[str]) -> _Reading | None:
-    """A failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below the
-    source of `def f`.
+def _read_pytest(lines: list[str]) -> _Reading | None:
+    """Read a failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below
+    `def f`.
     """
     said: list[str] = []
     frames: list[Frame] = []
@@ -293,7 +292,7 @@ def _by_pytest(lines: list[str]) -> _Reading | None:
     if match is None:
         return None
     message = "\n".join([match[2], *said[1:]])[:_MAX_MESSAGE].strip()
-    return _kind(match[1], message), match[1], message, with_location(tuple(frames), message), 0
+    return _classify(match[1], message), match[1], message, add_location(tuple(frames), message), 0
 
 
 _MAX_READ = 4000
@@ -313,10 +312,8 @@ _VALUES = re.compile(
 )
 
 
-def wrong_result(message: str) -> Mismatch | None:
-    """What is wrong with a result as a check's message tells it; None for a message that tells of no
-    comparison.
-    """
+def find_wrong_result(message: str) -> Mismatch | None:
+    """Find the kind of difference in a check's message; None if the message is not about a comparison."""
     text = message[:_MAX_READ]
     if _NAN.search(text):
         return Mismatch("", "nan")

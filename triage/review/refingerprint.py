@@ -22,8 +22,8 @@ from opsieve.triage.clustering.reassign import (
     plan_moves,
 )
 from opsieve.triage.fingerprint.component import Evidence
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
+from opsieve.triage.fingerprint.program_graph import ProgramNames, make_signature
 from opsieve.triage.store.artifacts import REDUCED, read_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (
@@ -114,13 +114,13 @@ def compute_fingerprint(case: Path) -> Fingerprint:
     program = load_case_program(case / REDUCED) if reduced else whole
     operators = sorted(set(program.operators()))
     evidence = Evidence(
-        signature=program_signature(program) if reduced else None,
+        signature=make_signature(program) if reduced else None,
         guilty_passes=here.guilty_passes,
         cure=here.cure,
         first_bad=here.first_bad,
         valid=whole.fault is None,
     )
-    return fingerprint(
+    return make_fingerprint(
         get_verdict(record), read_blamed_observation(record, case), operators, evidence, ProgramNames(whole)
     )
 

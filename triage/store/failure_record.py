@@ -14,7 +14,7 @@ from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.files import read_file
-from opsieve.triage.fingerprint.component import Component, ComponentName, component_from_json, component_json
+from opsieve.triage.fingerprint.component import Component, ComponentName, decode_component, encode_component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
 NAME = "failure.json"
@@ -90,7 +90,7 @@ def parse_components(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
     found = []
     for part in parts:
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            found.append(component_from_json(part))
+            found.append(decode_component(part))
     return tuple(found)
 
 
@@ -104,7 +104,7 @@ def read_components(text: str) -> tuple[Component, ...]:
 
 def encode_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
     """Encode the components of a fingerprint for the file."""
-    return [{**component_json(part), "value": bound_text(part.value)} for part in fingerprint.components]
+    return [{**encode_component(part), "value": bound_text(part.value)} for part in fingerprint.components]
 
 
 def encode_mismatch(mismatch: Mismatch) -> dict[str, Any]:

@@ -425,7 +425,9 @@ class ForkServer:
         self.control.send(json.dumps(answer).encode())
 
     def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
-        """Fork a zygote; the template process reports its pid and its end, as a zygote does for its workers."""
+        """Fork a zygote; the template process reports its pid and its end, as a zygote does for its
+        workers.
+        """
         control, log, status = fds
         pid = os.fork()
         if pid == 0:
@@ -552,7 +554,9 @@ class ForkServer:
             self.kill_orphans()
 
     def kill_orphans(self) -> None:
-        """Kill the processes that a dead worker left in sessions of their own, which this process inherits."""
+        """Kill the processes that a dead worker left in sessions of their own, which this process
+        inherits.
+        """
         for pid in processes.list_children():
             if pid not in self.workers:
                 processes.kill_group(pid)

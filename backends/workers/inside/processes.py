@@ -1,4 +1,6 @@
-"""Find and kill processes below this one. Loaded by `child.py`: standard library only, Python 3.8 and newer."""
+"""Find and kill processes below this one. Loaded by `child.py`: standard library only, Python 3.8 and
+newer.
+"""
 
 import contextlib
 import os

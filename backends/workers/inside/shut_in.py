@@ -116,7 +116,9 @@ class Walls:
         landlock.restrict_files(readable, [scratch] + devices + kept, self.config["network"])
 
     def confine_worker(self, scratch: str, processes: bool) -> None:
-        """In a forked worker: allow writes to its own scratch folder and signals within its own domain only."""
+        """In a forked worker: allow writes to its own scratch folder and signals within its own domain
+        only.
+        """
         namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = landlock.get_version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:

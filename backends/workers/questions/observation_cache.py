@@ -1,4 +1,6 @@
-"""Cache observations from workers: each run happens once, and many at a time when they are known beforehand."""
+"""Cache observations from workers: each run happens once, and many at a time when they are known
+beforehand.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -63,7 +65,9 @@ class ObservationCache:
         return observation
 
     def share_observation(self, target: ResolvedTarget, other: ResolvedTarget, test: Test) -> bool:
-        """Whether the target's result is known, possibly from `other`, its host, whose outputs it passes on."""
+        """Whether the target's result is known, possibly from `other`, its host, whose outputs it
+        passes on.
+        """
         if (target, test.program, id(test.inputs)) in self._known:
             return True
         observation = self._known.get((other, test.program, id(test.inputs)))

@@ -23,7 +23,9 @@ def print_program(program: Program, workers: Workers) -> ModelText:
 
 
 def add_script(case: Case, workers: Workers) -> Case:
-    """Add the text printed by the compiler to the case's program, if its IR keeps one and printing succeeds."""
+    """Add the text printed by the compiler to the case's program, if its IR keeps one and printing
+    succeeds.
+    """
     program = case.program
     if program.script or not ir_of(program).keeps_script:
         return case

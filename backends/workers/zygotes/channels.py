@@ -14,7 +14,9 @@ _CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
 def identify_sender(channel: socket.socket, seconds: float) -> int:
-    """Return the process that wrote the first line of a channel, as the kernel numbers it here; 0 on timeout."""
+    """Return the process that wrote the first line of a channel, as the kernel numbers it here; 0 on
+    timeout.
+    """
     if not wait_readable(channel.fileno(), seconds):
         return 0
     line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(_CREDENTIALS.size))
@@ -42,7 +44,9 @@ def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] 
 
 
 def wait_readable(fd: int, seconds: float) -> bool:
-    """Whether the descriptor becomes readable within that time (poll: select refuses descriptors above 1023)."""
+    """Whether the descriptor becomes readable within that time (poll: select refuses descriptors above
+    1023).
+    """
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

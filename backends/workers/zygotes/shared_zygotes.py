@@ -80,7 +80,9 @@ class SharedZygotes:
         _close_all(unused)
 
     def keep_idle(self, idle: int, ignored: Collection[str] = ()) -> None:
-        """From now on keep this many unused zygotes; the variables `ignored` do not distinguish environments."""
+        """From now on keep this many unused zygotes; the variables `ignored` do not distinguish
+        environments.
+        """
         with self._guard:
             self._idle, self._ignored = idle, frozenset(ignored)
             unused = self._remove_surplus()

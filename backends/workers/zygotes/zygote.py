@@ -383,7 +383,9 @@ class Worker:
             raise Unavailable("its process ended")
 
     def submit_frame(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
-        """Send one frame of `tests` tests, in pieces, with a descriptor; `read_reply` notices a dead worker."""
+        """Send one frame of `tests` tests, in pieces, with a descriptor; `read_reply` notices a dead
+        worker.
+        """
         self.tests += tests
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
@@ -463,7 +465,9 @@ class Worker:
             )
 
     def _dump_stack(self) -> None:
-        """Let a hanging worker write its Python stack to its log (faulthandler answers from C in any state)."""
+        """Let a hanging worker write its Python stack to its log (faulthandler answers from C in any
+        state).
+        """
         before = os.fstat(self._log).st_size
         try:
             os.kill(self.pid, signal.SIGUSR1)

@@ -1,4 +1,6 @@
-"""The main graph of a subject with who reads what, and cuts: any subset of its nodes as a model of its own."""
+"""The main graph of a subject with who reads what, and cuts: any subset of its nodes as a model of its
+own.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -137,7 +137,9 @@ class Constraints:
         return [term for term in self._about[place] if not value(term, self._numbers)]
 
     def _repair(self, broken: list[Term], moves: int, fixed: int) -> bool:
-        """Satisfy relations by moving other numbers than the fixed one; else return False without a change."""
+        """Satisfy relations by moving other numbers than the fixed one; else return False without a
+        change.
+        """
         numbers, before = self._numbers, list(self._numbers) if broken else []
         moved = [0] * len(numbers)
         while broken:
@@ -219,7 +221,9 @@ def _list_moves_towards(term: Any, wanted: int, numbers: Sequence[int]) -> Itera
 
 
 def _draw_bin(binned: BinnedNumber, rng: Rng) -> tuple[int, int]:
-    """Draw the ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of a whole open bin."""
+    """Draw the ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of a whole
+    open bin.
+    """
     low, high = binned.low, binned.high
     if binned.own and rng.random() < len(binned.own) / (len(binned.own) + 2):
         number = rng.choice(binned.own)

@@ -255,7 +255,9 @@ class RelaxEdits:
         return self.settle(subject, replace_binding(module, found.var.name, Bind(found.var, call)))
 
     def replace(self, subject: TvmSubject, result: str, by: str, retype: bool) -> TvmSubject | None:
-        """Another variable of the type of a result; None for one of another type, as types are not inferred."""
+        """Another variable of the type of a result; None for one of another type, as types are not
+        inferred.
+        """
         view = self.view(subject)
         leaf = view.variables.get(by)
         if leaf is None or view.type_of(result) != leaf.type:

@@ -14,7 +14,7 @@ from opsieve.triage.clustering.clusters import SEPARATOR, choose_cluster, make_a
 from opsieve.triage.clustering.ranking import get_severity
 from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, title_of
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_title
 from opsieve.triage.store.failure_record import FailureRecord, read_components
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.index.row_types import GREATEST, get_columns
@@ -96,8 +96,8 @@ class GrowingIndex(IndexReader):
         ):
             components = read_components(stored)
             found = Fingerprint(version, key, components)
-            title = title_of(found) or "a failure that tells nothing"
-            guilty, bad = found.value(ComponentName.GUILTY_PASS), found.value(ComponentName.FIRST_BAD)
+            title = make_title(found) or "a failure that tells nothing"
+            guilty, bad = found.get_value(ComponentName.GUILTY_PASS), found.get_value(ComponentName.FIRST_BAD)
             self._update(
                 "fingerprints", "number = ?", [number], title=title, guilty_pass=guilty, first_bad=bad
             )
@@ -106,7 +106,7 @@ class GrowingIndex(IndexReader):
                 number,
                 title,
                 " ".join([message, *(part.value for part in components)]),
-                found.value(ComponentName.OPERATORS),
+                found.get_value(ComponentName.OPERATORS),
             )
             if not key.startswith("flaky-"):
                 titles = make_alternative_titles(components) | self._find_statement_titles(number, components)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.fingerprint.component import Component, counts_graph, needs_reduction
+from opsieve.triage.fingerprint.component import Component, is_graph_counted, needs_reduction
 from opsieve.triage.known.issues import ClusterSignature, decode_issues
 from opsieve.triage.store.failure_record import read_components
 from opsieve.triage.store.index.filters import (
@@ -305,7 +305,7 @@ class IndexReader(OpenIndex):
                 for place, target, nodes, reduced, test, twin in cases
                 if reduced is None
             ]
-            elsewhere = not counts_graph(components)
+            elsewhere = not is_graph_counted(components)
             found += [(done + turn, elsewhere, rank, one) for turn, one in enumerate(waiting[:wanted])]
         return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 

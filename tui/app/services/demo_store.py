@@ -26,7 +26,7 @@ def make_demo(folder: Path) -> Path:
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.files import read_file
     from opsieve.triage.fingerprint.component import NOTHING
-    from opsieve.triage.fingerprint.fingerprint import fingerprint
+    from opsieve.triage.fingerprint.fingerprint import make_fingerprint
     from opsieve.triage.fingerprint.program_graph import ProgramNames
     from opsieve.triage.review.review import review_store
     from opsieve.triage.store.failure_record import AbsentOutput
@@ -61,7 +61,7 @@ def make_demo(folder: Path) -> Path:
         finding = FoundFailure(
             line.target,
             line.verdict,
-            fingerprint(line.verdict, seen[0], operators, NOTHING, ProgramNames(case.program)),
+            make_fingerprint(line.verdict, seen[0], operators, NOTHING, ProgramNames(case.program)),
             seen,
         )
         answers: dict[str, tuple[str, float]] = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from opsieve.backends.observation import Frame, Observation
 from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.stack import read
+from opsieve.triage.fingerprint.stack import read_stack
 from opsieve.triage.store.rows import CaseDetails
 from opsieve.tui.app.views.case_summary import CaseSummary
 from opsieve.tui.app.views.rows_shown import list_components, list_facts
@@ -140,7 +140,7 @@ def list_trace(observations: Sequence[Observation], components: Sequence[Compone
         return [(("nothing was observed", "dim"),)]
     seen = observations[0]
     template = next((part for part in components if part.name is ComponentName.MESSAGE), None)
-    telling = read(seen.frames, _TELLING).names
+    telling = read_stack(seen.frames, _TELLING).names
     found: list[Line] = [
         (
             ("frames, innermost first", "strong"),
@@ -148,7 +148,7 @@ def list_trace(observations: Sequence[Observation], components: Sequence[Compone
         )
     ]
     for frame in reversed(seen.frames[-300:]):
-        names = read((frame,), 1).names
+        names = read_stack((frame,), 1).names
         sign, tone = ("-", "dim") if not names else ("+", "good") if names[0] in telling else ("·", "")
         found.append(
             (

@@ -33,7 +33,7 @@ def command(name: str, folder: Path, as_json: bool) -> int:
     More: docs/explanation/oracles.md.
     """
     from opsieve.backends.judge.explanations import find_explanations, read_explanations
-    from opsieve.triage.fingerprint.component import component_json
+    from opsieve.triage.fingerprint.component import encode_component
     from opsieve.triage.store.queries import Queries
 
     meanings = find_explanations(name)
@@ -60,7 +60,7 @@ def command(name: str, folder: Path, as_json: bool) -> int:
             {
                 "key": each.key,
                 "why": each.why,
-                "components": [component_json(part) for part in each.components],
+                "components": [encode_component(part) for part in each.components],
             }
             for each in chosen
         ]

@@ -99,7 +99,7 @@ def command(explain: bool, as_json: bool, **given: Any) -> int:
                 show(done, "")
     except KeyboardInterrupt:
         interrupted = True
-    facts = summary.facts(request)
+    facts = summary.list_facts(request)
     click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     for name, why in summary.refused[:_MOST_REFUSED]:
         print_message(f"{name} is refused: {why}")
@@ -113,7 +113,7 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
     """Turn the options into a request; raises BadInput for an invalid name or number."""
     from dataclasses import replace
 
-    from opsieve.backends.probing.generation import GenerationRequest, repeat_request
+    from opsieve.backends.probing.generation import GenerationRequest, make_repeat_request
     from opsieve.backends.registry import resolve
     from opsieve.gen.declarations.builder import Budget
     from opsieve.gen.generation import request as gen_request
@@ -122,7 +122,7 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
 
     if given["origin"] is not None:
         return replace(
-            repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
+            make_repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
         )
     low, high = gen_request.parse_nodes(given["nodes"])
     usual = Budget()  # large programs may hold more in all
@@ -143,15 +143,15 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
 
 def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     """Print the operators that the targets lack, and their messages."""
-    from opsieve.backends.probing.generation import supported
-    from opsieve.backends.probing.operator_support import explained
+    from opsieve.backends.probing.generation import probe_support
+    from opsieve.backends.probing.operator_support import explain_support
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.errors import BadInput
 
     if not request.targets:
         raise BadInput("--explain-support needs a --target")
     with Workers() as workers, open_probing_bar() as probing:
-        supports = supported(workers, request.targets, request.program, probing)
+        supports = probe_support(workers, request.targets, request.program, probing)
     if as_json:
         click.echo(json.dumps({"supports": [_list_support(item) for item in supports]}))
         return 0
@@ -161,7 +161,7 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
             f"{item.target} {item.version}: {counted(len(item.known), 'operator signature')} probed, {lacks}"
             " unsupported"
         )
-        for line in explained(item):
+        for line in explain_support(item):
             click.echo(printable(f"  {line}"))
     return 0
 

@@ -34,8 +34,13 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it;
     what was learnt is kept, so an interrupted run goes on.
     """
-    from opsieve.backends.probing.answer_file import cache_folder
-    from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
+    from opsieve.backends.probing.answer_file import get_cache_folder
+    from opsieve.backends.probing.learning_session import (
+        SECONDS,
+        LearnRequest,
+        export_learnt,
+        learn_operators,
+    )
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
@@ -48,10 +53,10 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     check_output(path)
     with Workers(Limits(seconds=SECONDS)) as workers, open_counting_bar(None) as show:
         found: list[Learnt] = []
-        for each in learnt(request, workers, cache_folder("learned")):
+        for each in learn_operators(request, workers, get_cache_folder("learned")):
             found.append(each)
             show(len(found), each.name)
-        text = exported(request, found, workers.version(request.target))
+        text = export_learnt(request, found, workers.version(request.target))
     write_output(path, text)
     declared = [each for each in found if each.operator is not None]
     if as_json:

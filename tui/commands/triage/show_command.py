@@ -64,14 +64,14 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
 def _list_cluster_facts(
     store: "Queries", name: str, limit: int, after: str
 ) -> tuple[dict[str, Any], "Sequence[FingerprintRow]"]:
-    from opsieve.triage.fingerprint.component import component_json
+    from opsieve.triage.fingerprint.component import encode_component
 
     row, fingerprints = store.cluster(name), store.fingerprints(name)
     members = store.members(name, limit=limit, after=after)
     summary = {
         **list_cluster_facts(row),
         "prints": [
-            {**asdict(each), "components": [component_json(part) for part in each.components]}
+            {**asdict(each), "components": [encode_component(part) for part in each.components]}
             for each in fingerprints
         ],
         "cases": [{**asdict(member), "name": member.name} for member in members.rows],
@@ -86,7 +86,7 @@ def _list_cluster_facts(
 
 
 def _list_case_facts(details: "CaseDetails") -> dict[str, Any]:
-    from opsieve.triage.fingerprint.component import component_json
+    from opsieve.triage.fingerprint.component import encode_component
 
     return {
         **asdict(details.member),
@@ -94,7 +94,7 @@ def _list_case_facts(details: "CaseDetails") -> dict[str, Any]:
         "cluster": details.cluster,
         "case": str(details.folder or ""),
         "reduced_case": str(details.reduced or ""),
-        "components": [component_json(part) for part in details.components],
+        "components": [encode_component(part) for part in details.components],
         "problem": details.problem,
         "commits": [asdict(commit) for commit in details.commits],
     }

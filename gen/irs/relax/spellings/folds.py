@@ -73,7 +73,9 @@ def _softmax(operator: str) -> Spelling:
 
 
 def sort_along(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None = None) -> tuple[Any, ...]:
-    """The first elements along an axis in order, and their places; equal ones in the order of their places."""
+    """The first elements along an axis in order, and their places; equal ones in the order of their
+    places.
+    """
     many = to_integers(x.shape[axis] if count is None else count)
     return onnx.outputs("TopK", 2, x, many, axis=axis, largest=int(largest), sorted=1)
 
