@@ -20,6 +20,7 @@ from rich.cells import cell_len
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.graph_text import Box, drawn
+from opsieve.triage.campaign.plan import describe_plan
 from opsieve.tui.app.screens.campaign_screen import compute_rate
 from opsieve.tui.app.screens.export_screen import preview_file
 from opsieve.tui.app.screens.jobs_screen import format_command
@@ -352,3 +353,16 @@ def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(
     assert job.outcome == words
     job.state = "failed"
     assert job.outcome == ""
+
+
+@pytest.mark.parametrize(("width", "title"), [(70, 36), (78, 36), (118, 50)])
+def test_a_list_of_clusters_shows_the_compiler_and_most_of_a_title(width: int, title: int) -> None:
+    kept = {CLUSTERS[at].title: room for at, room in fit_columns(CLUSTERS, width)}
+    assert "compiler" in kept
+    assert kept["title"] >= title
+
+
+def test_a_campaign_is_described_without_what_no_user_chose() -> None:
+    text = "mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6 costs=tvm:2"
+    assert describe_plan(text) == "strategy mix, nodes 5-30"
+    assert describe_plan("samples") == "strategy samples"

@@ -89,6 +89,10 @@ class CampaignPlan:
         return frozenset(support.target for support in self.supports if support.allowed not in kept_to)
 
 
+# Fields of a plan that tell equal generators apart, and that no user chose.
+_INTERNAL = frozenset(["edition", "supports", "costs", "margins"])
+
+
 def make_seed(campaign_seed: int, number: int) -> int:
     """Return the seed of a test's program, from 0 to 2**62: different for all tests of practical
     campaigns.
@@ -100,6 +104,14 @@ def make_seed(campaign_seed: int, number: int) -> int:
 def read_plan(generator: str, supports: tuple[Support, ...]) -> CampaignPlan:
     """Parse a campaign's `generator` and add its tables."""
     return replace(parse_plan(generator)[0], supports=supports)
+
+
+def describe_plan(generator: str) -> str:
+    """Describe a campaign's `generator` in words: its strategy and the settings that a user chose."""
+    strategy, _, rest = generator.partition(" ")
+    fields = dict(field.partition("=")[::2] for field in rest.split(" ") if field)
+    chosen = [f"{name} {value}" for name, value in fields.items() if name not in _INTERNAL]
+    return f"strategy {strategy}{', ' if chosen else ''}{', '.join(chosen)}"
 
 
 def parse_plan(generator: str) -> tuple[CampaignPlan, bool]:

@@ -37,6 +37,7 @@ class Snapshot:
 
     counts: Counts
     campaigns: tuple[CampaignRow, ...]
+    plans: tuple[str, ...]  # of each campaign, in words
     newest: tuple[ClusterRow, ...]
     non_bugs: tuple[NonBugRow, ...]
 
@@ -80,8 +81,12 @@ class CampaignScreen(SteadyScreen[None]):
         store = get_app(self).store
 
         def read_snapshot() -> Snapshot:
-            newest = store.clusters("", sort="first", limit=_NEWEST)
-            return Snapshot(store.counts(), store.campaigns(), newest.rows, store.non_bugs(most=8))
+            # In this thread, since it loads the generator.
+            from opsieve.triage.campaign.plan import describe_plan
+
+            newest, campaigns = store.clusters("", sort="first", limit=_NEWEST), store.campaigns()
+            plans = tuple(describe_plan(each.generator) for each in campaigns)
+            return Snapshot(store.counts(), campaigns, plans, newest.rows, store.non_bugs(most=8))
 
         run_in_background(self, "figures", read_snapshot, self._show_figures, self._show_problem)
 
@@ -173,11 +178,11 @@ def list_figures(found: Snapshot) -> list[Line]:
         share = f"  {100 * many / total:.1f} %"
         lines.append(((f"  {to_one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (share, "dim")))
     lines += [(), (("campaigns", "strong"),)]
-    for each in found.campaigns:
+    for each, plan in zip(found.campaigns, found.plans, strict=True):
         lines.append(
             (
-                (f"  seed {each.seed}  {counted(each.done, 'test')}  ", ""),
-                (to_one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
+                (f"  {counted(each.done, 'test')}, {to_one_line(plan, 300)}, seed {each.seed}", ""),
+                (to_one_line(f"  on {', '.join(each.targets)}", 600), "dim"),
             )
         )
     if found.non_bugs:

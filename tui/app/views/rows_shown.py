@@ -18,10 +18,11 @@ from opsieve.tui.app.widgets.visible import Line, format_age, format_time, to_on
 CLUSTERS = (
     Column("", 1),
     Column("id", 6),
-    Column("status", 9, spare=2),
-    Column("kind", 8, spare=1),
-    Column("failures", 8, right=True, spare=3),
-    Column("nodes", 5, right=True, spare=4),
+    Column("status", 9, spare=3),
+    Column("kind", 8, spare=2),
+    Column("compiler", 13, spare=1),
+    Column("failures", 8, right=True, spare=4),
+    Column("nodes", 5, right=True, spare=5),
     Column("title"),
     Column("stage", 7, spare=7),
     Column("target", 18, spare=6),
@@ -48,7 +49,8 @@ def make_cluster_row(row: ClusterRow, now: float) -> Row:
     """Make the row of a cluster; `*` means pinned, a size with `r` reduced."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
-        "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size,
+        "*" if row.pinned else "", row.id, row.status, row.kind, to_one_line(row.backend, 30),
+        f"{row.members:,}", size,
         to_one_line(row.listed_title, 300), row.stage, to_one_line(", ".join(row.targets), 80),
         to_one_line(" ".join(row.operators), 80), format_age(row.first_seen, now), format_age(row.last_seen, now),
         to_one_line(row.guilty_pass, 60), to_one_line(row.first_bad, 40),

@@ -17,10 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 # Cells that the flexible column keeps before others are left out; before those that are a luxury are.
-_LEAST, _ROOMY = (
-    24,
-    48,
-)
+_LEAST, _ROOMY = 36, 56
 _PLAIN = 5  # columns that are more spare are a luxury
 _NEAR = 50  # rows before the end of what is loaded at which more is asked for
 
