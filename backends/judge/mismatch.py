@@ -289,9 +289,7 @@ class MismatchJudge:
                 del self.left[name]
 
     def drop_shared(self) -> None:
-        """Drop outputs that all implementations get wrong by as much: the program magnifies rounding
-        errors.
-        """
+        """Drop outputs that all implementations get wrong by as much, because rounding errors grow."""
         session = self.session
         native = session.run_target(NATIVE)
         self.drop_undefined(native.hazards)
