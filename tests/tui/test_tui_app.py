@@ -425,7 +425,7 @@ def test_the_campaign_screen_shows_figures_and_the_newest_clusters(store: Path) 
         await pilot.press("C")
         screen = await on_screen(pilot, CampaignScreen)
         view = screen.query_one("#counts", LinesView)
-        await until(pilot, lambda: "seed 7  19 tests" in view.text)
+        await until(pilot, lambda: "19 tests, strategy small-1, seed 7" in view.text)
         for word in ("crash", "mismatch", "clusters by status", "no NonZero for"):
             assert word in view.text
         await pilot.press("enter")

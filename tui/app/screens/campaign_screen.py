@@ -182,7 +182,7 @@ def list_figures(found: Snapshot) -> list[Line]:
         lines.append(
             (
                 (f"  {counted(each.done, 'test')}, {to_one_line(plan, 300)}, seed {each.seed}", ""),
-                (to_one_line(f"  on {', '.join(each.targets)}", 600), "dim"),
+                (f" on {to_one_line(', '.join(each.targets), 600)}", "dim"),
             )
         )
     if found.non_bugs:
