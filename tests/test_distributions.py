@@ -18,7 +18,7 @@ PACKAGES = {"gen", "backends", "triage", "reducer", "bisect", "tui"}
 CODE = {".py", ".md"}
 KINDS = {
     "gen": {*CODE, ".json", ".txt"},
-    "backends": {*CODE, ".c", ".xz"},
+    "backends": {*CODE, ".c", ".toml", ".xz"},
     "triage": {*CODE, ".toml"},
     "reducer": CODE,
     "bisect": CODE,

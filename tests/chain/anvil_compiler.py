@@ -110,18 +110,20 @@ def compile_module(form, model, faults, stage):
     """
     from opsieve.backends.reference.reference import BACKEND as REFERENCE
 
-    request = SimpleNamespace(
-        model=model,
-        ir=form,
-        passes=(),
-        options={"precision": "native"},
-        stage=stage,
-        inputs={},
-        notes=[],
-        hazards=[],
-        mapped=(),
-    )
-    run = REFERENCE.prepare(request)
+    def run(inputs):
+        request = SimpleNamespace(
+            model=model,
+            ir=form,
+            passes=(),
+            options={"precision": "native"},
+            stage=stage,
+            inputs=inputs,
+            notes=[],
+            hazards=[],
+            mapped=(),
+        )
+        return REFERENCE.prepare(request)(inputs)
+
     found = [
         fault for fault in engine.parse("+".join(faults), "") if f'"{fault.paths[0][0]}"'.encode() in model
     ]

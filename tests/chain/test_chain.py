@@ -89,7 +89,7 @@ def test_every_kind_has_a_row_or_a_reason() -> None:
 
 
 def test_causes_without_a_row_lead_to_no_failure() -> None:
-    """Every call of `verdict("fail", ...)` in the judge, with the cause that it is given, directly or in the
+    """Every call of `make_verdict("fail", ...)` in the judge, with the cause that it is given, directly or in the
     variable before it.
     """
     failing: set[str] = set()
@@ -109,7 +109,7 @@ def causes_of_failures(function: ast.FunctionDef) -> set[str]:
         call
         for call in calls
         if isinstance(call.func, ast.Name)
-        and call.func.id == "verdict"
+        and call.func.id == "make_verdict"
         and isinstance(call.args[0], ast.Constant)
         and call.args[0].value == "fail"
     ]

@@ -92,7 +92,7 @@ def test_new_failures_are_looked_into_beside_the_hunt(
         ("--auto-triage", "20x", "no share of the time"),
         ("--auto-triage", "95%", "no share of the time"),
         ("--report", "report.pdf", "end 'report.pdf' in .md or .html"),
-        ("--report", "nowhere/report.md", "there is no folder 'nowhere'"),
+        ("--report", "nowhere/report.md", "its folder is not there"),
     ],
 )
 def test_bad_shares_and_reports_are_refused_before_anything_runs(

@@ -71,7 +71,7 @@ def test_the_filter_works_while_one_types_and_tells_what_it_does_not_understand(
         await pilot.press("enter", "escape")
         await until(pilot, lambda: screen.total == 7 and not screen.problem)
         await pilot.press("slash", *"nothing-like-it")
-        await shows(pilot, "no cluster passes this filter")
+        await shows(pilot, "no cluster of the store has")
 
     drive(app_of(store), journey)
 
@@ -374,7 +374,7 @@ def test_it_follows_a_resize(store: Path) -> None:
         screen = await opened(pilot)
         await shows(pilot, "title")
         assert "operators" not in text_of(pilot.app).splitlines()[2]  # type: ignore[arg-type]
-        await pilot.resize_terminal(250, 50)
+        await pilot.resize_terminal(320, 50)
         await until(pilot, lambda: screen.has_class("-wide"))
         await until(pilot, lambda: "operators" in text_of(pilot.app).splitlines()[2])  # type: ignore[arg-type]
         await pilot.resize_terminal(40, 10)

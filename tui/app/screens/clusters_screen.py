@@ -180,14 +180,8 @@ class ClustersScreen(SteadyScreen[None]):
         self._show_figures()
 
     def _show_problem(self, sentence: str) -> None:
-        """Show why there are no rows: a filter that cannot match, or a store that cannot be read."""
+        """Show why a filter cannot match, or a store cannot be read; the rows stay while one types."""
         self.problem = sentence
-        if self.filter_text:
-            self.found, self.total, self.next = {}, 0, ""
-            for name in ("#clusters", "#groups"):
-                table = self.query_one(name, PagedList)
-                table.empty = "no cluster passes this filter; esc clears it"
-                table.show_rows([], complete=True)
         self._show_figures()
 
     def _show_counts(self, counts: Counts) -> None:
