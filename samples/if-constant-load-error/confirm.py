@@ -1,6 +1,4 @@
-"""Confirm that an If whose condition is a constant does not compile when its branch holds a large
-initializer.
-"""
+"""Confirm that an If of a constant condition does not compile when its branch holds a large initializer."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Confirm that a model of float16 and opset 17 is given a DequantizeLinear of float16, which came with opset
-19.
-"""
+"""Confirm that a float16 model of opset 17 is given a DequantizeLinear of float16, which opset 17 lacks."""
 
 import sys
 import tempfile

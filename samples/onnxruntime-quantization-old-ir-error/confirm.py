@@ -1,6 +1,4 @@
-"""Confirm that a model of IR version 3 cannot be calibrated: initializers that are no inputs are added
-to it.
-"""
+"""Confirm that a model of IR version 3 gets initializers that are no inputs, and cannot be calibrated."""
 
 import sys
 import tempfile
