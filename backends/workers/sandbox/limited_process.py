@@ -26,7 +26,9 @@ def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
 
     Args:
         reader: `module:function`, which takes bytes and returns bytes. It opens no file and starts no
-        process. data: What is read. seconds: CPU time that the reader may take.
+            process.
+        data: What is read.
+        seconds: CPU time that the reader may take.
     """
     command = [sys.executable, "-I", "-c", f"from {__name__} import serve; serve()", reader, str(seconds)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
