@@ -154,9 +154,11 @@ def test_bad_input_is_one_sentence(
 
 
 def test_hostile_text_is_no_markup_on_the_page(tmp_path: Path) -> None:
-    bug = Bug("fake", "fake", "<b>|[x](y)", ("`Relu`",), (), "a|b", upstream="javascript:alert(1)")
+    what = "<b>|[x](y) " + "- a " * 60
+    bug = Bug("fake", "fake", what, ("`Relu`",), (), "a|b", upstream="javascript:alert(1)")
     page = found_page({"one": (CorpusEntry("0", {"fake": FAIL}, bug), bug)})
-    row = next(line for line in page.splitlines() if line.startswith("| [one]"))
-    assert row.count("|") - row.count("\\|") == 10
-    assert "<b>" not in row
-    assert "javascript" not in row
+    _, _, item = page.partition("- [one]")
+    assert item.startswith("(../samples/one): wrong result, live. &lt;b&gt;\\|\\[x\\]\\(y\\) \\- a")
+    assert not any(line.lstrip().startswith("- ") for line in item.splitlines())
+    assert "javascript" not in item
+    assert max(map(len, page.splitlines())) <= 140

@@ -1,6 +1,9 @@
 """What commands say of themselves: --help of each as a golden file, in groups, with help for every option."""
 
 import os
+import re
+import textwrap
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -16,6 +19,7 @@ from opsieve.tui.commands.examine.reduce_command import main as reduce_main
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 MARK = "tests/cli/test_help.py -->\n"
+SHARED_BY = 4  # commands from which on the reference describes an option once
 # commands of commands
 PARTS = {
     "corpus": ["corpus add", "corpus run", "corpus diff"],
@@ -81,27 +85,55 @@ def test_a_mistyped_option_gets_the_closest_one(capsys: pytest.CaptureFixture[st
 
 
 def test_the_reference_shows_the_help_of_every_command() -> None:
-    shown = [
-        line
-        for group, names in GROUPS.items()
-        for line in (
-            f"\n## {group}\n",
-            *(
-                f"### {each}\n\n```text\n{help_of(each)}```\n"
-                for name in names
-                for each in (name, *PARTS.get(name, []))
-            ),
-        )
-    ]
-    start = REFERENCE.read_text().partition(MARK)[0] + MARK
-    text = start + "\n".join(shown)
+    options = Counter(option for name in WHOLE for option in read_options(name))
+    shared = [option for option, count in options.items() if count >= SHARED_BY]
+    lines = ["\n## Shared options\n"]
+    for name, text in shared:
+        lines += textwrap.wrap(f"- `{name}`: {text}", 120, subsequent_indent="  ", break_on_hyphens=False)
+    for group, names in GROUPS.items():
+        lines.append(f"\n## {group}\n")
+        lines += [describe(each, shared) for name in names for each in (name, *PARTS.get(name, []))]
+    text = REFERENCE.read_text().partition(MARK)[0] + MARK + "\n".join(lines)
     if os.environ.get("UPDATE_GOLDEN"):
         REFERENCE.write_text(text)
     assert REFERENCE.read_text() == text
+    assert max(map(len, text.splitlines())) <= 140
 
 
-def help_of(name: str) -> str:
-    return (GOLDEN / "help" / f"{name.replace(' ', '-')}.txt").read_text()
+def describe(name: str, shared: list[tuple[str, str]]) -> str:
+    """Return the section of a command: its help without the shared options, and a line that lists these."""
+    before, options, commands = split_help(name)
+    own = [entry for entry in options if read_option(entry) not in shared]
+    listed = [read_option(entry)[0] for entry in options if entry not in own]
+    listed = [option for option in listed if option not in ("--version", "-h, --help")]
+    names = ", ".join(f"`{re.search(r'--[a-z-]+', option)[0]}`" for option in listed)  # type: ignore[index]
+    block = before.rstrip() + "\n" + "".join(["\nOptions:\n", *own] if own else []) + commands
+    if not listed:
+        return f"### {name}\n\n```text\n{block}```\n"
+    line = textwrap.fill(f"[Shared options](#shared-options): {names}", 120, break_on_hyphens=False)
+    return f"### {name}\n\n```text\n{block}```\n\n{line}\n"
+
+
+def split_help(name: str) -> tuple[str, list[str], str]:
+    """Split the help of a command into the text, its options, and what follows them."""
+    text = (GOLDEN / "help" / f"{name.replace(' ', '-')}.txt").read_text()
+    before, _, rest = text.partition("Options:\n")
+    options, blank, commands = rest.partition("\n\n")
+    return (
+        before,
+        re.findall(r"^  -.*\n(?:    .*\n)*", options + "\n" * bool(blank), re.MULTILINE),
+        blank[1:] + commands,
+    )
+
+
+def read_option(entry: str) -> tuple[str, str]:
+    """Return the names of an option and its help on one line."""
+    name, _, text = entry.strip().replace("\n", "  ").partition("  ")
+    return name, " ".join(text.split())
+
+
+def read_options(name: str) -> list[tuple[str, str]]:
+    return [read_option(entry) for entry in split_help(name)[1]]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from textwrap import wrap
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import release_key
@@ -18,33 +19,38 @@ _HEAD = """# What opsieve has found
 
 <!-- Made by `opsieve bugs --page docs/found.md`; tests/cli/test_bugs.py compares it with the collection. -->
 
-{live} of {distinct} distinct bugs are live in the newest release that was judged of their compiler, and {fixed} are fixed.
-`opsieve bugs` lists them, `opsieve bugs replay --newest` judges all of them on the newest releases, and `opsieve sample NAME` copies one.
+{live} of {distinct} distinct bugs are live in the newest judged release of their compiler; {fixed} are fixed. `opsieve bugs` lists
+them, `opsieve bugs replay --newest` judges all of them on the newest releases, and `opsieve sample NAME` copies one.
 
 """
 _METHOD = """## Method
 
-opsieve generates programs that a compiler supports and judges each one with the ONNX reference evaluator in float64 and an independent
-implementation. A failure that both confirm, and that repeats in a fresh process, is reduced to the smallest program that still shows it.
-Attribution and bisection name the guilty pass and the first bad release. A person reads the reduced program and writes `confirm.py`, at
-most 30 lines that confirm the bug with numpy, onnxruntime or the compiler's own API, without opsieve. A scheduled workflow replays every
-case on the newest releases, and the tests run every `confirm.py` whose compiler is installed.
+opsieve generates programs that a compiler supports. It judges each one with the ONNX reference evaluator in float64 and with an
+independent implementation. A failure that both confirm, and that repeats in a fresh process, is reduced to the smallest program that still
+fails. Attribution and bisection name the guilty pass and the first bad release. An engineer reads the reduced program and writes
+`confirm.py`: at most 30 lines that confirm the bug with numpy, onnxruntime or the compiler's own API, without opsieve. A scheduled workflow
+replays every case on the newest releases. The tests run every `confirm.py` whose compiler is installed.
 
 ## What counts
 
-One bug is one faulty place in the source or one faulty pass: the same pass with other operators counts once unless the fixes differ. A
-second case of a bug is kept and marked "same as", and not counted. Operators and types that a compiler states it lacks, results that ONNX
-leaves open, and limits of opsieve itself are no bugs.
+One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second bug only if its fix differs. A
+second case of a bug is kept, marked "same as" and not counted. Missing operators and types that a compiler reports, results that ONNX
+leaves open, and limits of opsieve itself do not count.
+
+## Bugs
+
+A name leads to the case and its `confirm.py`. Each entry has the kind, the status in the newest judged release, the fault, the operators,
+the guilty part and the releases with the bug. `opsieve bugs --json` has all fields.
 
 """
 
 
 def found_page(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """Return the page in Markdown: totals, releases, method, and a row for each case."""
+    """Return the page in Markdown: totals, releases, method, and an entry for each case."""
     counted = {name: (entry, bug) for name, (entry, bug) in bugs.items() if not bug.same_as}
     statuses = Counter(status(entry, bug) for entry, bug in counted.values())
     head = _HEAD.format(live=statuses["live"], distinct=len(counted), fixed=statuses["fixed"])
-    return head + _totals(counted) + _releases(counted) + _METHOD + _rows(bugs)
+    return head + _totals(counted) + _releases(counted) + _METHOD + _list_bugs(bugs)
 
 
 def kind_of(entry: CorpusEntry, bug: Bug) -> str:
@@ -83,7 +89,7 @@ def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         lives = [sum(_is_live(bug, release) for _, bug in known) for release in releases]
         parts.append(
             f"{package}, {len(known)} bugs whose first bad release is known:\n\n```mermaid\nxychart-beta\n"
-            f"    x-axis [{', '.join(f'{release!r}' for release in releases)}]\n".replace("'", '"')
+            f"    x-axis [{','.join(f'{release!r}' for release in releases)}]\n".replace("'", '"')
             + f'    y-axis "live bugs" 0 --> {max(lives) + 1}\n    bar [{", ".join(map(str, lives))}]\n```\n\n'
         )
     return "## Live bugs by release\n\n" + "".join(parts) if parts else ""
@@ -95,34 +101,34 @@ def _is_live(bug: Bug, release: str) -> bool:
     return begins and not (bug.fixed_in and release_key(bug.fixed_in) <= release_key(release))
 
 
-def _rows(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    columns = (
-        "bug",
-        "status",
-        "found on",
-        "kind",
-        "operators",
-        "guilty",
-        "since",
-        "fixed in",
-        "what goes wrong",
-    )
-    rows = []
+def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
+    """List the cases by compiler, each as one bullet."""
+    compilers: dict[str, list[str]] = {}
     for name, (entry, bug) in bugs.items():
         target, seen = latest(entry, bug)
+        found_on, release = Target.parse(bug.fails), Target.parse(target).release if seen else ""
         state = f"same as {bug.same_as}" if bug.same_as else status(entry, bug)
-        issue = f" ([issue]({bug.upstream}))" if bug.upstream.startswith("https://github.com/") else ""
-        rows.append(
-            (
-                f"[{name}]({_CASES}/{name}) ([confirm]({_CASES}/{name}/confirm.py))",
-                f"{state}, {Target.parse(target).release}" if seen else state,
-                *map(markdown, (bug.fails, kind_of(entry, bug), ", ".join(bug.operators), bug.guilty)),
-                bug.first_bad,
-                f"{bug.fixed_in} ({bug.fixed_on})" if bug.fixed_on else bug.fixed_in,
-                markdown(bug.what) + issue,
-            )
+        facts = [
+            ", ".join(bug.operators),
+            bug.guilty and f"guilty: {bug.guilty}",
+            found_on.options and f"found on {bug.fails}",
+            bug.first_bad and f"since {bug.first_bad}",
+            bug.fixed_in and f"fixed in {bug.fixed_in}" + f" ({bug.fixed_on})" * bool(bug.fixed_on),
+        ]
+        # A line that begins with a dash would become an item of a list.
+        what = markdown(bug.what).replace(" - ", " \\- ")
+        text = (
+            f"- [{name}]({_CASES}/{name}): {markdown(kind_of(entry, bug))}, {state}"
+            + f" in {release}" * bool(release and state == "live")
+            + f". {what} ({'; '.join(markdown(fact) for fact in facts if fact)})"
+            + f" [issue]({bug.upstream})" * bug.upstream.startswith("https://github.com/")
         )
-    return "## Bugs\n\n" + _table(columns, rows).rstrip("\n") + "\n"
+        lines = wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        compilers.setdefault(found_on.backend, []).append("\n".join(lines))
+    return "\n".join(
+        f"### {compiler}\n\n" + "\n".join(sorted(items)) + "\n"
+        for compiler, items in sorted(compilers.items())
+    )
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -14,8 +14,8 @@ ALLOW_UNJUDGED = click.option(
     "--allow-unjudged",
     is_flag=True,
     help=(
-        "Accept what was not judged (not installed, unsupported, invalid, undecided): exit code 0 instead"
-        " of 2."
+        "Exit with 0 instead of 2 for results without a verdict (not installed, unsupported, invalid, "
+        "undecided)."
     ),
 )
 

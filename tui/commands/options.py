@@ -162,23 +162,21 @@ ORACLE = click.option(
     metavar="NAME",
     multiple=True,
     help=(
-        "Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown,"
-        " memory, nondeterminism. The others are always asked."
+        "Consult this oracle too; repeatable: text-round-trip, json-round-trip, pipelines, execution, "
+        "slowdown, memory, nondeterminism. The other oracles are always consulted."
     ),
 )
 ORACLES = click.option(
     "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
 )
-OFFLINE = click.option(
-    "--offline", is_flag=True, help="Do not install releases; use only those already installed."
-)
+OFFLINE = click.option("--offline", is_flag=True, help="Use only releases that are installed already.")
 _ENV = click.option(
     "--env",
     metavar="NAME",
     multiple=True,
     expose_value=False,
     callback=_hand_variables_on,
-    help="Hand this environment variable on to compilers, besides those that they need; repeatable.",
+    help="Pass this environment variable to compilers; repeatable.",
 )
 _NO_SANDBOX = click.option(
     "--no-sandbox",
@@ -186,8 +184,7 @@ _NO_SANDBOX = click.option(
     expose_value=False,
     callback=_switch_sandbox_off,
     help=(
-        "Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md"
-        " says what is lost."
+        "Run compilers outside the sandbox, with your network and your files (docs/explanation/security.md)."
     ),
 )
 
@@ -202,7 +199,7 @@ _YES = click.option(
     is_flag=True,
     expose_value=False,
     callback=_give_consent,
-    help="Install the release that a case or a store names, where it is not installed, without asking.",
+    help="Install releases that a case or a store names without asking.",
 )
 _INSTALL = click.option(
     "--install",
@@ -210,7 +207,7 @@ _INSTALL = click.option(
     multiple=True,
     expose_value=False,
     callback=_allow_install,
-    help="The same for this release alone, such as onnxruntime==1.20.1; repeatable.",
+    help="Install this release without asking, such as onnxruntime==1.20.1; repeatable.",
 )
 
 
@@ -223,8 +220,8 @@ METAMORPHIC = click.option(
     "--metamorphic",
     is_flag=True,
     help=(
-        "Also ask for programs that mean the same (Identity inserted, inputs made constants, ...): the"
-        " results must not change."
+        "Also run equivalent programs (Identity inserted, inputs made constants, ...); their results must"
+        " be equal."
     ),
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

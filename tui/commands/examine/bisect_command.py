@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     "indexes",
     metavar="URL",
     multiple=True,
-    help=(
-        "With --releases: look for versions on this package index (or in this directory of wheels), too;"
-        " repeatable."
-    ),
+    help="With --releases: also search this package index, or this directory of wheels; repeatable.",
 )
-@click.option("--pre", is_flag=True, help="With --releases: pre-releases and nightly versions, too.")
+@click.option("--pre", is_flag=True, help="With --releases: also search pre-releases and nightly versions.")
 @click.option(
     "--builds",
     type=options.PATH,
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     type=options.PATH,
-    help="Commits: script to use instead of CASE; exit code 0 is good, 125 untestable, 1 to 127 bad.",
+    help="Commits: script to use instead of CASE; exit code 0 is good, 125 skip, any other up to 127 bad.",
 )
 @click.option(
     "--check-seconds",
@@ -68,7 +65,9 @@ if TYPE_CHECKING:
     help="Commits: time limit of one build or check.",
 )
 @click.option(
-    "--hang-is-bad", is_flag=True, help="Commits: a check that takes too long is bad, not untestable."
+    "--hang-is-bad",
+    is_flag=True,
+    help=("Commits: a check that exceeds its time limit is bad instead of skipped."),
 )
 @click.option("--fresh", is_flag=True, help="Commits: do not reuse results of earlier searches.")
 @click.option("--sparse", multiple=True, help="Commits: check out only this directory; repeatable.")
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.option(
-    "--fixed", is_flag=True, help="Releases: ask for the one that repaired the failure, and rank its commits."
+    "--fixed", is_flag=True, help=("Releases: find the release that fixed the failure, and rank its commits.")
 )
 @click.option(
     "--repro-rate",
@@ -132,12 +131,11 @@ def command(
 ) -> int:
     """Find the release or commit that introduced the failure of CASE, or fixed it.
 
-    With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand;
-    with --builds, on the builds in a directory; with both, on the releases and then on the builds between two
-    of them. With --commits, the commits between --good and --bad are built with --build and tested with CASE
-    or --check. Both ends are verified first. With --history, the commits between the two releases are ranked
-    by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated
-    one costs nothing. Exit code 3 if no version fails, 2 if none could be tested.
+    --releases tests released wheels, installed on demand; --builds tests a directory of builds; both together
+    search the builds between two releases. --commits builds the commits between --good and --bad with --build
+    and tests them with CASE or --check. --history ranks the commits between two releases by their changes.
+    Both ends are verified first, and an interrupted search continues. Exit code 3 if no version fails, 2 if
+    no version could be tested.
     """
     from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
     from opsieve.bisect.sessions.commits import bisect_commits

@@ -25,7 +25,7 @@ _FOLDER = click.option(
     "--folder",
     type=options.PATH,
     default=None,
-    help="The collection: a corpus whose cases state bugs.  [default: the one that opsieve brings along]",
+    help="Collection of bugs.  [default: the collection that comes with opsieve]",
 )
 _PAGE = click.option(
     "--page", type=options.PATH, metavar="FILE", help="Write the collection as a page in Markdown."
@@ -45,7 +45,7 @@ def _names(context: click.Context, _parameter: click.Parameter, begun: str) -> l
 @options.JSON
 @click.pass_context
 def command(context: click.Context, folder: Path | None, page: Path | None, as_json: bool) -> int:
-    """List the bugs that opsieve has found, with what their newest release on record makes of them."""
+    """List the bugs that opsieve has found, with their status in the newest release on record."""
     from opsieve.triage.corpus.collection import latest, read_bugs, status
     from opsieve.tui.commands.triage.store_table import print_table
 
@@ -81,7 +81,9 @@ def command(context: click.Context, folder: Path | None, page: Path | None, as_j
     "--resume",
     type=options.PATH,
     metavar="FILE",
-    help="Append each result to FILE, and do not judge again what FILE has: an interrupted replay goes on.",
+    help=(
+        "Append each result to FILE and skip the results that FILE has, to continue an interrupted replay."
+    ),
 )
 @FAIL_ON
 @JUNIT
@@ -109,8 +111,8 @@ def replay(
 ) -> int:
     """Judge each BUG, or all, on the newest release on record: live, fixed, changed or not judged.
 
-    A bug that is live as before gives no failure; exit code 1 as --fail-on says, else 2 if a case could not
-    be used, or a target did not judge it.
+    A bug that is still live is not a new failure. Exit code 1 as --fail-on says, else 2 if a case is
+    unusable or a target gave no verdict.
     """
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.bugs_replay import STATUS, BugsRequest, replay_bugs, update_bugs

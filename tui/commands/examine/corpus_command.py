@@ -42,17 +42,15 @@ FAIL_ON = click.option(
     default="new",
     show_default=True,
     help=(
-        "What gives exit code 1, beside 2 for what was not judged. new: what fails and did not, or fails"
-        " otherwise than before; any: every failure; none: nothing."
+        "Results that cause exit code 1. new: a failure that is not in the record; any: every failure; "
+        "none: no failure."
     ),
 )
 
 
 @click.group("corpus")
 def command() -> None:
-    """Keep a folder of failing cases and replay it on new compilers: what is fixed, still fails, or newly
-    fails.
-    """
+    """Keep a folder of failing cases and replay it on new compilers: fixed, still failing or newly failing."""
 
 
 @command.command("add")
@@ -67,11 +65,11 @@ def command() -> None:
 @ALLOW_UNJUDGED
 @options.JSON
 def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bool, **given: Any) -> int:
-    """Copy CASES into the corpus FOLDER, and record there what their targets make of them now.
+    """Copy CASES into the corpus FOLDER and record the verdicts of their targets.
 
-    A case is an .onnx file, a case directory, or a directory with model.onnx and its data. One that names no
-    target is judged on onnxruntime. A case that the corpus has already is not copied again, but judged, and
-    its record renewed. Exit code 2 if a case could not be added, or a target did not judge it.
+    A case is an .onnx file, a case directory, or a directory with model.onnx and its data; without a recorded
+    target it runs on onnxruntime. A case that the corpus already has is judged again. Exit code 2 if a case
+    could not be added or a target gave no verdict.
     """
     from opsieve.backends.verdict import JUDGED
     from opsieve.triage.corpus.session import AddedCase, add_cases
@@ -127,11 +125,10 @@ def run(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Judge every case of the corpus FOLDER, and compare with what its record says.
+    """Judge every case of the corpus FOLDER and compare the verdicts with its record.
 
-    A target that a case has no record of is compared with what was seen on the same compiler in another
-    release or setting. Exit code 1 as --fail-on says, else 2 if a case could not be used, or a target did not
-    judge it.
+    A target without a record is compared with the same compiler in another release or setting. Exit code 1 as
+    --fail-on says, else 2 if a case is unusable or a target gave no verdict.
     """
     from opsieve.triage.corpus.session import make_refusal, replay_corpus
     from opsieve.triage.judging import RefusedModel
@@ -171,7 +168,7 @@ def diff(
     allow_unjudged: bool,
     as_json: bool,
 ) -> int:
-    """Compare two outputs of `corpus run --json`: what NEW has fixed, and what newly fails, beside OLD.
+    """Compare two outputs of `corpus run --json`: the failures that NEW fixes and adds relative to OLD.
 
     Exit codes are those of `corpus run`.
     """

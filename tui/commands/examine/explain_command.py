@@ -27,8 +27,8 @@ def _complete_names(_context: click.Context, _parameter: click.Parameter, begun:
 @options.STORE
 @options.JSON
 def command(name: str, folder: Path, as_json: bool) -> int:
-    """Explain a word of opsieve's messages: a verdict, a kind of failure, a rule, a hazard, an oracle, or a
-    fingerprint (or cluster) of the store: which of its components count, and why.
+    """Explain a verdict, kind of failure, rule, hazard or oracle, or the components of a fingerprint or
+    cluster.
 
     More: docs/explanation/oracles.md.
     """

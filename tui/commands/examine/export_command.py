@@ -48,12 +48,11 @@ def command(
     offline: bool,
     as_json: bool,
 ) -> int:
-    """Reproduce the failure of CASE and write it for people without opsieve. Exit code 3 if it does not fail
-    any more.
+    """Reproduce the failure of CASE and write it for people without opsieve. Exit code 3 if the failure does
+    not repeat.
 
     CASE is an .onnx file, a case directory, a directory with model.onnx and its data, or cases/KEY/N of the
-    store; CLUSTER is the id of a cluster, of which the representative is used. The script needs only numpy,
-    onnx and the compiler.
+    store; CLUSTER stands for its representative. The script needs only numpy, onnx and the compiler.
     """
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits

@@ -75,14 +75,14 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
     "--check",
     "script",
     type=PATH,
-    help="Interestingness test: SCRIPT MODEL INPUTS exits 0 while the failure shows.",
+    help="Interestingness test: `PATH MODEL INPUTS` exits with 0 while the model fails.",
 )
 @click.option(
     "--store",
     type=PATH,
     default="opsieve-store",
     show_default=True,
-    help="Store in which an id is looked up.",
+    help="Store that has the cluster CASE.",
 )
 @click.option("-o", "--output", type=PATH, help="Directory of the results.  [default: NAME.reduced here]")
 @click.option(
@@ -90,8 +90,8 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
     "--jobs",
     type=click.IntRange(1, 64),
     help=(
-        "Slow tests run at the same time.  [default: 1; with --scheduler, as many as its workers have"
-        " threads]"
+        "Number of slow tests to run in parallel.  [default: 1; with --scheduler, as many as its workers "
+        "have threads]"
     ),
 )
 @SCHEDULER
@@ -101,22 +101,26 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
-    help="Time for the whole reduction; then the smallest model so far is the result.  [default: no limit]",
+    help="Time limit of the reduction; the result is the smallest model so far.  [default: no limit]",
 )
 @click.option(
     "--checks",
     type=click.IntRange(1),
-    help="Tests to run at most; then the smallest model so far is the result.  [default: no limit]",
+    help="Largest number of tests; the result is the smallest model so far.  [default: no limit]",
 )
 @make_memory()
 @OFFLINE
 @CONSENT
 @NO_SANDBOX
 @click.option(
-    "--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again."
+    "--verify",
+    is_flag=True,
+    help=("Only check the certificate of CASE, a result of this command, a second time."),
 )
 @click.option(
-    "--stats", is_flag=True, help="Show how many edits of each pass kept the failure, and how others ended."
+    "--stats",
+    is_flag=True,
+    help=("Show how many edits of each pass kept the failure, and how the others ended."),
 )
 @JSON
 def command(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("report", type=options.PATH)
 @click.option(
-    "--model", type=options.PATH, help="The model that is attached to the report.  [default: one in its text]"
+    "--model", type=options.PATH, help="Model attached to the report.  [default: the model in its text]"
 )
 @options.INPUTS
 @click.option(
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="TARGET",
     callback=options.allow_builds,
-    help="Compiler to test instead of those that the report names; repeatable.",
+    help="Compiler to test instead of those in the report; repeatable.",
 )
-@click.option("--no-history", is_flag=True, help="Do not ask since when and until when it fails.")
+@click.option(
+    "--no-history", is_flag=True, help=("Do not search for the first bad and the first good release.")
+)
 @options.SEED
 @options.OFFLINE
 @options.CONSENT
@@ -48,13 +50,13 @@ def command(
     allow_unjudged: bool,
     as_json: bool,
 ) -> int:
-    """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on what is
-    installed.
+    """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on the
+    installed one.
 
-    Versions, optimisation levels, passes and providers are read from the text; the model from a script of
-    onnx.helper or onnx.parser's text in it, which is read and not run, or from --model. Releases are
-    installed after a yes. Exit code 1 if what is installed still fails, else 2 if there is no model, or a
-    target did not judge it.
+    Versions, levels, passes and providers are read from the text. The model comes from --model, or from
+    onnx.helper or onnx.parser text in the report, which is parsed and never executed. Releases are installed
+    after confirmation. Exit code 1 if the installed version still fails, else 2 if there is no model or no
+    verdict.
     """
     from opsieve.backends.verdict import JUDGED
     from opsieve.bisect.sessions.replay import ReplayRequest, replay_report

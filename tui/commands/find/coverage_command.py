@@ -23,10 +23,9 @@ _SHOWN = 12  # directories and functions of each side
 def command(first: Path, second: Path | None, as_json: bool) -> int:
     """Show the coverage recorded by opsieve fuzz --coverage, or compare two campaigns.
 
-    A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. Two campaigns
-    are compared where they ran on the same build of a library: how much each reached, how much only one did,
-    and in which source directories. Stripped libraries name few functions; the source file of a function is
-    known from the checks that it and its neighbours print.
+    A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. The comparison
+    covers libraries of the same build: how much each campaign reached, how much only one did, and in which
+    source directories.
     """
     from opsieve.triage.campaign.coverage_comparison import compare_coverage
     from opsieve.triage.campaign.coverage_record import load_record

@@ -71,8 +71,8 @@ SHOWN = 5  # new clusters in the summary for a person
     "--probe/--no-probe",
     default=None,
     help=(
-        "Ask about all operators that are not known of a target's version first, or about none.  [default:"
-        " when one first comes up]"
+        "Probe all operators of a new target version first, or none of them.  [default: probe each "
+        "operator when it first occurs]"
     ),
 )
 @click.option(
@@ -98,23 +98,23 @@ SHOWN = 5  # new clusters in the summary for a person
     type=click.Choice(["functions", "blocks", "passes"]),
     metavar="KIND",
     help=(
-        "Record which functions or blocks of the compilers' native code, or passes (TVM), were reached. "
-        " [default: none; tir: functions]"
+        "Record the functions or blocks of native code, or the passes of TVM, that were reached.  "
+        "[default: none; tir: functions]"
     ),
 )
 @click.option(
     "--guide/--no-guide",
     default=True,
     show_default=True,
-    help="With --strategy tir, build new functions upon those that reached something new.",
+    help="With --strategy tir, mutate the functions that reached new coverage.",
 )
 @click.option(
     "--adapt/--no-adapt",
     default=True,
     show_default=True,
     help=(
-        "Give each target its share of the time: slow ones run the programs that promise most. Else all run"
-        " every program."
+        "Give each target a share of the time, so that slow targets run only the most promising programs;"
+        " otherwise every target runs every program."
     ),
 )
 @click.option(
@@ -122,17 +122,14 @@ SHOWN = 5  # new clusters in the summary for a person
     type=Share(),
     default="0%",
     show_default=True,
-    help=(
-        "Share of the time in which new failures are reduced and asked for guilty passes and releases, beside"
-        " the hunt."
-    ),
+    help="Share of the time for reducing new failures and finding their guilty passes and releases.",
 )
 @click.option(
     "--report",
     "reports",
     type=options.PATH,
     multiple=True,
-    help="Write what is new to this .md or .html file when the campaign ends; repeatable.",
+    help="Write the new failures to this .md or .html file when the campaign ends; repeatable.",
 )
 @options.ORACLE
 @options.ORACLES
@@ -143,15 +140,17 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.CONSENT
 @options.JSON
 @click.option(
-    "--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended."
+    "--json-lines",
+    is_flag=True,
+    help=("Print JSON objects while it runs, one per line: begun, progress, ended."),
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @click.option(
     "--ci",
     is_flag=True,
     help=(
-        "For continuous integration: no progress, every failure known or new, and on GitHub Actions"
-        " annotations and a summary."
+        "For continuous integration: print no progress, classify each failure as known or new, and "
+        "annotate on GitHub Actions."
     ),
 )
 @click.option(
@@ -160,8 +159,8 @@ SHOWN = 5  # new clusters in the summary for a person
     default="any",
     show_default=True,
     help=(
-        "What gives exit code 1. new: a cluster that --known (or, without it, every other campaign of the"
-        " store) has not."
+        "Failures that cause exit code 1. new: clusters that are not in --known, or else not in an "
+        "earlier campaign of the store."
     ),
 )
 @click.option(
@@ -194,9 +193,9 @@ def command(
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
 
-    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see
-    --fail-on), else 2 if a target judged none of the programs, 130 if it was interrupted: finished tests are
-    stored, and --resume continues.
+    Runs until Ctrl-C unless --minutes or --tests is given; finished tests are stored, and --resume continues.
+    Exit code 1 if the campaign found failures (see --fail-on), else 2 if a target judged no program, 130 if
+    interrupted.
     """
     begun = time.monotonic()
     with raise_on_signals(), _start_first_lane(given) as local:

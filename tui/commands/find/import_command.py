@@ -36,29 +36,29 @@ _REPORTS = 3  # of one command, however many of its items failed
     "scripts",
     is_flag=True,
     help=(
-        "PATHS are your own Python files that make modules of TVM: TVMScript, or functions that build one. A"
-        " worker runs them. Never use it on a file from a stranger."
+        "PATHS are your own Python files with TVMScript or functions that build a module. A worker runs "
+        "them, so never use it on a file from a stranger."
     ),
 )
 @click.option(
     "--module",
     default="",
     metavar="NAME",
-    help="With --script: the module, or the function that builds it, where a file has several.",
+    help="With --script: name of the module or of the function that builds it, if a file has several.",
 )
 @click.option(
     "--entry",
     default="",
     metavar="FUNCTION",
-    help="With --script: the function of the module to run, not main.",
+    help="With --script: function of the module to run instead of main.",
 )
 @click.option(
     "--passes",
     default="",
     metavar="NAMES|FILE.py",
     help=(
-        "With --script: passes to run, with commas between them, or a Python file that makes a pass, a"
-        " Sequential or a list. Passes of your own are run at once, and the module that they leave is imported."
+        "With --script: comma-separated passes, or a Python file that defines a pass, a Sequential or a "
+        "list. Passes from a file run during the import."
     ),
 )
 @options.NO_SANDBOX
@@ -74,7 +74,7 @@ def command(
 ) -> int:
     """Import the models in PATHS (files or directories) with their values, each as a case directory.
 
-    Reports what was imported, what was not, and why. Exit code 2 if nothing was.
+    Reports each import and each refusal with its reason. Exit code 2 if no case was imported.
     """
     from opsieve.gen.case.case import save
     from opsieve.gen.case.import_folder import Skipped, gather

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
-    "--probe", is_flag=True, help="Ask the targets about every operator and type, and remember the answers."
+    "--probe", is_flag=True, help="Probe every operator and type on the targets, and keep the results."
 )
 @options.TARGETS
 @options.NO_SANDBOX
 @click.option(
     "--tables",
     type=options.PATH,
-    help="With --probe: ask everything anew and write the tables into this directory.",
+    help="With --probe: ignore earlier results and write the tables into this directory.",
 )
 def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path | None) -> None:
-    """Tell which compilers are installed, what they accept, and how to install the others.
+    """List the installed compilers, what they accept, and how to install the others.
 
-    Every figure is measured: each backend is imported in a worker of its own and given small models.
+    Every result is measured: each backend is imported in its own worker and runs small models.
     """
     if probe:
         _make_tables(targets or ("onnxruntime",), tables, as_json)

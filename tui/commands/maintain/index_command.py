@@ -14,11 +14,9 @@ from opsieve.tui.commands.text import print_message
 @options.STORE
 @options.JSON
 def command(folder: Path, as_json: bool) -> int:
-    """Add case directories that the index of the store does not know; a damaged index is set aside and
-    rebuilt.
+    """Add case directories that are missing from the index of the store; rebuild a damaged index.
 
-    A rebuilt index lacks what case directories do not hold: the progress of campaigns, and failures that were
-    only counted.
+    A rebuilt index lacks the progress of campaigns and the failures that were only counted.
     """
     from opsieve.gen.errors import BadInput
     from opsieve.triage.store.index.index_file import move_damaged

@@ -55,15 +55,14 @@ _TEXT = """\
     "targets",
     metavar="TARGET",
     multiple=True,
-    help="Compiler that run and fuzz ask; repeatable.",
+    help="Default target of run and fuzz; repeatable.",
 )
 @click.option("--store", default="", metavar="PATH", help="Store directory.")
 @options.JSON
 def command(targets: tuple[str, ...], store: str, as_json: bool) -> int:
-    """Write a commented opsieve.toml into the working directory: targets, limits and a store that commands
-    take as defaults.
+    """Write a commented opsieve.toml into the working directory: default targets, limits and store.
 
-    One that is there stays as it is.
+    An existing file stays as it is.
     """
     from opsieve.backends.registry import resolve
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     metavar="NAME,...",
     help="Only these operators.  [default: all with a kernel for the CPU]",
 )
-@click.option("-t", "--target", default="onnxruntime", show_default=True, help="Compiler that is asked.")
+@click.option("-t", "--target", default="onnxruntime", show_default=True, help="Compiler to probe.")
 @click.option("-o", "--output", type=options.PATH, help="File to write.  [default: DOMAIN.toml]")
-@click.option("--seed", default=0, show_default=True, help="Random seed of the instances that are tried.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of the probed instances.")
 @options.NO_SANDBOX
 @options.JSON
 def command(domain: str, ops: str, target: str, output: Path | None, seed: int, as_json: bool) -> int:
-    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml, ai.onnx) by probing: which types, shapes
-    and attributes a compiler accepts.
+    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml, ai.onnx) by probing the types, shapes and
+    attributes that a compiler accepts.
 
-    Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it;
-    what was learnt is kept, so an interrupted run goes on.
+    Writes an editable TOML file. Set OPSIEVE_OPERATORS to this file to generate programs with its operators.
+    An interrupted run continues.
     """
     from opsieve.backends.probing.answer_file import get_cache_folder
     from opsieve.backends.probing.learning_session import (

@@ -24,7 +24,7 @@ def _complete_names(_context: click.Context, _parameter: click.Parameter, begun:
 @options.JSON
 def command(name: str | None, output: Path | None, as_json: bool) -> int:
     """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without
-    NAME list them.
+    NAME list the samples.
     """
     from opsieve.gen.errors import BadInput, meant, shown
 

@@ -35,7 +35,7 @@ def merge(into: str, others: tuple[str, ...], folder: Path, as_json: bool) -> in
 @options.STORE
 @options.JSON
 def split(name: str, folder: Path, as_json: bool) -> int:
-    """Split a fingerprint out of its cluster, or a case out of its fingerprint, into a cluster of its own for
+    """Split a fingerprint out of its cluster, or a case out of its fingerprint, into a separate cluster for
     good.
     """
     return _make_decision(folder, as_json, lambda ledger: ledger.split(name))

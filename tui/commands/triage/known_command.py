@@ -12,24 +12,24 @@ from opsieve.tui.commands.text import print_message
 
 @click.group("known")
 def command() -> None:
-    """Compare clusters with public issues that you exported, to tell which are known.
+    """Compare clusters with exported public issues, to tell which bugs are known.
 
-    Rules written by hand (STORE/known/*.toml) say what is known for certain; docs/how-to/triage.md has both.
+    Hand-written rules (STORE/known/*.toml) mark bugs as known for certain; see docs/how-to/triage.md.
     """
 
 
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=options.PATH, metavar="FILES...")
 @click.option(
-    "--repo", "repository", default="", metavar="OWNER/NAME", help="Repository of entries that have no url."
+    "--repo", "repository", default="", metavar="OWNER/NAME", help="Repository of entries without a url."
 )
 @options.STORE
 @options.JSON
 def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: bool) -> int:
-    """Add the issues of FILES to the store, and compare its clusters with all that it has.
+    """Add the issues of FILES to the store and compare them with its clusters.
 
-    A file is what `gh issue list --state all --limit 5000 --json number,title,body,url,state,comments`
-    printed, or answers of GitHub's REST interface. Nothing is asked over the network.
+    A file holds the output of `gh issue list --state all --limit 5000 --json
+    number,title,body,url,state,comments`, or answers of GitHub's REST interface. The command uses no network.
     """
     from opsieve.triage.known.issues import add_issues, read_export
     from opsieve.triage.review.review import run_triage

@@ -31,17 +31,21 @@ _SCRIPT = 64 << 10  # bytes
     "-o", "--output", type=options.PATH, default=Path("report.html"), show_default=True, help="File to write."
 )
 @click.option(
-    "--filter", "text", default="", help="Only the clusters that this lets through (see opsieve clusters)."
+    "--filter", "text", default="", help="Only clusters that match this filter (see opsieve clusters)."
 )
 @click.option(
-    "-n", "--limit", type=click.IntRange(1, 20000), default=1000, show_default=True, help="Clusters at most."
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 20000),
+    default=1000,
+    show_default=True,
+    help=("Largest number of clusters."),
 )
 @options.JSON
 def command(place: Path | None, folder: Path, output: Path, text: str, limit: int, as_json: bool) -> int:
-    """Write STORE as one HTML page: clusters with a search, what is known of each, graphs and scripts. The
-    page loads nothing.
+    """Write STORE as one self-contained HTML page: clusters with a search, facts, graphs and scripts.
 
-    STORE defaults to --store. No compiler runs: a script is shown where reduction has left one.
+    STORE defaults to --store. No compiler runs: scripts come from earlier reductions.
     """
     from opsieve.triage.store.queries import Queries
     from opsieve.tui.commands.triage.report_page import write_page

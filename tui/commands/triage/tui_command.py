@@ -24,7 +24,7 @@ from opsieve.tui.commands import options
 @options.CONSENT
 @options.NO_SANDBOX
 def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: bool) -> int:
-    """Triage STORE in the terminal, also while a campaign is writing to it. Press ? for the keys.
+    """Triage STORE in the terminal, even while a campaign writes to it. Press ? for the keys.
 
     STORE defaults to --store. NO_COLOR in the environment disables colour. --demo works on a temporary copy.
     """
