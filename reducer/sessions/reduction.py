@@ -212,12 +212,11 @@ def _leave_bodies(
     if not isinstance(test, TargetTest) or not is_worded(test) or not size.inner_nodes:
         return None
     opening = [each for each in run.passes if each.name == _BODIES]
-    cures = find_cures(test, best)
+    cures, held = find_cures(test, best), _count_bodies(run.form, best)
     with suppress(BudgetSpent):
         for single in try_singles(run.engine, opening if cures else ()):
             made = single.edit.apply(best) if single.result.kind == "slippage" else None
-            # an edit inside of a body leaves the nodes around it as they are
-            if made is None or run.form.size(made).nodes == size.nodes:
+            if made is None or _count_bodies(run.form, made) >= held:
                 continue
             guilty = [name for name, build in cures.items() if not test.is_sick(build, made)]
             with suppress(NoFailure, Unjudged, BadInput):
@@ -227,6 +226,11 @@ def _leave_bodies(
                     run.setting.listeners.say(f"out of a body {guilty[0]} fails in other words")
                     return made, found
     return None
+
+
+def _count_bodies(form: ReducibleForm[S], subject: S) -> int:
+    """Return how many bodies a subject has, at any depth."""
+    return sum(part.kind == _BODIES for part in form.census(subject))
 
 
 def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers) -> S:

@@ -21,6 +21,7 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of
 from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.passes.bodies import PASS as BODIES
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
@@ -55,6 +56,21 @@ def test_nodes_of_a_loop_body_shrink_where_the_failure_needs_the_shapes_of_its_s
     assert count_nodes(found.best.model) == (3, 0)
     assert found.premise is not None
     assert found.premise.failure.fingerprint != premise.failure.fingerprint
+
+
+def test_a_bug_leaves_a_body_within_a_body(workers: Workers) -> None:
+    """The same bug in an If in a Loop: its message names the depth, so each step out changes the words."""
+    text = """g (float x, int64 n, bool t) => (float y) <float one = {1.0}> {
+        y = Loop (n, "", x) <body = b (int64 i, bool c, float s) => (bool c, float r) {
+            r = If (t) <then_branch = f () => (float v) { a = Dropout (s)  d = Div (one, s)  v = Mul (d, a) },
+                        else_branch = e () => (float w) { w = Neg (one) }> }> }"""
+    fed = {"x": np.ones((), np.float32), "n": np.array(1), "t": np.array(True)}
+    case = Case(OnnxProgram.of(parse_model(HEAD + text)), fed)
+    premise = find(case, [resolve("onnxruntime")], None, workers)
+    form = OnnxReduction()
+    start, journal = form.subject(case), Journal("")
+    found = reduce_failure(form, start, premise, [workers], "fingerprint", journal, Listeners(), [BODIES])
+    assert sorted(node.op_type for node in found.best.model.graph.node) == ["Div", "Dropout", "Mul"]
 
 
 def decorated(start: Subject, in_loop: bool) -> Subject:
