@@ -1,7 +1,7 @@
-"""How a program of any IR is changed. An IR says here how; passes say what is worth a try.
+"""The protocol for edits of a program of any IR. An IR implements the edits; passes decide which to try.
 
-`S` is a program with the values of its inputs. It is never changed in place: an edit gives another one, None
-where it does not apply (any more). What an edit leaves unread goes along, and types follow.
+`S` is a program with the values of its inputs. It is never changed in place: an edit returns a new one, or
+`None` where it does not apply (any more). Operations without readers stay, and types are updated.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class ProgramEdits(Protocol[S]):
         """Yield one value less."""
 
     def remove(self, subject: S, operation: Operation) -> S | None:
-        """Take an operation out: inputs or constants stand for what it computed."""
+        """Remove an operation; inputs or constants replace its results."""
 
     def replace(self, subject: S, result: str, by: str, retype: bool) -> S | None:
         """Read another value wherever a result is read, and drop the operation; `retype`: it may be one of

@@ -40,7 +40,7 @@ def text_lines(program: Program) -> Lines:
 
 
 def describe(program: Program) -> Lines:
-    """What it is, its passes, and its file."""
+    """Describe a program for people: its IR, its passes, and its file."""
     kind = program.kind.partition(" ")[2]
     return [("IR", kind), ("passes", " ".join(program.passes)), ("program", next(iter(program.files())))]
 

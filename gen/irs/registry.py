@@ -81,7 +81,7 @@ def read_program(path: Path) -> Program:
 
 
 def first_program(irs: Iterable[IR[Program]], read: Callable[[IR[Program]], Program]) -> Program:
-    """What the first of several IRs reads, each of which may say that it is a program of another one."""
+    """Return the program of the first IR that accepts the file; the others raise AnotherIR."""
     refused: AnotherIR | None = None
     for ir in irs:
         try:
@@ -107,7 +107,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, Value]:
 
 
 def load_named(text: str) -> Any:
-    """What a record names by `module:name`; BadInput when it cannot be loaded."""
+    """Import the object that a record names as `module:name`. Raises BadInput if that fails."""
     module, _, name = text.partition(":")
     try:
         return getattr(importlib.import_module(module), name)

@@ -99,7 +99,7 @@ class ProgramView(Protocol):
         """The operations, in order."""
 
     def type_of(self, name: str) -> Hashable:
-        """The type of a value, None where it is not known; values of equal types may stand for each other."""
+        """Return the type of a value, `None` if unknown; values of equal types are interchangeable."""
 
     def scope(self, operation: Operation) -> Iterable[str]:
         """The values that are there before an operation."""

@@ -158,7 +158,7 @@ class Graph:
         return order[:most]
 
     def value(self, name: str) -> Value | None:
-        """What is recorded, fed or stored under a name; None when nothing is known."""
+        """Return the value recorded, fed or stored under a name; `None` if it is unknown."""
         if name in self.subject.inputs:
             return self.subject.inputs[name]
         if name in self.initializers:
@@ -173,7 +173,7 @@ def _draws(node: onnx.NodeProto) -> bool:
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
-    """The names of the outer graph that a node reads, by its inputs or from inside its bodies."""
+    """List the names of the outer graph that a node reads, by its inputs or inside its bodies."""
     names = [name for name in node.input if name]
     for body in bodies(node):
         inner = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
@@ -187,11 +187,12 @@ def captured(node: onnx.NodeProto) -> list[str]:
 def cut(
     graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterable[str] = ()
 ) -> Subject | None:
-    """The nodes in `keep` as a subject of their own; None when a value that it would need is unknown.
+    """Extract the nodes in `keep` as a subject of their own; returns `None` if an input of it has no known
+    value.
 
-    A value that a kept node reads and none makes becomes an initializer when it is constant and small, else a
-    graph input with its recorded value. With `closure`, nodes that compute a large constant are kept along.
-    Results that nobody left reads become outputs, and those in `tap` too.
+    An input that the kept nodes do not compute becomes an initializer if it is constant and small, otherwise
+    a graph input with its recorded value. With `closure`, nodes that compute a large constant are kept along.
+    Results without a reader become outputs, and so do those in `tap`.
     """
     kept = set(keep)
     if closure:
@@ -264,7 +265,7 @@ def _constants_needed(graph: Graph, kept: set[int]) -> set[int]:
 
 
 def _small(graph: Graph, name: str) -> bool:
-    """Whether a constant is stored in no more bytes than what computes it, or in few."""
+    """Return whether a constant takes no more bytes than the node that computes it, or only few."""
     value = graph.value(name)
     if not isinstance(value, np.ndarray):
         return False
@@ -273,7 +274,7 @@ def _small(graph: Graph, name: str) -> bool:
 
 
 def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Value]) -> bool:
-    """Give a value that is no longer made: as an initializer or as an input; False when it is unknown."""
+    """Supply a value whose node is gone, as an initializer or an input; returns False if it is unknown."""
     if name not in graph.subject.values:
         return False
     value = graph.subject.values[name]
@@ -289,10 +290,9 @@ def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Valu
 
 
 def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> list[str]:
-    """The values that become outputs: old outputs first in their order, then what only nodes that are gone
-    have read.
+    """List the outputs: the old outputs in their order, then results whose readers are all gone.
 
-    `read` is what the kept nodes read.
+    `read` holds the names that kept nodes read.
     """
     made = {name for place in places for name in graph.results[place]}
     results = dict.fromkeys(name for name in graph.outputs if name in made)
@@ -313,7 +313,7 @@ def _typed(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
 
 
 def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
-    """The type that the model itself tells, when it is whole."""
+    """Return the type that the model itself declares, if it is complete."""
     found = graph.outputs[name].type if name in graph.outputs else graph.declared.get(name)
     if found is None or found.WhichOneof("value") is None:
         return None

@@ -54,7 +54,7 @@ def _words_of_onnx() -> frozenset[str]:
 
 
 def graph_details(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
-    """The rank of what each operator reads first (`Relu:4`), and the class of its attributes
+    """Return the rank of each operator's first input (`Relu:4`), and the class of each attribute
     (`Pad.mode=edge`).
     """
     ranks = _ranks(model.graph)
@@ -82,7 +82,9 @@ def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def _attribute_class(item: onnx.AttributeProto) -> str | None:
-    """The class of an attribute's value, None for one that says nothing: a tensor, a graph, a real number."""
+    """Classify an attribute's value; returns `None` for tensors, graphs and real numbers, which are too
+    specific.
+    """
     if item.type == onnx.AttributeProto.INT:
         return str(item.i) if item.i in (0, 1) else "n"
     if item.type == onnx.AttributeProto.STRING:

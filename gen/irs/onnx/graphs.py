@@ -47,7 +47,7 @@ def label(node: onnx.NodeProto) -> str:
 
 
 def copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy that may be changed."""
+    """Return a copy that may be changed."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
@@ -70,7 +70,7 @@ def nodes(graph: onnx.GraphProto) -> Iterator[tuple[Path, onnx.NodeProto]]:
 
 
 def graph_at(model: onnx.ModelProto, path: Path) -> onnx.GraphProto | None:
-    """The graph that a path leads to, None when it is gone."""
+    """Return the graph at a path; `None` if it is gone."""
     graph = model.graph
     for owner, name in zip(path[::2], path[1::2], strict=True):
         node = node_of(graph, owner)
@@ -82,23 +82,23 @@ def graph_at(model: onnx.ModelProto, path: Path) -> onnx.GraphProto | None:
 
 
 def node_of(graph: onnx.GraphProto, key: str) -> onnx.NodeProto | None:
-    """The node with this first output, None when it is gone."""
+    """Return the node with this first output; `None` if it is gone."""
     return next((node for node in graph.node if key in node.output and first_output(node) == key), None)
 
 
 def node_at(model: onnx.ModelProto, path: Path, key: str) -> onnx.NodeProto | None:
-    """The node with this first output in the graph at `path`, None when it is gone."""
+    """Return the node with this first output in the graph at `path`; `None` if it is gone."""
     graph = graph_at(model, path)
     return None if graph is None else node_of(graph, key)
 
 
 def attribute_of(node: onnx.NodeProto, name: str) -> AttributeProto | None:
-    """The attribute of this name, None when the node has none."""
+    """Return the attribute of this name; `None` if it is absent."""
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
-    """Give a node an attribute in the place of the one it has; None takes it away."""
+    """Replace an attribute of a node; a value of `None` removes it."""
     kept = [attribute for attribute in node.attribute if attribute.name != name]
     if value is not None:
         kept.append(helper.make_attribute(name, value))
@@ -118,9 +118,7 @@ def uses(model: onnx.ModelProto) -> set[str]:
 
 
 def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value]:
-    """Take initializers and inputs that nothing reads out of the main graph; the inputs' values that are
-    left.
-    """
+    """Remove unread initializers and inputs from the main graph; returns the remaining inputs' values."""
     used = uses(model)
     graph = model.graph
     for field in (graph.initializer, graph.input):
@@ -136,7 +134,7 @@ def is_constant(node: onnx.NodeProto) -> bool:
 
 
 def constant_array(node: onnx.NodeProto) -> Array | None:
-    """The value of a Constant node, None for a sparse or an unreadable one."""
+    """Return the value of a Constant node; `None` for a sparse or an unreadable one."""
     if len(node.attribute) != 1:
         return None
     attribute = node.attribute[0]
@@ -155,12 +153,12 @@ def constant_array(node: onnx.NodeProto) -> Array | None:
 
 
 def tensor_array(tensor: TensorProto) -> Array | None:
-    """A tensor's value, None when it cannot be had from the model alone (external data, or broken)."""
+    """Return a tensor's value; `None` if the model alone does not hold it (external or damaged data)."""
     return None if tensor_problem(tensor) else read_tensor(tensor)
 
 
 def encoded(array: Array, name: str = "") -> TensorProto:
-    """The smallest of ONNX's encodings of an array: varints for small integers, raw bytes else."""
+    """Return the smallest of ONNX's encodings of an array: varints for small integers, raw bytes otherwise."""
     raw = write_tensor(array, name)
     field = _FIELDS.get(dtype_name(array))
     if field is None or not 0 < array.size <= _MOST_COMPACTED:
@@ -221,7 +219,7 @@ def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) 
 
 
 def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None:
-    """The value of an initializer or a Constant node, None when there is none."""
+    """Return the value of an initializer or a Constant node; `None` if the name is neither."""
     graph = graph_at(model, path)
     if graph is None:
         return None
@@ -233,7 +231,9 @@ def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None
 
 
 def held_array(model: onnx.ModelProto, inputs: Mapping[str, Value], path: Path, name: str) -> Array | None:
-    """The value of an input that is fed, an initializer or a Constant node; None when there is none."""
+    """Return the value of a fed input, an initializer or a Constant node; `None` if the name is something
+    else.
+    """
     value = None if path else inputs.get(name)
     return value if isinstance(value, np.ndarray) else stored_tensor(model, path, name)
 
@@ -270,8 +270,8 @@ def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
 
 
 def forget_element(type_: onnx.TypeProto) -> None:
-    """Clear the element type and the shape of what lies in a sequence or an optional; that it is one,
-    inference need not find out.
+    """Clear the element type and the shape inside a sequence or an optional, but keep the fact that it is
+    one.
     """
     while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
         type_ = getattr(type_, kind).elem_type
@@ -280,14 +280,14 @@ def forget_element(type_: onnx.TypeProto) -> None:
 
 
 def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
-    """The schema of an operator in an opset, None for one that this onnx does not know."""
+    """Return the schema of an operator in an opset; `None` if this onnx lacks it."""
     if not onnx.defs.has(operator, max_inclusive_version=max(version, 1), domain=domain):
         return None
     return onnx.defs.get_schema(operator, max(version, 1), domain)
 
 
 def reread(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
-    """Let nodes read other values of their graph, in bodies too where nothing hides the old ones."""
+    """Redirect readers of values in nodes, and in their bodies where the names are not shadowed."""
     for node in nodes:
         for place, name in enumerate(node.input):
             if name in names:

@@ -23,11 +23,11 @@ _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in me
 
 
 def load_program(path: Path) -> OnnxProgram:
-    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for
-    the rest). The data of large tensors of its main graph is not held in memory (gen/model/detached.py).
+    """Load the model in a file, with its external data, and check its structure (pure Python; see `check` for
+    the rest). The data of large tensors of its main graph stays on disk (gen/model/detached.py).
 
-    BadInput for anything but a regular file, a model over 2 GB together with its external data, external data
-    outside the model's folder, bytes that are no ONNX model, and a broken structure.
+    Raises BadInput for anything but a regular file, a model over 2 GB together with its external data,
+    external data outside the model's folder, bytes that are not an ONNX model, and a broken structure.
     """
     if sized(path) > LIMIT:
         raise BadInput(f"{shown(path, 200)} {_TOO_BIG}")

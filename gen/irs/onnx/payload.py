@@ -1,4 +1,4 @@
-"""What workers are sent of an ONNX model, and what is tried again where a release is older than the model."""
+"""The bytes of an ONNX model as workers get them, and the second attempt for releases older than the model."""
 
 from functools import lru_cache
 from typing import Any
@@ -11,8 +11,8 @@ _HEAVY = 16 << 20  # bytes of a model that is not kept twice
 
 
 def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """What is sent, and what a test's header says beside: the model with the lowest IR version that it
-    allows, unless it is to stay `as_is`.
+    """Return the bytes to send and additional header fields of the test: the model with the lowest IR version
+    that it allows, unless it stays `as_is`.
     """
     if len(program.pieces) > 1:
         return _outside(program, as_is)
@@ -22,7 +22,7 @@ def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
 
 
 def older(program: OnnxProgram) -> OnnxProgram | None:
-    """The same operators under the lowest opset that has them, None where that is the program itself."""
+    """Return the same operators under the lowest opset that has them; `None` if that is the program itself."""
     lowered = lower_opset(program.proto).SerializeToString()
     return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
 
@@ -54,5 +54,7 @@ def _lower(program: OnnxProgram) -> bytes:
 
 @lru_cache(maxsize=64)
 def _lowered(program: OnnxProgram) -> bytes:
-    """So that no release refuses it for a newer number alone."""
+    """Return the model with its IR version lowered, so that a release does not refuse it for the number
+    alone.
+    """
     return lower_ir(program.model)

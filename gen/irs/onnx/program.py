@@ -36,7 +36,9 @@ class OnnxProgram(Program):
 
     @classmethod
     def of(cls, proto: onnx.ModelProto) -> "OnnxProgram":
-        """A model that nobody will change any more; equal models give equal bytes. It is not parsed again."""
+        """Make a program of a model that stays unchanged from now on, without parsing it again; equal models
+        give equal bytes.
+        """
         program = cls(proto.SerializeToString(deterministic=True))
         program.__dict__["proto"] = proto  # where `cached_property` keeps it
         return program
@@ -62,7 +64,7 @@ class OnnxProgram(Program):
             yield piece.view() if isinstance(piece, DataPart) else piece
 
     def files(self) -> dict[str, Chunks]:
-        """The model alone: what it refers to outside of memory is in it."""
+        """Return the file of the model, which includes its external data."""
         return {MODEL: self.chunks()}
 
     def files_with_data(self, folder: str) -> tuple[dict[str, Chunks], dict[str, DataPart]]:
@@ -120,7 +122,7 @@ class OnnxProgram(Program):
 
     @property
     def fault(self) -> Broken | None:
-        """What the name of the graph says is wrong on purpose."""
+        """Return the intended defect that the graph's name records."""
         return broken(self.proto)
 
 
@@ -130,8 +132,8 @@ def onnx_programs(programs: Iterable[object]) -> list[OnnxProgram]:
 
 
 def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
-    """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is
-    not.
+    """Return the program if it is an ONNX model. Raises BadInput, which names the use that `wanted` it,
+    otherwise.
     """
     if isinstance(program, OnnxProgram):
         return program
@@ -139,6 +141,8 @@ def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
 
 
 def broken(model: onnx.ModelProto) -> Broken | None:
-    """What is wrong with a program that was made to be wrong; None for any other program."""
+    """Read the defect of a program that was broken on purpose from its graph's name; `None` for any other
+    program.
+    """
     found = _MARK.fullmatch(model.graph.name)
     return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None

@@ -42,11 +42,11 @@ def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> 
 
 @dataclass(frozen=True)
 class _Turn:
-    """One turn of a node that runs its body many times.
+    """One iteration of a node that runs its body many times.
 
-    `bound` are names of the body that mean outer ones, `constants` those that stand for something; `taken`
-    are nodes that take an element of what is scanned. `results` pair outputs of the node with those of the
-    body; `stacked` likewise, with the node that makes a stack of one.
+    `bound` maps names of the body to outer names, `constants` are body names with a fixed value; `taken` are
+    nodes that take one element of a scanned tensor. `results` pair outputs of the node with those of the
+    body; `stacked` likewise, with the node that stacks the one element.
     """
 
     bound: dict[str, str]
@@ -59,12 +59,12 @@ class _Turn:
 def splice_turn(
     model: onnx.ModelProto, path: Path, key: str, elements: Mapping[str, Array], flat: bool
 ) -> dict[str, Array] | None:
-    """Replace a Loop, Scan or SequenceMap by its first turn, in place; None when it is not there or cannot be
-    unrolled.
+    """Replace a Loop, Scan or SequenceMap by its first iteration, in place; returns `None` if it is gone or
+    cannot be unrolled.
 
-    `elements` are values for inputs of the body that are an element of something; they become inputs of the
-    model, whose names with their values are returned; others are taken by a node. With `flat`, what the turns
-    would be stacked into is the result of the one.
+    `elements` are values for body inputs that are elements of a scanned tensor; they become inputs of the
+    model, whose names with their values are returned; nodes take the others. With `flat`, the result of the
+    one iteration replaces the stack.
     """
     graph = graph_at(model, path)
     node = None if graph is None else node_of(graph, key)
@@ -108,8 +108,8 @@ def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
 
 
 def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__Scan.html (opset 9 and later): states, then what is scanned along
-    an axis.
+    """Unroll a Scan (https://onnx.ai/onnx/operators/onnx__Scan.html, opset 9 and later): states first, then
+    the tensors to scan along an axis.
     """
     numbers = {item.name: list(item.ints) for item in node.attribute}
     count = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
@@ -190,8 +190,8 @@ def _splice(
 
 
 def _renaming(body: onnx.GraphProto, turn: _Turn, taken: set[str]) -> tuple[dict[str, str], set[str]]:
-    """What the body's names become outside, and the results that its nodes make directly; `taken` grows by
-    the new names.
+    """Map the body's names to outer names, and collect the results that its nodes make directly; adds the new
+    names to `taken`.
     """
     made = {name for inner in body.node for name in inner.output if name}
     names = dict(turn.bound)
@@ -209,8 +209,8 @@ def _renaming(body: onnx.GraphProto, turn: _Turn, taken: set[str]) -> tuple[dict
 
 
 class _Makes:
-    """Nodes that take an element of what is scanned, and make a stack of one element; their constants go to
-    `initial`.
+    """Builds nodes that take an element of a scanned tensor and nodes that stack one element; their constants
+    go to `initial`.
     """
 
     def __init__(self, taken: set[str], initial: list[onnx.TensorProto], lists: bool):

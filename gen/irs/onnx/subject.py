@@ -12,11 +12,11 @@ from opsieve.gen.model.tensors import Value
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model with everything that an edit may need; nothing in it is ever changed in place.
+    """A model with everything that an edit may need; it is never changed in place.
 
     `inputs` has a value for every graph input that must be fed, by name. `values` are tensors of the main
-    graph as an unoptimised run records them, in their native precision; {} when unknown. A name in `values`
-    that the model no longer has means nothing.
+    graph as an unoptimised run records them, in their native precision; {} if unknown. A name in `values`
+    that the model lacks is ignored.
     """
 
     model: onnx.ModelProto

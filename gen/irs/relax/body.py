@@ -10,7 +10,7 @@ from opsieve.gen.irs.relax.types import Type
 
 
 class FreshNames:
-    """Fresh names: unique in a module, and none of those that are taken."""
+    """A source of names that are unique in a module."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -55,7 +55,7 @@ class Body:
         return var
 
     def nested(self) -> "Body":
-        """The body of a branch or of a local function: it sees what is in scope here."""
+        """Make the body of a branch or of a local function, which sees the variables in scope here."""
         return Body(
             self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled)
         )

@@ -41,7 +41,9 @@ def lending(function: Function) -> tuple[Side, ...]:
 
 
 def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
-    """`behind` are the types of element of what is planned behind the sequence, outside of it."""
+    """Yield the branches that could reuse storage; `behind` are the element types planned after the sequence,
+    outside of it.
+    """
     bindings = list(seq.bindings())
     for place, binding in enumerate(bindings):
         value = binding.value
@@ -58,7 +60,9 @@ def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
 
 
 def planned(binding: Binding) -> set[str]:
-    """The types of element for which storage is planned where a binding is computed, branches and all."""
+    """Return the element types for which storage is planned where a binding is computed, including its
+    branches.
+    """
     found = set(_results(binding))
     for body in bodies(binding.value) if isinstance(binding.value, If) else ():
         found.update(*(planned(item) for item in body.bindings()))
@@ -66,8 +70,8 @@ def planned(binding: Binding) -> set[str]:
 
 
 def given_back(side: Seq) -> set[str]:
-    """The types of element of what is computed in a side by operators, and neither leaves it nor is handed to
-    a function.
+    """Return the element types of values that operators compute in a branch and that stay inside it, so that
+    their storage is freed.
     """
     bound = {binding.var.name: binding for binding in all_bindings(side)}
     left = list(reads(side.body) | {name for binding in bound.values() for name in _handed_on(binding)})
@@ -99,7 +103,9 @@ def _dtypes(kind: Type) -> Iterator[str]:
 
 
 def _handed_on(binding: Binding) -> set[str]:
-    """The variables that a binding reads as a condition, or hands to what is not an operator."""
+    """Return the variables that a binding reads as a condition, or passes to something other than an
+    operator.
+    """
     value = binding.value
     if isinstance(value, If):
         return reads(value.condition)

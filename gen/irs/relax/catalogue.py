@@ -58,8 +58,8 @@ def _families() -> dict[str, str]:
 
 @cache
 def spelling_of(name: str) -> Spelling | None:
-    """What an operator means in ONNX: as spelled there, else the operator of ONNX that its declaration names.
-    None where neither says it.
+    """Return the meaning of an operator in ONNX: its spelling, or the ONNX operator that its declaration
+    names; `None` if neither exists.
     """
     for table in (
         spelled_elementwise.SPELLINGS,
@@ -89,7 +89,9 @@ def yielding(kind: RelaxTensorType) -> tuple[Declared, ...]:
 
 @cache
 def domain(onnx: str, position: int) -> tuple[float, float] | None:
-    """What values the input of an operator of ONNX may have by its declaration; None for any."""
+    """Return the interval of values that an input of an ONNX operator accepts by its declaration; `None` for
+    any value.
+    """
     declared = onnx_operators().get(onnx)
     if declared is None or position >= len(declared.safe):
         return None

@@ -1,4 +1,4 @@
-"""Modules without the bindings, functions and parameters that nothing reads."""
+"""Remove unread bindings, functions and parameters from modules."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def unread(module: Module) -> Unread:
 
 
 def cleaned(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
-    """The module without what does not reach main's result, but with what is `kept`, and with all parameters
+    """Remove everything that main's result does not depend on, except `kept` items; keeps all parameters
     unless `parameters`. Every operation is pure; a `match_cast` stays while its symbols are used.
     """
     kept = kept or Unread()
@@ -58,7 +58,7 @@ def cleaned(module: Module, kept: Unread | None = None, parameters: bool = True)
 
 
 def pruned(module: Module, kept: Unread, parameters: bool = True) -> Module:
-    """The module without what nothing reads in it, as for `cleaned`; what only that read stays."""
+    """Remove items without a reader once, as `cleaned` does; items that only those read stay."""
     smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
     return _without_parameters(smaller, kept.parameters) if parameters else smaller
 
@@ -105,9 +105,7 @@ def _wanted_parameters(name: str, function: Function) -> set[tuple[str, str]]:
 
 
 def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
-    """Without bindings that are not read in their function; a local one shares what is read with the one
-    around it.
-    """
+    """Remove unread bindings from each function; a local function shares its reads with the enclosing one."""
     return Module(
         tuple(
             (name, _Sweep(function, {binding for owner, binding in kept if owner == name}).function(function))
@@ -127,12 +125,12 @@ class _Sweep(Rebuild):
         self._symbols = _used_symbols(function)
 
     def binding(self, binding: Binding) -> tuple[Binding, ...]:
-        """Nothing for a binding that is not read."""
+        """Drop a binding without readers."""
         return (binding,) if _is_needed(binding, self._read, self._symbols) else ()
 
 
 def _used_symbols(function: Function) -> set[str]:
-    """Symbols that stand anywhere but in a match_cast that nobody reads."""
+    """Return the symbols that occur anywhere but in an unread match_cast."""
     read = reads(function.body)
     found: set[str] = set(symbols(function.result))
     for binding in all_bindings(function.body):
@@ -146,7 +144,7 @@ def _used_symbols(function: Function) -> set[str]:
 
 
 def _reached(module: Module, roots: Iterable[str]) -> set[str]:
-    """The functions that are called from some, those included."""
+    """Return the functions reachable from some, including those."""
     table = dict(functions(module))
     reached, waiting = set[str](), list(roots)
     while waiting:
@@ -158,7 +156,7 @@ def _reached(module: Module, roots: Iterable[str]) -> set[str]:
 
 
 def _without_functions(module: Module, kept: Collection[str]) -> Module:
-    """Without functions that neither main nor what is kept reaches."""
+    """Remove functions that main and the kept functions do not reach."""
     reached = _reached(module, ["main", *kept])
     return Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
 

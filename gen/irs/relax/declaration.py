@@ -1,5 +1,5 @@
-"""What the generator knows of one operator of Relax: which types it can yield, and what to feed it for one of
-them.
+"""The declaration of one Relax operator for the generator: the types it can yield, and operands that yield a
+given type.
 
 After the RFC on type-directed fuzzing (TVM, "Handling Operators"), an operator has
 
@@ -107,7 +107,7 @@ def attributes(kind: str, **values: Value) -> Attributes:
 
 
 def fixed(kind: RelaxTensorType) -> tuple[int, ...]:
-    """The sizes of a static shape; a symbol counts as 0."""
+    """Return the sizes of a static shape; a symbol counts as 0."""
     return tuple(size if isinstance(size, int) else 0 for size in kind.shape or ())
 
 

@@ -48,7 +48,7 @@ class Draw:
         return min(self.rng.choice(SIZES), max(1, limit))
 
     def value(self, size: Size) -> int:
-        """What a size is when the program runs."""
+        """Return the value of a size at run time."""
         return size_value(size, self.symbols)
 
     def count(self, shape: Sequence[Size]) -> int:

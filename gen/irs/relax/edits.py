@@ -1,5 +1,5 @@
-"""Edits of Relax modules: what is read, bound, called and yielded is replaced, without a look at whether TVM
-takes the result.
+"""Edits of Relax modules: replace reads, bindings, calls and results, without checking that TVM accepts the
+module.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def calls_of(module: Module) -> Iterator[tuple[Binding, Function]]:
 
 
 def yield_leaf(module: Module, leaf: Expr) -> Module | None:
-    """Let main yield something else; None where that is a variable which main does not bind."""
+    """Make main return another leaf; returns `None` for a variable that main does not bind."""
     main = module.main
     bound = {param.name for param in main.params} | {binding.var.name for binding in main.body.bindings()}
     if isinstance(leaf, Var) and leaf.name not in bound:
@@ -106,7 +106,7 @@ def inline_seq(module: Module, var: Var, seq: Seq) -> Module:
 
 
 def inline_call(module: Module, binding: Binding, function: Function) -> Module | None:
-    """Put the body of a function in the place of its call; None where they do not fit."""
+    """Replace a call by the body of its function; returns `None` if they do not match."""
     call = binding.value
     if not isinstance(call, Call) or len(call.args) != len(function.params):
         return None
@@ -123,7 +123,7 @@ def inline_call(module: Module, binding: Binding, function: Function) -> Module 
 
 
 def make_literal(kind: Type) -> Expr | None:
-    """A literal of a type without symbols that is not large: ones; None where there is none."""
+    """Make a small literal of ones of a type without symbols; returns `None` for other types."""
     if isinstance(kind, TupleType):
         fields = [make_literal(field) for field in kind.fields]
         return Tuple(tuple(field for field in fields if field is not None)) if None not in fields else None
@@ -139,7 +139,7 @@ def make_literal(kind: Type) -> Expr | None:
 
 
 def make_ones(kind: RelaxTensorType) -> Call | None:
-    """A call that makes ones of a type; None where its shape is not known."""
+    """Make a call that yields ones of a type; returns `None` if its shape is unknown."""
     if kind.shape is None:
         return None
     attrs = attributes("InitAttrs", dtype=Dtype(kind.dtype))

@@ -1,7 +1,7 @@
-"""The kinds of nodes that a Relax module is made of: their names and fields in TVM's JSON, and in the trees.
+"""The kinds of nodes in a Relax module: their names and fields in TVM's JSON, and in the trees.
 
-One table serves reading, writing, walking and rebuilding (reading.py, writing.py, walk.py). Variables,
-scalars, functions of the module, blocks and bindings are not in it: what they are hangs on more than a node.
+One table serves reading, writing, walking and rebuilding (reading.py, writing.py, walk.py). It omits
+variables, scalars, functions of the module, blocks and bindings, because they depend on more than one node.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What TVM 0.27 is known to fail at, always and in the same way (docs/explanation/tvm.md): found in a module.
+"""Patterns in a module at which TVM 0.27 always fails in the same way (docs/explanation/tvm.md).
 
-The generator makes none of it unless its policy says so, and the reducer does not lead one failure into
-another: an edit may not bring in a pattern that the module did not have.
+The generator avoids them unless its policy allows them, and the reducer does not lead one failure into
+another: an edit may not introduce a pattern that the module did not have.
 """
 
 from collections.abc import Collection
@@ -66,7 +66,7 @@ def fault_of(name: str, kind: Type, attrs: Attributes | None) -> str:
 
 
 def settled(body: Seq) -> set[str]:
-    """The variables that TVM puts a constant in the place of before it comes to `match_cast`."""
+    """Return the variables that TVM replaces by constants before it reaches `match_cast`."""
     found: set[str] = set()
     for binding in all_bindings(body):
         if settles(binding.value, found):
@@ -98,7 +98,7 @@ def captures(function: Function) -> frozenset[str]:
 
 
 def _is_constant(expr: Expr | Seq, values: dict[str, Expr]) -> bool:
-    """Whether a leaf is a constant, if need be by way of variables that are bound to nothing else."""
+    """Return whether a leaf is a constant, directly or through variables bound to one."""
     seen: set[str] = set()
     while isinstance(expr, Var) and expr.name not in seen:
         seen.add(expr.name)

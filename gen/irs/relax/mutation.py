@@ -41,8 +41,8 @@ from opsieve.gen.model.program import FAULT
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A binding that may be replaced: the function it is in, its variable, what is in scope before it, and
-    what stands around it.
+    """A binding that may be replaced: its function, its variable, the variables in scope before it, and its
+    enclosing bindings.
     """
 
     function: str
@@ -54,9 +54,9 @@ class Place:
 
 
 def places(module: Module) -> Iterator[Place]:
-    """List the bindings of tensors that an operation computes, in order.
+    """Yield the bindings of tensors that an operation computes, in order.
 
-    Recursive functions have none: a generated value could take the place of what ends the recursion.
+    Recursive functions are left out: a generated value could replace the condition that ends the recursion.
     """
     table = dict(module.functions)
     for name, function in functions(module):
@@ -108,11 +108,11 @@ def mutated(
     sizes: Mapping[str, int] | None = None,
     solutions: Solutions | None = None,
 ) -> Module | None:
-    """The module with one operation replaced by a generated expression of the same type; None where there is
-    nothing to replace.
+    """Replace one operation by a generated expression of the same type; returns `None` if the module has no
+    such operation.
 
-    `sizes` are the values that symbols have in the run at hand; where a symbol has none, what depends on it
-    is left alone.
+    `sizes` are the values of symbols in the current run; bindings that depend on symbols without a value
+    stay.
     """
     sizes = sizes or {}
     possible = [place for place in places(module) if _is_known(place.var.type, place, sizes)]
@@ -172,9 +172,7 @@ def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr
 
 
 def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
-    """Neighbouring blocks of one kind as one: a dataflow block that was cut in two reads its own
-    variables.
-    """
+    """Merge neighbouring blocks of one kind: a dataflow block that was cut in two reads its own variables."""
     done: list[BindingBlock] = []
     for block in blocks:
         if done and done[-1].dataflow == block.dataflow:
@@ -187,9 +185,9 @@ def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
 def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     """Break one call of the module: an argument has another element type or size, or is missing.
 
-    Returns the module, which says so in an attribute, and what is wrong; None where there is no place for it.
-    Operands of these operators have to agree, and a function takes what its signature says, so the result
-    never happens to be right.
+    Returns the module, which records the defect in an attribute, and the defect; `None` if no call qualifies.
+    Operands of these operators must agree, and a function accepts only its signature, so the result is always
+    invalid.
     """
     sites = [
         (name, binding)

@@ -81,7 +81,9 @@ class _Outlining(Rebuild):
 
 
 def _copied(body: Seq, given: Sequence[Var | ShapeValue], kind: Type, names: FreshNames) -> Function:
-    """A function of what is given that does what a sequence does, all in it under new names."""
+    """Make a function of some parameters that computes the same as a sequence, with fresh names for
+    everything in it.
+    """
     params = [item if isinstance(item, Var) else Var("s", item.type) for item in given]
     made = Function(tuple(params), body, kind)
     inner = [

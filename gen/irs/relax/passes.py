@@ -112,7 +112,7 @@ _BY_NAME: Mapping[str, PassRule] = {rule.name: rule for rule in RULES}
 
 
 def rule(step: str) -> PassRule | None:
-    """The rule of a step's pass, None for one that is not in the table."""
+    """Return the rule of a step's pass; `None` if the table lacks it."""
     return _BY_NAME.get(step.partition(":")[0])
 
 
@@ -122,7 +122,7 @@ def loose(steps: Sequence[str]) -> bool:
 
 
 def legalised(steps: Sequence[str]) -> Steps:
-    """The sequence with what its passes need put before them."""
+    """Return the sequence with each pass preceded by the passes it requires."""
     done: list[str] = []
     seen: set[str] = set()
 
@@ -153,11 +153,11 @@ def draw(rng: random.Random, length: int) -> Steps:
 
 
 def extended(steps: Sequence[str], rng: random.Random) -> Steps:
-    """The sequence with one more pass at a random place."""
+    """Return the sequence with one more pass at a random place."""
     place = rng.randint(0, len(steps))
     return legalised([*steps[:place], draw_step(rng), *steps[place:]])
 
 
 def crossed(first: Sequence[str], second: Sequence[str], rng: random.Random) -> Steps:
-    """The beginning of one sequence and the end of another."""
+    """Join the beginning of one sequence and the end of another."""
     return legalised([*first[: rng.randint(0, len(first))], *second[rng.randint(0, len(second)) :]])

@@ -1,5 +1,5 @@
-"""What kind of programs to generate: each policy is a short class. A new one extends `GenerationPolicy` and
-changes what it wants to.
+"""The kinds of programs to generate: each policy is a short class. A new one extends `GenerationPolicy` and
+overrides its parts.
 """
 
 import random
@@ -128,7 +128,7 @@ class HigherOrder(GenerationPolicy):
 
 
 class KnownFaults(HigherOrder):
-    """What TVM 0.27 is known to fail at: closures that capture what is computed, casts of constants,
+    """Programs at which TVM 0.27 is known to fail: closures over computed values, casts of constants,
     operators without lowering.
     """
 

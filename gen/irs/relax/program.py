@@ -1,5 +1,5 @@
-"""A Relax module as a program. It is run by its function `main`, whose outputs are the leaves of what it
-gives: `output_0`, `output_1`, ... in the order in which they stand in nested tuples.
+"""A Relax module as a program. A run calls its function `main`; the leaves of the result are the outputs
+`output_0`, `output_1`, ... in the order of the nested tuples.
 """
 
 import re
@@ -44,7 +44,7 @@ class RelaxProgram(TvmProgram):
         return found
 
     def outputs(self) -> dict[str, ValueType]:
-        """The leaves of what `main` gives, in order."""
+        """Return the types of the leaves of `main`'s result, in order."""
         leaves = leaves_of("", self.entry.get("ret_ty")).values()
         return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
 
@@ -61,7 +61,7 @@ class RelaxProgram(TvmProgram):
 
     @property
     def fault(self) -> Broken | None:
-        """What the module says is wrong on purpose (gen/irs/relax/mutation.py)."""
+        """Return the intended defect that the module records (gen/irs/relax/mutation.py)."""
         said = attribute_of(self.root, FAULT)
         if not isinstance(said, str) or _FAULT.fullmatch(said) is None:
             return None

@@ -1,11 +1,11 @@
-"""How often the generator of Relax modules does what it may: rates between 0 and 1."""
+"""How often the generator of Relax modules makes each optional choice: rates between 0 and 1."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRates:
-    """Named by what happens at that rate."""
+    """Rates, each named by its choice."""
 
     # Types and shapes.
     of_result: float = 0.5  # a parameter of main has a type that the result has

@@ -1,5 +1,5 @@
-"""A module from the nodes of TVM's JSON. What a tree cannot hold is refused, nothing is dropped but places in
-source files.
+"""Read a module from the nodes of TVM's JSON. Content that a tree cannot hold is refused; only source
+positions are dropped.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Copies of what stands in a module under other names, sizes and element types. A variable or symbol belongs
-to one function.
+"""Copies of parts of a module under other names, sizes and element types. A variable or symbol belongs to one
+function.
 """
 
 from collections.abc import Callable, Mapping
@@ -127,7 +127,7 @@ def symbols_in(root: Expr | Seq) -> list[str]:
 
 
 def renew(value: Expr, names: FreshNames) -> Expr:
-    """Copy an expression, with new names for what is bound inside it."""
+    """Copy an expression, with new names for the variables bound inside it."""
     found = [binding.var for binding in all_bindings(value)]
     found += [param for expr in expressions(value) if isinstance(expr, Function) for param in expr.params]
     return Renamed({var.name: names.fresh(var.name + "_") for var in found}, {}).expr(value)

@@ -33,7 +33,7 @@ def closure(module: Module, name: str) -> Module:
 
 
 def wrapped(module: Module, name: str) -> Module:
-    """The function is yielded by a new one without parameters, and called through that."""
+    """Return the function from a new one without parameters, and call it through that."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
     signature = replace(function, attrs=()).type
@@ -57,7 +57,7 @@ def wrapped(module: Module, name: str) -> Module:
 
 
 def returned(module: Module, name: str) -> Module:
-    """A new function of its name returns the call of the function."""
+    """Move the function's body to a new function whose call it returns."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
     params, renamed = _signature(function, names)

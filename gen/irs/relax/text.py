@@ -1,4 +1,4 @@
-"""A module as text that reads like TVMScript. For people: what is run is TVM's JSON."""
+"""A module as text that reads like TVMScript, for people; compilers get TVM's JSON."""
 
 import numpy as np
 

@@ -203,7 +203,7 @@ class Seq:
         return self.body.type
 
     def bindings(self) -> Iterator[Binding]:
-        """The bindings of all blocks, not of what is nested in them."""
+        """Yield the bindings of all blocks, without nested ones."""
         for block in self.blocks:
             yield from block.bindings
 

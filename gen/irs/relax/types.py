@@ -47,9 +47,7 @@ SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
 @dataclass(frozen=True, slots=True)
 class RelaxTensorType:
-    """A tensor. `dtype` is "" and `shape` None where they are not known; `rank` is -1 where that is not known
-    either.
-    """
+    """A tensor. An unknown `dtype` is "", an unknown `shape` is None, an unknown `rank` is -1."""
 
     dtype: str
     shape: Shape | None
@@ -62,7 +60,7 @@ class RelaxTensorType:
 
 @dataclass(frozen=True, slots=True)
 class ShapeType:
-    """A shape as a value; `sizes` is None and `rank` -1 where they are not known."""
+    """A shape as a value; unknown `sizes` are None, an unknown `rank` is -1."""
 
     sizes: Shape | None
     rank: int = -1
@@ -74,7 +72,7 @@ class ShapeType:
 
 @dataclass(frozen=True, slots=True)
 class PrimType:
-    """A scalar that is no tensor."""
+    """A scalar outside tensors."""
 
     dtype: str
 
@@ -88,8 +86,8 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class FuncType:
-    """A function; `params` is None where they are not known, then `derive` names what infers the result of a
-    call.
+    """A function; `params` is None if unknown, and then `derive` names the function that infers the result of
+    a call.
     """
 
     params: tuple["Type", ...] | None
@@ -160,9 +158,7 @@ def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]
 
 
 def retyped(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> "Type":
-    """The type with every size of its tensors and shapes, and every element type, replaced by what these make
-    of it.
-    """
+    """Map every size of a type's tensors and shapes, and every element type."""
     if isinstance(kind, RelaxTensorType):
         shape = None if kind.shape is None else tuple(map(size, kind.shape))
         return RelaxTensorType(dtype(kind.dtype), shape, kind.rank)
@@ -177,14 +173,12 @@ def retyped(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], s
 
 
 def concrete(kind: "Type", known: Mapping[str, Size]) -> "Type":
-    """The type with its symbols replaced, by values or by other symbols; those that have none are left as
-    they are.
-    """
+    """Replace the symbols of a type by values or other symbols; unknown symbols stay."""
     return retyped(kind, lambda size: resized(size, known))
 
 
 def resized(size: Size, known: Mapping[str, Size]) -> Size:
-    """A size with symbols replaced, computed where nothing symbolic is left."""
+    """Replace the symbols of a size, and compute it if all of them are known."""
     if isinstance(size, Sym):
         return known.get(size.name, size)
     if isinstance(size, int):

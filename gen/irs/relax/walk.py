@@ -91,7 +91,7 @@ def reads(root: Expr | Seq | Binding) -> set[str]:
 
 
 def called(root: Expr | Seq) -> set[str]:
-    """The names of the module's functions that are named below."""
+    """Return the names of the module's functions referenced below."""
     return {item.name for item in expressions(root) if isinstance(item, GlobalVar)}
 
 
@@ -119,8 +119,8 @@ def count(root: Expr | Seq) -> int:
 
 
 class Rebuild:
-    """Makes a tree anew, bottom up; a subclass changes what it wants of it. What is not changed stays the
-    same object.
+    """Rebuilds a tree bottom up; subclasses override the nodes they change. Unchanged parts stay the same
+    object.
     """
 
     def type(self, kind: Type) -> Type:

@@ -18,8 +18,8 @@ def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") 
 
 
 def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
-    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and
-    plain type, or two share a name.
+    """Return the function's buffer arguments by name; `None` unless all are dense buffers of constant shape
+    and plain type with distinct names.
     """
     params = function["params"]
     found: dict[str, ObjectNode] = {}

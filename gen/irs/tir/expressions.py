@@ -1,8 +1,8 @@
-"""Expressions from scratch: of a wanted type, over what is in scope, of a given size (the generator of Tzer,
-section 3.2).
+"""Generate expressions of a wanted type and size from the variables in scope (the generator of Tzer, section
+3.2).
 
-An index is always inside its buffer, a divisor never zero, a shift never as wide as its type; all else is
-left to chance.
+An index is always inside its buffer, a divisor is never zero, and a shift is narrower than its type;
+everything else is random.
 """
 
 from collections.abc import Sequence
@@ -40,9 +40,7 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
 def built(
     rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
 ) -> ObjectNode:
-    """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types
-    fit.
-    """
+    """Make an operator of a form that gives `kind`; nodes in `given` become arguments where their types fit."""
     chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
     each = max(0, (fuel - 1) // max(1, len(form.args)))
@@ -77,7 +75,7 @@ def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
 
 
 def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
-    """The arguments with the last one held to what the operator takes."""
+    """Return the arguments with the last one restricted to the values that the operator accepts."""
     if form.guard == "nonzero":
         value = rng.choice((1, 2, 3, 4, 7, 8))
         last = N.integer(value, kind)

@@ -1,9 +1,9 @@
-"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its input and output: what is tried next, what is
-learnt from it.
+"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its I/O: choose the next attempt, learn from its
+result.
 
-Seeds are pairs of a function and a pass sequence with a counter. A seed whose function was mutated `patience`
-times (N_max) without new coverage has its passes mutated once; what reaches something new is kept, and what
-fails is reported and not kept.
+Seeds are pairs of a function and a pass sequence with a counter. After `patience` (N_max) mutations of its
+function without new coverage, a seed has its passes mutated once; attempts with new coverage are kept,
+failures are reported and dropped.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ LEAST = 0.1  # of the new functions go either way
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is on: the paper's ablation (figure 6) turns these off one by one.
+    """The enabled parts: the paper's ablation (figure 6) disables them one by one.
 
     `joint` is `none` (no passes), `random` (each new function with a new random sequence), `evolving`
     (Algorithm 1) or `adaptive`: Algorithm 1, in which a new function goes with a new sequence as often as
@@ -41,9 +41,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function and a sequence to try, what was changed ("function", "passes" or "both") and the seed it
-    came from.
-    """
+    """A function and a sequence to try, the part that changed ("function", "passes" or "both"), and its seed."""
 
     function: ObjectNode
     sequence: tuple[str, ...]
@@ -91,8 +89,8 @@ class SeedPool:
         return Mutant(function, seed.sequence, "function", at, how)
 
     def _share(self) -> float:
-        """How many of the new functions go with a new sequence: by what either has lately paid, and never
-        none.
+        """Return the share of new functions that get a new sequence, by the recent yield of both options;
+        always above zero.
         """
         both, function = self._paid["both"], self._paid["function"]
         return min(max(both / (both + function + 1e-9), LEAST), 1 - LEAST)
@@ -140,8 +138,8 @@ class SeedPool:
 
 
 def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
-    """The function after one mutation that changed it, and the mutator's name; itself when none of some tries
-    did.
+    """Mutate the function once, and return the mutator's name; after some failed tries the function is
+    unchanged.
     """
     for _ in range(TRIES):
         mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)

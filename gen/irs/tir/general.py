@@ -108,7 +108,7 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def picked(rng: Rng, function: ObjectNode) -> Hole | None:
-    """Any hole whose type is one that the generator knows; those for statements are half of them."""
+    """Pick any hole whose type the generator knows; half of the picks are statements."""
     found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
     wanted = rng.chance(RATES.statement_wanted)
@@ -131,7 +131,7 @@ def fresh(rng: Rng, hole: Hole) -> ObjectNode:
 
 
 def _swapped(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
-    """Another operator with the very same parts."""
+    """Replace an operator by another one with the same operands."""
     parts = [part for part in N.children(node) if part.type != "ir.Op"]
     types = [N.dtype(part) for part in parts]
     if not parts or node.type in ("ir.TensorLoad", "prim.Let") or "" in types or any(map(N.is_buffer, parts)):
@@ -195,7 +195,7 @@ def _statements_under(node: ObjectNode) -> list[ObjectNode]:
 
 
 def _locals(node: ObjectNode) -> set[ObjectNode]:
-    """What a statement defines for the statements in it."""
+    """Return the variables that a statement defines for its inner statements."""
     about = node.get("node")
     found = {node.get("loop_var"), about.get("var") if isinstance(about, ObjectNode) else None}
     return {var for var in found if isinstance(var, ObjectNode)}

@@ -1,4 +1,4 @@
-"""Loops: their kinds, where each is in place, what is said of them, new ones around a statement."""
+"""Loops: their kinds, where each is allowed, their annotations, and new loops around a statement."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -68,7 +68,7 @@ def parallel_inside(node: ObjectNode) -> bool:
 
 
 def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
-    """The annotations of a software pipeline over the statements of a body."""
+    """Draw the annotations of a software pipeline over the statements of a body."""
     items = body["seq"] if body.type == "tirx.SeqStmt" else ()
     assert isinstance(items, tuple)
     stages = sorted(rng.below(2) for _ in items)
@@ -77,7 +77,7 @@ def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
 
 
 def annotations(rng: Rng) -> Pairs:
-    """What is said of a loop: mostly nothing."""
+    """Draw the annotations of a loop, usually an empty set."""
     if rng.chance(RATES.bare_loop):
         return Pairs()
     names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
@@ -85,7 +85,7 @@ def annotations(rng: Rng) -> Pairs:
 
 
 def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: int = 3) -> ObjectNode:
-    """Loops around what `body` makes for the scope inside them."""
+    """Wrap loops around the statement that `body` makes for the scope inside them."""
     made: list[tuple[ObjectNode, ObjectNode, tuple[int, ...], int | None]] = []
     for _ in range(rng.between(1, most)):
         var, around = N.variable(f"i{len(scope.variables)}"), scope.kinds
@@ -119,7 +119,7 @@ def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None
 
 
 def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
-    """A loop with something said of it."""
+    """Add annotations to a loop."""
     body = node["body"]
     if (
         isinstance(body, ObjectNode)

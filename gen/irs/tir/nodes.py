@@ -52,7 +52,7 @@ def prim(dtype: str) -> ObjectNode:
 
 
 def dtype(node: Value) -> str:
-    """The element type of an expression or a buffer, "" where it has none that is plain."""
+    """Return the element type of an expression or a buffer, "" for any other type."""
     kind = node.get("ty") if isinstance(node, ObjectNode) else None
     if isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType":
         kind = kind["dtype"]
@@ -106,7 +106,7 @@ def is_buffer(node: Value) -> bool:
 
 
 def shape(of: ObjectNode) -> tuple[int, ...] | None:
-    """The sizes of a buffer, None where one is not constant."""
+    """Return the sizes of a buffer; `None` if one of them is not constant."""
     kind = of["ty"]
     assert isinstance(kind, ObjectNode)
     sizes = kind["shape"]
@@ -116,7 +116,7 @@ def shape(of: ObjectNode) -> tuple[int, ...] | None:
 
 
 def number(node: Value) -> int | None:
-    """The value of an integer constant, None for anything else."""
+    """Return the value of an integer constant; `None` for any other node."""
     value = node["value"] if isinstance(node, ObjectNode) and node.type == "ir.IntImm" else None
     return int(value) if isinstance(value, int) else None
 
@@ -208,7 +208,7 @@ def loop(
 
 
 def thread_axis(tag: str, extent: ObjectNode) -> ObjectNode:
-    """What a loop of kind `THREAD` is bound to."""
+    """Make the thread axis to which a loop of kind `THREAD` is bound."""
     domain = ObjectNode("ir.Range", {"min": integer(0), "extent": extent, "span": None})
     fields: dict[str, Value] = {
         "dom": domain,
@@ -305,7 +305,7 @@ def children_of(value: Value) -> Iterator[ObjectNode]:
 
 
 def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None]) -> ObjectNode:
-    """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts
+    """Copy a tree, replacing nodes by the result of `change`, whose results are not visited. Unchanged parts
     are shared.
     """
     other = change(node)
@@ -344,7 +344,7 @@ def again(node: ObjectNode) -> ObjectNode:
 
 
 def replaced(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNode:
-    """The tree with one node (every place where it stands) replaced."""
+    """Replace every occurrence of a node in the tree."""
     return rewritten(root, lambda node: new if node is old else None)
 
 

@@ -1,4 +1,5 @@
-"""Sequences of TVM's passes over TIR: which there are, how they are drawn, mutated and crossed over.
+"""Sequences of TVM's passes over TIR: the available passes, and how sequences are drawn, mutated and crossed
+over.
 
 Names are `dialect.Pass`, with an argument behind a colon (`tirx.NarrowDataType:32`). An item that begins with
 `=` sets an option of the context for all of the sequence (`=tirx.UnrollLoop.auto_max_step:16`). After the
@@ -77,8 +78,8 @@ def passes() -> tuple[str, ...]:
 
 
 def drawn(rng: Rng) -> Passes:
-    """A new sequence: any passes in any order, or some of the default lowering in its order with others
-    between.
+    """Draw a new sequence: any passes in any order, or a part of the default lowering in its order with
+    others between.
     """
     if rng.chance(RATES.any_order):
         items = [rng.choice(ANYWHERE) for _ in range(rng.between(1, 8))]
@@ -102,8 +103,9 @@ def options(rng: Rng) -> Passes:
 
 
 def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
-    """Another one, half of the time a new one (line 7 of Tzer's algorithm: "another random sequence"); else
-    the same with an item more, less, elsewhere, twice or another, or with its tail exchanged for `other`'s.
+    """Mutate a sequence. Half of the time a new one is drawn (line 7 of Tzer's algorithm: "another random
+    sequence"); otherwise an item is added, removed, moved, repeated or replaced, or the tail is exchanged for
+    `other`'s.
     """
     items = list(sequence)
     if not items or rng.chance(RATES.new_sequence):
@@ -125,10 +127,11 @@ def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
 
 
 def ordered(sequence: Passes) -> Passes:
-    """The same items in an order that TVM allows: options first, passes of the packed stage last and each
-    behind the one it needs.
+    """Put the items in an order that TVM allows: options first, passes of the packed stage last and each
+    after the one it needs.
 
-    Between them any order is tried: a pass that wants another one before it says so, which is a rejection.
+    The order between them is free: a pass that requires an earlier one reports that, which counts as a
+    rejection.
     """
     chosen = tuple({item.rpartition(":")[0]: item for item in sequence if item.startswith("=")}.values())
     free = tuple(item for item in sequence if not item.startswith("=") and item not in PACKED)

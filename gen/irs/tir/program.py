@@ -30,7 +30,7 @@ class TirProgram(TvmProgram):
         return found
 
     def outputs(self) -> dict[str, ValueType]:
-        """What it takes, as it is after the run: any buffer may be written."""
+        """Return the types of all buffers, since any of them may be written."""
         return self.inputs()
 
     def operators(self) -> list[str]:

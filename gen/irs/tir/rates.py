@@ -1,11 +1,11 @@
-"""How often the generator and the mutations of TIR do what they may: rates between 0 and 1."""
+"""How often the generator and the mutations of TIR make each optional choice: rates between 0 and 1."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TirRates:
-    """Named by what happens at that rate."""
+    """Rates, each named by its choice."""
 
     # Expressions.
     leaf: float = 0.15

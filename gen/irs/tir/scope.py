@@ -1,5 +1,4 @@
-"""Holes: every place of a function where another expression or statement could stand, and what it would have
-to respect.
+"""Holes: every place of a function where another expression or statement could stand, with its constraints.
 
 Tzer, section 3.2, derives the same constraints: the wanted kind of node, the wanted type, the variables in
 scope, the declared buffers.
@@ -46,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place: the path to it, the node that stands there, the scope, what it is for.
+    """A place: its path, its current node, its scope, its role.
 
     `role` is `statement`, `value`, `condition`, `index` (of a dimension of `bound` elements), `extent` or
     `bound` of a loop.
@@ -60,7 +59,7 @@ class Hole:
 
 
 def put(root: ObjectNode, path: Path, new: ObjectNode) -> ObjectNode:
-    """The tree with another node at a place; what is not on the way is shared."""
+    """Replace the node at a path; nodes off the path are shared."""
     if not path:
         return new
     (name, at), rest = path[0], path[1:]
@@ -153,8 +152,8 @@ def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
 
 
 def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
-    """A block sees its own iteration variables and no loop around it, and of memory what it says that it
-    writes.
+    """Yield the holes of a block. It sees its own iteration variables and no outer loop, and only the buffers
+    that it declares as written.
     """
     block = _field(node, "block")
     if block is None:
@@ -222,7 +221,7 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
 
 
 def defines(item: ObjectNode) -> set[ObjectNode]:
-    """What a statement defines for those behind it."""
+    """Return the variables that a statement defines for the following ones."""
     name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
     var = item.get(name) if name else None
     return {var} if isinstance(var, ObjectNode) else set()

@@ -14,7 +14,7 @@ def basic() -> list[ObjectNode]:
 
 
 def empty() -> ObjectNode:
-    """Arguments of several types, and nothing done."""
+    """Make a function with arguments of several types and an empty body."""
     kinds = ("float32", "float32", "int32", "bool", "int64", "float16")
     return N.function(
         [N.buffer(f"{chr(65 + at)}", (4, 8)[: 1 + at % 2], kind) for at, kind in enumerate(kinds)], _nothing()

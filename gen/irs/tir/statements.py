@@ -67,7 +67,7 @@ def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def filled(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
-    """Loops that write every element of a buffer."""
+    """Make loops that write every element of a buffer."""
     sizes = N.shape(of) or ()
     variables = [N.variable(f"f{at}") for at in range(len(sizes))]
     inner = scope
@@ -80,7 +80,7 @@ def filled(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
 
 
 def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A `while` that ends: it counts in a buffer of its own."""
+    """Make a `while` loop that ends because it counts in a buffer of its own."""
     count = N.buffer(f"n{rng.below(1000)}", [1], "int32")
     at = N.integer(0)
     body = N.sequence(
@@ -93,7 +93,7 @@ def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def guarded(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """An assertion that holds, an assumption that holds, or an attribute around a statement."""
+    """Make an assertion that holds, an assumption that holds, or an attribute around a statement."""
     way = rng.below(3)
     if way == 0:
         text = ObjectNode(
@@ -119,7 +119,7 @@ def guarded(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def _true(rng: Rng, scope: Scope) -> ObjectNode:
-    """A condition that holds: what is known of a loop's variable."""
+    """Make a condition that always holds, from the range of a loop's variable."""
     if scope.ranges:
         var, low, high = rng.choice(scope.ranges)
         kind = N.dtype(var)
@@ -130,7 +130,7 @@ def _true(rng: Rng, scope: Scope) -> ObjectNode:
 
 
 def accumulated(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A value read from one place of a buffer and added to another, as reductions and stencils do."""
+    """Add one element of a buffer to another element, as reductions and stencils do."""
     of = rng.choice(scope.buffers)
     here = [index(rng, scope, size) for size in N.shape(of) or ()]
     there = element(rng, scope, of)

@@ -1,4 +1,4 @@
-"""What the records of the two IRs in modules of TVM share."""
+"""The common parts of the records of TVM's two IRs."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""How large and how deep a graph of nodes may be: what is read from outside is hostile.
+"""Limits on the size and depth of a graph of nodes, which may be hostile.
 
-Shared nodes make a small text stand for a huge tree, and a deep one overflows the stack of whoever walks it;
-both are refused as the nodes are read, before anything walks them.
+Shared nodes make a small text stand for a huge tree, and a deep tree overflows the stack of recursive code;
+both are refused while the nodes are read, before any walk.
 """
 
 from collections.abc import Callable, Iterable

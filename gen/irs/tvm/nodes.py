@@ -1,4 +1,4 @@
-"""TVM's JSON of an IR, read and written without TVM: a graph of typed nodes, any node type, nothing lost.
+"""Read and write TVM's JSON of an IR without TVM and without loss: a graph of typed nodes of any type.
 
 The format is that of tvm_ffi's `ToJSONGraph` (src/ffi/extra/serialization.cc of apache-tvm-ffi 0.1): a list
 of nodes, each `{"type": KEY, "data": ...}`, that refer to one another by index, children first. Whether an
@@ -26,8 +26,8 @@ _PLAIN: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "ffi.
 
 
 class MalformedGraph(ValueError):
-    """A text that is no JSON graph of TVM's, or one of a size or type that cannot be read; the message says
-    which.
+    """Raised for a text that is not a JSON graph of TVM's, or has an unreadable size or type; the message
+    says which.
     """
 
 
@@ -65,7 +65,7 @@ class ObjectNode:
         return self.fields[name]
 
     def get(self, name: str) -> "Value":
-        """A field, or None where it is absent."""
+        """Return a field; `None` if it is absent."""
         return self.fields.get(name)
 
     def children(self) -> Iterator["Value"]:

@@ -1,7 +1,7 @@
-"""A module of TVM as a program: its JSON, and the passes that are run on it before it is built.
+"""A module of TVM as a program: its JSON, and the passes that run on it before the build.
 
-Read without TVM; the text that TVM's printer makes of a module is for people and never read back in this
-process. gen/irs/relax and gen/irs/tir say what the two IRs in such a module take and give.
+It is read without TVM; TVM's printed text of a module is for people and never read back in this process.
+gen/irs/relax and gen/irs/tir define the inputs and outputs of the two IRs in such a module.
 """
 
 import json
@@ -74,9 +74,9 @@ class TvmProgram(Program):
 
     @cached_property
     def root(self) -> ObjectNode:
-        """The module's node. Shared: never changed in place.
+        """Return the module's node. It is shared: never change it in place.
 
-        BadInput when the bytes are no module, or one that is damaged or unreasonably large.
+        Raises BadInput for bytes that are not a module, and for a damaged or unreasonably large one.
         """
         try:
             found = decode(self.module.decode("utf-8"))
@@ -168,7 +168,9 @@ class TvmProgram(Program):
 
 
 def check_passes(passes: Iterable[str]) -> tuple[str, ...]:
-    """The passes; BadInput for one that is no `NAME[:ARGUMENT]` or `=OPTION:VALUE`, or for too many."""
+    """Check the passes. Raises BadInput for an item that is not `NAME[:ARGUMENT]` or `=OPTION:VALUE`, or for
+    too many.
+    """
     found = tuple(passes)
     for item in found:
         if not isinstance(item, str) or PASS.fullmatch(item) is None:
@@ -179,7 +181,7 @@ def check_passes(passes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _read_passes(path: Path) -> tuple[str, ...]:
-    """The passes in a file; none where there is no such file."""
+    """Read the passes in a file; an absent file has an empty sequence."""
     if not path.exists():
         return ()
     try:
@@ -197,7 +199,7 @@ def object_nodes(items: Value) -> Iterator[ObjectNode]:
 
 
 def attribute_of(function: ObjectNode, name: str) -> Value:
-    """An attribute of a function or module, None where it has none of the name."""
+    """Return an attribute of a function or module; `None` if it is absent."""
     attrs = function.get("attrs")
     table = attrs.get("__dict__") if isinstance(attrs, ObjectNode) else None
     return table.get(name) if isinstance(table, Pairs) else None

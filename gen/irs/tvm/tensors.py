@@ -41,7 +41,7 @@ class Array:
 
 
 def to_numpy(array: Array) -> "np.ndarray[Any, Any] | None":
-    """The elements of a constant; None for an element type that numpy has not."""
+    """Return the elements of a constant; `None` for an element type that numpy lacks."""
     try:
         return np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape)
     except TypeError:

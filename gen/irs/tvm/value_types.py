@@ -56,7 +56,7 @@ def _tensor(dtype: str, shape: tuple[int | str | None, ...] | None) -> ValueType
 
 
 def size_of(value: Value) -> int | str | None:
-    """A dimension: a number, the name of a symbol, a sum of them, or None for other arithmetic."""
+    """Return a dimension as a number, the name of a symbol, or a sum of them; `None` for other arithmetic."""
     if not isinstance(value, ObjectNode):
         return value if isinstance(value, int) else None
     if value.type == "ir.IntImm":

@@ -64,7 +64,7 @@ def _repeat(call: SpelledCall) -> Any:
 
 
 def _collapse(call: SpelledCall) -> Any:
-    """Add up what was broadcast to this shape."""
+    """Sum the axes along which a value was broadcast, down to this shape."""
     value, shape = call.args[0], call.args[1].shape if isinstance(call.args[1], np.ndarray) else call.args[1]
     lead = value.ndim - len(shape)
     if lead:

@@ -22,7 +22,7 @@ class Onnx(Protocol):
     """Computes operators of ONNX on arrays."""
 
     def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
-        """The only output of an operator. An input that is None is left out."""
+        """Run an operator and return its only output; inputs that are `None` are omitted."""
 
     def outputs(self, operator: str, count: int, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         """The first `count` outputs of an operator."""
