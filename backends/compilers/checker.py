@@ -1,11 +1,11 @@
 """onnx's own checker, with full shape inference, as a target: it accepts a model or rejects it with a reason.
 
-With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that
-were found. With `tell=derived` it infers the outputs' types from the inputs that it is fed, whatever the
-model declares: each output is a serialised TypeProto. With `tell=text` it prints: `text` is onnx's printing,
-`exact` whether onnx's parser makes the same model of it.
+With `tell=types` it only infers: its one output, `model`, is the model with the inferred types. With
+`tell=derived` it infers the outputs' types from the fed inputs and ignores the types that the model declares:
+each output is a serialised TypeProto. With `tell=text` it prints: `text` is onnx's printing, `exact` whether
+onnx's parser reproduces the model from it.
 
-It is C++ that a hostile model can bring down, so it is asked in a worker like every compiler.
+A hostile model can crash it, since it is C++, so it runs in a worker like every compiler.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InvalidModel(ValueError):
-    """What the checker complains of."""
+    """Raised with the checker's complaint."""
 
 
 class Checker(NoReleases):
@@ -45,7 +45,7 @@ class Checker(NoReleases):
         return str(onnx.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """Check the model; InvalidModel tells what is wrong with it."""
+        """Check the model. Raises InvalidModel with the defect."""
         import numpy as np
         import onnx
 
@@ -78,7 +78,9 @@ class Checker(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """A model newer than this onnx is no invalid model."""
+        """Classify an exception: a model newer than this onnx counts as `environment`, everything else as
+        `rejected`.
+        """
         return "environment" if "higher than the checker's" in message else "rejected"
 
 

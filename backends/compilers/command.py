@@ -1,5 +1,5 @@
-"""A program of the user's as a compiler: it is given files and writes files, so it may be in any language, or
-ask a remote board.
+"""A program of the user's as a compiler: it reads and writes files, so it may be in any language, or use a
+remote board.
 
 The words of the command are `options["command"]` (backends/command_words.py has what they mean). The program
 runs in the worker's sandbox and limits; a worker ends as the program does that a signal kills, so a crash is
@@ -104,7 +104,7 @@ VARIABLES = {
 
 
 class ExitCode(Exception):
-    """The program ended with another exit code than 0; the message has it, and what was printed last."""
+    """The program ended with an exit code other than 0; the message has it, and the last printed line."""
 
 
 class CannotStart(Exception):
@@ -112,7 +112,7 @@ class CannotStart(Exception):
 
 
 class NoAnswer(Exception):
-    """The program ended well, and what it should have written is not there or cannot be read."""
+    """The program ended well, but its output file is missing or unreadable."""
 
 
 class CommandBackend(NoReleases):
@@ -129,7 +129,7 @@ class CommandBackend(NoReleases):
     )
 
     def load(self) -> str:
-        """Import onnx; what a program calls its version nobody knows."""
+        """Import onnx; the version of the program is unknown."""
         import onnx.numpy_helper  # noqa: F401
 
         return ""
@@ -197,15 +197,15 @@ class CommandBackend(NoReleases):
 
 
 def filled(word: str, places: Mapping[str, str]) -> str:
-    """A word with the paths in their places."""
+    """Return a word with the paths in their places."""
     for name, path in places.items():
         word = word.replace(name, path)
     return word
 
 
 def execute(words: list[str]) -> None:
-    """Run the program to its end; what it prints goes where this process prints. ExitCode when it fails,
-    CannotStart when it does not run.
+    """Run the program to its end; its output goes to this process's. Raises ExitCode if it fails, CannotStart
+    if it does not start.
     """
     before = os.fstat(
         2
@@ -245,7 +245,7 @@ def write(stem: str, name: str, value: Any, pb: bool) -> None:
 
 
 def read(stem: str, pb: bool) -> Any:
-    """One output of a file; NoAnswer when there is none that can be read."""
+    """Read one output from its file. Raises NoAnswer if the file is missing or unreadable."""
     path = stem + (".pb" if pb else ".npy")
     try:
         if not pb:

@@ -90,7 +90,7 @@ class FakeUnsupported(RuntimeError):
 
 
 class FakeRejection(RuntimeError):
-    """What a `rejected` fault states."""
+    """Raised by a `rejected` fault."""
 
 
 class BadFaults(ValueError):
@@ -121,8 +121,8 @@ class Fault:
 
     @property
     def is_lack(self) -> bool:
-        """Whether it says that one operator has no kernel: that holds without the optimiser too, unlike a
-        lack of what a fusion makes.
+        """Return whether one operator has no kernel: unlike an operator that a fusion introduced, it is
+        missing without the optimiser too.
         """
         return self.kind == "unsupported" and all(len(path) == 1 for path in self.paths)
 
@@ -240,7 +240,7 @@ class Fake(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By class: those of the faults, and what the evaluator says that it lacks."""
+        """Classify by class: those of the faults, and the evaluator's exception for missing operators."""
         return meaning_of(exception, message, (), FAKE_CLASSES)
 
 
@@ -273,8 +273,8 @@ def parse(text: str, seed: str) -> list[Fault]:
 
 
 def matches(graph: Any, fault: Fault) -> list[NodeChain] | None:
-    """The chains along the fault's last path, one for each node that ends it; None without a match, [] for
-    `*`.
+    """Return the chains along the fault's last path, one for each node that ends it; `None` without a match,
+    [] for `*`.
     """
     found: list[NodeChain] = []
     for path in fault.paths:
@@ -375,8 +375,8 @@ def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
 
 
 def altered(kind: str, value: Any) -> Any:
-    """`value` gone wrong in one way; what cannot go wrong that way (a NaN among integers) is given back as it
-    is.
+    """Corrupt a value in one way; a value that cannot be corrupted that way (a NaN among integers) stays the
+    same.
     """
     if value is None:
         return None
@@ -403,8 +403,8 @@ def altered(kind: str, value: Any) -> Any:
 
 
 def misbehave(kind: str) -> None:
-    """Do to the process what a compiler does on a bad day; returns only for memory, leak, print, close, slow
-    and drag.
+    """Harm the process as a faulty compiler would; returns only for memory, leak, print, close, slow and
+    drag.
     """
     if kind == "crash":
         ctypes.string_at(0)

@@ -1,4 +1,4 @@
-"""The same model in float64: what the arbiter of mismatches evaluates.
+"""The same model in float64, which the arbiter of mismatches evaluates.
 
 Every float16, bfloat16 and float32 tensor of a model becomes float64: graph inputs and outputs, value_info,
 initializers, constants, the targets of casts and the dtype attributes, in bodies and local functions too.
@@ -76,9 +76,7 @@ def promote(model: ModelProto, *, bits: bool = False) -> ModelProto:
 
 
 def refuse_bits(value: Any) -> None:
-    """Raise Unpromotable for what a BitCast is given, where that is a float: of integers it reads the same
-    bits.
-    """
+    """Raise Unpromotable for a BitCast of a float, whose bits change in float64."""
     if value.dtype == np.float64:
         raise Unpromotable(_BITS)
 

@@ -159,7 +159,7 @@ def flags(options: Mapping[str, str]) -> list[str]:
 
 
 def imported(model: Any) -> str:
-    """The text of the MLIR module that IREE's importer makes of a ModelProto."""
+    """Return the text of the MLIR module that IREE's importer makes of a ModelProto."""
     from iree.compiler import ir
     from iree.compiler.extras import onnx_importer
 
@@ -172,7 +172,7 @@ def imported(model: Any) -> str:
 
 
 def compiled(text: str, options: Mapping[str, str]) -> bytes:
-    """The bytes of the compiled module; NotCompiled with the compiler's first errors."""
+    """Return the bytes of the compiled module. Raises NotCompiled with the compiler's first errors."""
     from iree.compiler.api import Output, Session, Source
 
     session = Session()

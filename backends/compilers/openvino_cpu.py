@@ -96,13 +96,13 @@ class OpenvinoCpu:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """numpy for the tensors, onnx to read what a model declares; telemetry is imported by OpenVINO's own
-        package.
+        """Return the requirements: numpy for the tensors, onnx to read the model's declarations; OpenVINO's
+        own package imports telemetry.
         """
         return (numpy_requirement(python), "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """A release needs nothing of its own beside it."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:
@@ -164,8 +164,8 @@ def settings(options: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
-    """The port of each input that is left: one that nothing uses is gone, one that Dropout passes through has
-    the result's name.
+    """Map the remaining inputs to ports: unused inputs are gone, and one that Dropout passes through has the
+    result's name.
     """
     came_from = {output: node.input[0] for node in graph.node for output in node.output[:1] if node.input}
     found = {}
@@ -214,7 +214,7 @@ def to_tensor(openvino: Any, value: Any) -> Any:
 
 
 def to_value(openvino: Any, tensor: Any) -> Any:
-    """A numpy array of what a tensor holds, of the type that OpenVINO gave."""
+    """Convert a tensor to a numpy array of OpenVINO's type."""
     kind = tensor.element_type.to_string()
     if kind == "string":
         return np.array(tensor.str_data, dtype=object)

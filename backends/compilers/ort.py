@@ -204,7 +204,7 @@ class Onnxruntime:
         return (numpy, "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """A release needs nothing of its own beside it."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:
@@ -306,8 +306,8 @@ BRIEF_RUN = (
 
 
 def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[str, str] = {}) -> List[str]:
-    """The statements that make a session of the bytes that `model` says, without what is the default
-    anyway.
+    """Return the statements that make a session of the bytes in the variable `model`, without default
+    settings.
     """
     extra = ", disabled_optimizers=%a" % disabled if disabled else ""
     providers = list(dict.fromkeys([PROVIDERS[wanted.get("device", "cpu")], PROVIDERS["cpu"]]))
@@ -351,7 +351,9 @@ def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
 
 
 def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
-    """The configuration entries of the option `config`; ValueError for one that is no KEY=VALUE."""
+    """Return the configuration entries of the option `config`. Raises ValueError for an entry that is not
+    KEY=VALUE.
+    """
     pairs = [item.partition("=") for item in wanted.get("config", "").split("+") if item]
     for key, sign, _ in pairs:
         if not key or not sign:
@@ -403,8 +405,8 @@ def run_source(
 
 
 def carriers(dtypes: Collection[str]) -> str:
-    """The source of what feeds and reads element types that numpy lacks, for an exported script; "" when it
-    needs none.
+    """Return the source that feeds and reads element types that numpy lacks, for an exported script; "" if it
+    needs none of them.
     """
     if not {NUMPY_NAMES.get(name, name) for name in EXTENDED} & set(dtypes):
         return ""
@@ -444,8 +446,8 @@ def map_tensors(ort: Any, options: Any, request: "Request") -> None:
 
 
 def refuse_unknown(ort: Any, names: List[str]) -> None:
-    """ValueError for a name that is neither a known one nor a string in this release's library: onnxruntime
-    ignores it.
+    """Raise ValueError for a name that is neither a known one nor a string in this release's library:
+    onnxruntime would ignore it silently.
     """
     unknown = [name for name in names if name not in HOSTS + RULES + TRANSFORMERS]
     if not unknown:

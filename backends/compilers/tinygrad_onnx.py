@@ -107,11 +107,13 @@ class TinygradOnnx:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """numpy, and onnx to read what a model declares; tinygrad itself needs nothing."""
+        """Return the requirements: numpy, and onnx to read the model's declarations; tinygrad itself has no
+        dependencies.
+        """
         return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """A release needs nothing of its own beside it."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:
@@ -123,7 +125,7 @@ class TinygradOnnx:
         return version_of(self.package)
 
     def prepare(self, request: "Request") -> "Run":
-        """Parse the model and build the lazy graph of it once, so that what the front end refuses counts as
+        """Parse the model and build its lazy graph once, so that a refusal by the front end counts as
         `compile`.
         """
         import onnx
@@ -165,7 +167,7 @@ class TinygradOnnx:
 
 @contextlib.contextmanager
 def patience(interpreted: bool) -> Iterator[None]:
-    """NotImplementedError where the interpreter takes too long: that a program is large is no hang of
+    """Raise NotImplementedError if the interpreter takes too long: a large program is not a hang of
     tinygrad's.
     """
     if not interpreted:
@@ -205,7 +207,7 @@ def to_tensor(value: Any) -> Any:
 
 
 def to_value(result: Any) -> Any:
-    """A numpy array, a list of them or None of what the runner returned, of the type that tinygrad gave."""
+    """Convert a result of the runner to a numpy array, a list of arrays or None, keeping tinygrad's type."""
     from tinygrad import Device, dtypes
 
     if isinstance(result, (list, tuple)):

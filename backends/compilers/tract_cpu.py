@@ -1,8 +1,8 @@
 """tract: an inference engine in Rust, through its Python binding.
 
-https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must come out),
-decluttered and optimised for the processor; the binding leaves none of these steps out, so there is no
-unoptimised build to compare with.
+https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must be
+inferred), decluttered and optimised for the processor; the binding cannot skip any of these steps, so an
+unoptimised build to compare with does not exist.
 """
 
 import os
@@ -121,11 +121,11 @@ class TractCpu:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """numpy, and onnx to read what a model declares."""
+        """Return the requirements: numpy, and onnx to read the model's declarations."""
         return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """A release needs nothing of its own beside it."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:
@@ -174,7 +174,7 @@ class TractCpu:
 
 
 def read(tract: Any, model: bytes) -> Any:
-    """The model as tract reads it: from a file, for its binding takes nothing else."""
+    """Load the model into tract from a temporary file, the only source that its binding accepts."""
     handle, path = tempfile.mkstemp(suffix=".onnx")
     try:
         with os.fdopen(handle, "wb") as file:

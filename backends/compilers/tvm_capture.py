@@ -1,4 +1,4 @@
-"""A user's own Python file as a module of TVM: a worker runs it, and what it makes is captured as TVM's JSON.
+"""A user's own Python file as a module of TVM: a worker runs it and captures the module as TVM's JSON.
 
 Of tvm_relax.py, with the same rules. The file is imported, so `if __name__ == "__main__"` is left out. It may
 hold TVMScript, functions that build a module (BlockBuilder), and imports of any form. A second file may hold
@@ -52,7 +52,8 @@ def prepare(tvm: Any, request: "Request") -> "Run":
 
 
 def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
-    """What a file defines when it is imported. TVMScript is read from the file, so there has to be one.
+    """Import a file and return its definitions. TVMScript reads the source from a file, so the text is
+    written to one.
 
     The names of TVM's printing (`I`, `R`, `T`) are there without an import.
     """
@@ -72,11 +73,10 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
 
 
 def choose_module(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
-    """The module that is meant: the named one, else the only one, else what the only function without
-    parameters builds.
+    """Choose the module: the named one, or the only one, or the one that the only function without parameters
+    builds.
 
-    Raises:
-        ValueError: there is no such module, or several; the message names what there is.
+    Raises:\n    ValueError: There is no such module, or several; the message lists the candidates.
     """
     modules = {name: value for name, value in names.items() if is_module(tvm, value)}
     builders = {name: value for name, value in names.items() if is_builder(value)}

@@ -290,8 +290,8 @@ class TvmRelax:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """The statements of a short script; none with passes left out, for a device, and for results that are
-        no tensors.
+        """Return the statements of a short script; two empty lists with passes disabled, for a device, and
+        for results other than tensors.
         """
         if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
@@ -316,7 +316,7 @@ class TvmRelax:
         return tvm_script.source(ir, text, passes, self.settings(options), keywords)
 
     def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:
-        """What the options put into a script."""
+        """Return the parts of a script that depend on the options."""
         pipeline = {
             "default": ("", '"default"'),
             "zero": ('\n        module = relax.get_pipeline("zero")(module)', '"default"'),
@@ -363,11 +363,11 @@ def module_of(tvm: Any, request: "Request") -> Any:
 
 @contextlib.contextmanager
 def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **settings: Any) -> Iterator[Any]:
-    """All passes in the block run as the request's options say: left out, traced, their effects written down.
+    """Run all passes in the block as the request's options say: skipped, traced, their effects recorded.
     Yields the target.
 
-    With `instruments` of the caller's own, those write the effects. ValueError at the end for a name to leave
-    out that is no pass.
+    With `instruments` of the caller's own, those record the effects. Raises ValueError at the end for an
+    unknown name to skip.
     """
     options = request.options
     target = tvm.target.Target(TARGETS[options["target"]])
@@ -409,10 +409,10 @@ def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
 
 
 def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str]] = None) -> Any:
-    """An instrument that keeps the named passes from running, and prints (or writes into `effects`) which run
-    and which change the module.
+    """Make an instrument that skips the named passes, and prints (or records in `effects`) which run and
+    which change the module.
 
-    A pass in which others run is a `host`: it does nothing of its own.
+    A pass that only runs other passes is a `host`.
     """
     from tvm_ffi import structural_equal
 
@@ -488,7 +488,7 @@ def open_shapes(graph: Any, inputs: Mapping[str, Any]) -> Dict[str, List[int]]:
 
 
 def to_value(tvm: Any, result: Any, name: str, request: "Request") -> Any:
-    """A numpy array, or a list of them, of what the virtual machine returned."""
+    """Convert a result of the virtual machine to a numpy array or a list of arrays."""
     if hasattr(result, "numpy"):
         return result.numpy()
     if isinstance(result, tvm.runtime.ShapeTuple):

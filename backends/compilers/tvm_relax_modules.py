@@ -96,7 +96,7 @@ def check(tvm: Any, module: Any, what: str) -> None:
 
 
 def apply(tvm: Any, module: Any, item: str) -> Any:
-    """The module after one pass, `NAME` or `NAME:ARGUMENT`; what a pass leaves has to be well-formed."""
+    """Apply one pass, `NAME` or `NAME:ARGUMENT`, and check that its result is well-formed."""
     name, _, argument = item.partition(":")
     make = getattr(tvm.relax.transform, name, None)
     if make is None:

@@ -1,6 +1,6 @@
-"""What passes of Relax want of a module, by their own documentation or that of what makes their input: asked
-for otherwise they refuse, which is no bug. The backend calls such a refusal `unsupported`; everything else
-that a pass raises is an error.
+"""Preconditions of Relax passes, from their documentation or that of the pass that makes their input. A
+refusal because of one is not a bug: the backend calls it `unsupported`; everything else that a pass raises is
+an error.
 
 Read from the docstrings of `tvm.relax.transform` of apache-tvm 0.27. Passes that need data of their own are
 not run at all (`LEFT_OUT` in gen/irs/relax/passes.py says why).
@@ -51,8 +51,8 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def wanted(name: str, message: str) -> str | None:
-    """What a pass wants that a module had not, going by what it said; None where nothing of the kind is
-    documented.
+    """Return the documented precondition that a pass's message reports as violated; `None` if there is no
+    such precondition.
     """
     for pattern, reason in PRECONDITIONS.get(name, ()):
         if re.search(pattern, message[:2000]):

@@ -128,11 +128,10 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
 
 
 def with_constants(tvm: Any, text: str) -> str:
-    """TVM's printing with its constants where they are read: it keeps them in a table of JSON at the top,
-    which nobody can read.
+    """Move constants in TVM's printing to their uses: TVM keeps them in a table of JSON at the top, which is
+    unreadable.
 
-    The table stays while something is still read from it: a large constant, or one with a value that has no
-    literal.
+    The table stays if something still uses it: a large constant, or one with a value that has no literal.
     """
     found = METADATA.match(text)
     if found is None:

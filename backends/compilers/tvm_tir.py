@@ -173,7 +173,7 @@ def plain(tvm: Any, found: Any) -> Any:
 
 
 def make(tvm: Any, item: str) -> Any:
-    """The pass of a name; ValueError when this release has none of that name."""
+    """Make the pass of a name. Raises ValueError if this release lacks it."""
     name, _, argument = item.partition(":")
     dialect, _, short = name.partition(".")
     home = {"tirx": tvm.tirx.transform, "s_tir": tvm.s_tir.transform}.get(dialect)
@@ -197,7 +197,7 @@ def context_options(sequence: Iterable[str]) -> Dict[str, Any]:
 
 
 def arguments(function: Any) -> List[str]:
-    """The names of the arguments; NotImplementedError for one that is no buffer."""
+    """Return the names of the arguments. Raises NotImplementedError for one that is not a buffer."""
     names: List[str] = []
     for param in function.params:
         if "BufferType" not in type(param.ty).__name__:

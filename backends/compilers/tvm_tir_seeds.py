@@ -15,7 +15,7 @@ SIDE = 6
 
 
 def lowered(module: Any, target: Any) -> "Run":
-    """The functions of TIR that a Relax module is legalised to, and those that fusion makes of these."""
+    """Return the TIR functions to which a Relax module is legalised, and those that fusion makes of them."""
     import tvm
     from tvm import relax, tirx
 
@@ -85,7 +85,7 @@ def alone(tvm: Any, function: Any) -> Any:
 
 
 def given(tvm: Any, modules: List[Any]) -> "Run":
-    """The modules as outputs."""
+    """Return the modules as outputs."""
     texts = [tvm.ir.save_json(module) for module in modules]
 
     def run(inputs: Dict[str, Any]) -> Dict[str, Any]:

@@ -26,13 +26,13 @@ CLASSES: Mapping[str, str] = {
 
 
 class NotRun(Exception):
-    """What runs the original model does not: that says nothing about the compiler under test. Its message is
-    the runner's own.
+    """Raised when the runtime cannot run the original model, which says nothing about the compiler under
+    test. The message is the runtime's own.
     """
 
 
 class BrokenModel(Exception):
-    """What is wrong with a model that a transformer or an exporter made of a good one."""
+    """Raised for a defect in a model that a transformer or an exporter made of a good one."""
 
 
 class UnknownName(Exception):
@@ -148,11 +148,12 @@ def meaning_of(
     memory: str = "",
     otherwise: str = "error",
 ) -> str:
-    """The meaning (`Backend.classify`) of an exception: by its class where that says enough, else by the
+    """Classify an exception (`Backend.classify`): by its class if that is specific enough, otherwise by the
     first pattern in its message.
 
-    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression;
-    `otherwise` when none matches. What matches `memory`, where given, is `out-of-memory` whatever its class.
+    `exception` is the dotted name of the class, `patterns` are pairs of a meaning and a regular expression;
+    `otherwise` is the default. A message that matches `memory`, if given, is `out-of-memory` whatever its
+    class.
     """
     if memory and re.search(memory, message):
         return "out-of-memory"
@@ -163,8 +164,8 @@ def meaning_of(
 
 
 def meaning_of_host(meaning: str) -> str:
-    """The meaning for a compiler of what its host (`NotRun`) made of the original model.
+    """Translate the meaning of a failure of the host (`NotRun`) on the original model for the compiler.
 
-    A bug of the host is no answer about the compiler: the host is a target of its own.
+    A bug of the host is not an answer about the compiler: the host is a target of its own.
     """
     return "environment" if meaning in ("error", "rejected") else meaning

@@ -43,8 +43,8 @@ def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ordered(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
-    """As `wide`, and uint64 as int64 with its highest bit turned, which has the same order; `kept` results
-    are turned back.
+    """Run a rule on uint64 as int64 with the highest bit flipped, which has the same order, and on other
+    types as `wide` does; flips results back if `kept`.
     """
 
     def turned(n: Any, *values: Any) -> Any:
@@ -68,7 +68,7 @@ def binary(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def folded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule that folds any number of tensors, which broadcast."""
+    """Make a rule that folds any number of broadcasting tensors."""
     return lambda n, *values: reduce(function, values)
 
 
@@ -110,7 +110,7 @@ def clip(n: Any, x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def cast(n: Any, x: Any, to: Any) -> Any:
-    """To float8, what is out of range becomes the largest value, unless `saturate` is 0."""
+    """Convert to another type; to float8, values out of range saturate unless `saturate` is 0."""
     if to in FLOAT8 and x.is_floating_point():
         x = x if x.dtype not in FLOAT8 else x.float()
         if n("saturate", 1):
@@ -130,7 +130,7 @@ def bitcast(n: Any, x: Any) -> Any:
 
 
 def flattened(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule along one axis, which before opset 13 saw its input as a matrix."""
+    """Make a rule along one axis, which before opset 13 saw its input as a matrix."""
 
     def along(n: Any, x: Any) -> Any:
         if n.opset >= 13:
@@ -148,7 +148,7 @@ def hardmax(x: Any, axis: int) -> Any:
 
 
 def dropout(n: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
-    """Nothing is dropped in inference, or with a ratio of 0."""
+    """Pass the input through, as inference and a ratio of 0 do."""
     if n.one(training) and n.one(ratio, 0.5):
         n.refuse("random numbers")
     return x, torch.ones_like(x, dtype=torch.bool)

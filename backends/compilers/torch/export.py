@@ -9,7 +9,7 @@ from opsieve.backends.compilers.worker_common import BrokenModel
 
 
 class UnknownOpset(Exception):
-    """An opset that is no number."""
+    """Raised for an opset that is not a number."""
 
 
 def export(module: Any, values: list[Any], options: Mapping[str, str]) -> tuple[bytes, list[str], list[str]]:

@@ -11,7 +11,7 @@ REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def wrapped(index: Any, size: int) -> Any:
-    """Indices as int64, negative ones counted from the end."""
+    """Convert indices to int64 and count negative ones from the end."""
     index = index.to(torch.int64)
     return torch.where(index < 0, index + size, index)
 
@@ -107,8 +107,8 @@ def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def running(function: Callable[..., Any], neutral: int) -> Callable[..., Any]:
-    """Sums or products of what comes before, from the other end if `reverse`, without the element itself if
-    `exclusive`.
+    """Make a rule for running sums or products, from the other end if `reverse`, without the element itself
+    if `exclusive`.
     """
 
     def along(n: Any, x: Any, axis: Any) -> Any:

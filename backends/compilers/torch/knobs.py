@@ -1,4 +1,4 @@
-"""What of inductor can be left out, and how. See targets.py."""
+"""The parts of inductor that can be disabled. See targets.py."""
 
 from __future__ import annotations
 

@@ -75,12 +75,12 @@ def log_sum_exp(x: Any, axes: Any, keep: bool) -> Any:
 
 
 def rooted(x: Any) -> Any:
-    """The square root; of integers rounded towards zero."""
+    """Return the square root, rounded towards zero for integers."""
     return torch.sqrt(x) if x.is_floating_point() else torch.sqrt(x.double()).to(x.dtype)
 
 
 def logged(x: Any) -> Any:
-    """The logarithm; of integers rounded towards zero."""
+    """Return the logarithm, rounded towards zero for integers."""
     return torch.log(x) if x.is_floating_point() else torch.log(x.double()).to(x.dtype)
 
 

@@ -25,7 +25,7 @@ def spread(n: Any, scale: Any, x: Any) -> Any:
 
 
 def rounded(x: Any, zero: Any, to: Any) -> Any:
-    """Rounded half to even, moved by the zero point, held in the type's range."""
+    """Round half to even, add the zero point and clamp to the range of the type."""
     bounds = torch.iinfo(to)
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
     moved = torch.round(x.to(wide)) + (0 if zero is None else zero.to(wide))
@@ -71,8 +71,8 @@ def dynamic(n: Any, x: Any) -> Any:
 
 
 def shifted(value: Any, zero: Any, row: bool) -> Any:
-    """A matrix less its zero point (of the whole, of each row or of each column), in float64, which holds the
-    sums.
+    """Subtract the zero point (of the whole matrix, each row or each column) in float64, which holds the sums
+    exactly.
     """
     if zero is None:
         return value.double()

@@ -52,7 +52,7 @@ def activations(n: Any, directions: int) -> list[list[Callable[[Any], Any]]]:
 
 
 def bound(function: Callable[..., Any], a: Any, b: Any, clip: Any) -> Callable[[Any], Any]:
-    """An activation of the clipped input."""
+    """Make an activation that clips its input first."""
     if clip:
         return lambda x: function(torch.clamp(x, -clip, clip), a, b)
     return lambda x: function(x, a, b)

@@ -59,7 +59,7 @@ class Axis:
         return [min(max(rounds[self.rounding](x), 0), self.size - 1) for x in self.places]
 
     def weighted(self, cubic: bool) -> tuple[list[list[int]], list[list[float]]]:
-        """For each output element the input elements that it is made of, and their weights."""
+        """Return, for each output element, the input elements it depends on and their weights."""
         antialias = self.n("antialias", 0)
         scale = min(self.scale, 1.0) if antialias else 1.0
         reach = 2 if cubic else 1

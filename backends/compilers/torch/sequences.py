@@ -1,4 +1,4 @@
-"""Rules of sequences, which are Python lists here, and of optionals, which are None or a value. See
+"""Rules of sequences, which are Python lists here, and of optionals, which hold a value or None. See
 table.py.
 """
 
@@ -10,14 +10,14 @@ import torch
 
 
 def inserted(n: Any, items: Any, value: Any, at: Any = None) -> Any:
-    """The sequence with a value put in before a position, at the end by default."""
+    """Insert a value into a sequence before a position, at the end by default."""
     at = n.one(at, len(items))
     at = at + len(items) if at < 0 else at
     return [*items[:at], value, *items[at:]]
 
 
 def erased(n: Any, items: Any, at: Any = None) -> Any:
-    """The sequence without one element, the last by default."""
+    """Remove one element of a sequence, the last by default."""
     at = n.one(at, -1) % len(items)
     return [*items[:at], *items[at + 1 :]]
 
@@ -31,7 +31,7 @@ def split(n: Any, x: Any, sizes: Any = None) -> Any:
 
 
 def joined(n: Any, items: Any) -> Any:
-    """The tensors of a sequence side by side, or along an axis of their own."""
+    """Join the tensors of a sequence along an axis, or stack them along a new one."""
     return torch.stack(items, n("axis")) if n("new_axis", 0) else torch.cat(items, n("axis"))
 
 

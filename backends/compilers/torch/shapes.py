@@ -9,7 +9,7 @@ import torch
 
 
 def reshape(n: Any, x: Any, shape: Any) -> Any:
-    """0 keeps a dimension unless `allowzero`, -1 is what is left."""
+    """Reshape: 0 keeps a dimension unless `allowzero`, -1 is computed from the others."""
     if not n("allowzero", 0):
         shape = [x.shape[at] if size == 0 else size for at, size in enumerate(shape)]
     known = math.prod([size for size in shape if size != -1])
@@ -58,7 +58,7 @@ def split(n: Any, x: Any, sizes: Any = None) -> Any:
 
 
 def sliced(n: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
-    """Python's slices, axis by axis."""
+    """Slice axis by axis, with Python's rules."""
     if starts is None:
         starts, ends, axes = n("starts"), n("ends"), n("axes")
     starts, ends = (value if isinstance(value, list) else [value] for value in (starts, ends))
@@ -172,7 +172,7 @@ def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
 
 
 def ranged(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any, by: Any) -> Any:
-    """From start by delta, without the limit."""
+    """Count from start by delta up to, and excluding, the limit."""
     first, last, by = map(n.one, (first, last, by))
     exact = not isinstance(first, float)
     count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))

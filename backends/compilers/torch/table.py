@@ -2,9 +2,9 @@
 
 `Lowered(model)` is a `torch.nn.Module`; a table maps every operator to a rule, a function `rule(node,
 *inputs)` of a few lines over torch tensors. The rules stand in files by family (`FAMILIES`); ONNX's operator
-pages (https://onnx.ai/onnx/operators/) are their source. An operator without a rule that ONNX defines as a
-function is lowered through that definition. What has neither is Unsupported, with the reason: nothing is
-lowered approximately.
+pages (https://onnx.ai/onnx/operators/) are their source. An operator without a rule is lowered through its
+function definition in ONNX, if there is one; otherwise it is Unsupported, with the reason. No lowering is
+approximate.
 
 Some operands must be known to Python (the shape of a Reshape, the condition of an If): they are *asked*. Run
 directly, a module asks the tensors. Compilers trace a module without values, so `record` runs it once on the
@@ -44,9 +44,7 @@ Rule = Callable[..., Any]
 
 
 class NodeView:
-    """What a rule sees of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its
-    domain.
-    """
+    """A rule's view of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its domain."""
 
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
         self.op, self.opset, self.attributes = op, opset, dict(attributes)
@@ -138,7 +136,7 @@ class Block(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
         self.register_buffer(self.constants[name], value)
 
     def forward(self, env: Mapping[str, Any], tape: Tape) -> list[Any]:
-        """The outputs, with `env` holding the inputs and what is visible from outside."""
+        """Compute the outputs; `env` holds the inputs and the values visible from outside."""
         env = dict(env)
         for name, buffer in self.constants.items():
             if name not in env or name not in self.inputs:
@@ -186,8 +184,8 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         return dict(zip(self.outputs, map(to_value, made)))
 
     def record(self, *values: Any) -> list[str]:
-        """Run once, keep all that is asked, drop what only served that; operators that asked what the inputs
-        decide.
+        """Run once, keep all asked values, drop the steps that only served those; returns the operators that
+        asked for data-dependent values.
         """
         tape = Tape()
         env = dict(self.absent)
@@ -364,7 +362,7 @@ def asks_data(block: Block, data: set[str]) -> set[str]:
 
 
 def prune(block: Block) -> None:
-    """Drop the steps of a recorded block that only served what was asked."""
+    """Drop the steps of a recorded block that only computed asked values."""
     needed, left = set(block.outputs), []
     for step in reversed(block.steps):
         if not needed.intersection(step.outputs):

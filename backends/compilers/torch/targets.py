@@ -1,13 +1,13 @@
-"""torch, three ways, all from one lowering of ONNX to torch modules (table.py, our own); on the CPU where no
-other device is named.
+"""torch, in three ways, all from our own lowering of ONNX to torch modules (table.py); on the CPU unless
+another device is named.
 
 `torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer
 stages, by the names of torch's own backends
 (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
-inductor off. Both can compute on `cuda`, in float32 proper (TF32, which rounds factors to 10 bits, is off).
-`torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with
-its optimiser off. The baseline of the latter two is the module run directly: where that fails, nothing is
-asked of the compiler.
+inductor off. Both can compute on `cuda`, in full float32 (TF32, which rounds factors to 10 bits, is off).
+`torch-exporter` exports the module with `torch.onnx.export` and runs the resulting model on onnxruntime with
+its optimiser off. The baseline of the latter two is the module run directly: if that fails, the compiler is
+not run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class NoDevice(Exception):
 
 
 class Torch:
-    """What the three backends share; `torch` itself."""
+    """The common base of the three backends; `torch` itself."""
 
     name, package, extra = "torch", "torch", "torch"
     family = "torch"  # of the two compilers, too: they begin with the module that is run here
@@ -105,7 +105,7 @@ class Torch:
         return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.lowering_needs)
 
     def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing beside a release."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:

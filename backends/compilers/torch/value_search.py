@@ -1,12 +1,12 @@
-"""Values for a model's leaves under which no intermediate result is NaN or infinite, found by gradients: the
-worker's side.
+"""Search values for a model's leaves that keep every intermediate result finite, by gradients: the worker's
+side.
 
-NNSmith's search (ASPLOS 2023, section 3.3, algorithm 3): run the model operator by operator; where the first
-NaN or infinity comes out, take the first positive loss of that operator, and let Adam move the leaves against
-its gradient; begin Adam anew when another operator or loss is in turn; draw new values when nothing moves.
-The losses are not written here: they are the `safe` domains and the `relation`s of the declarations
-(gen/operators), the same that the generator samples by. Operators whose derivative is zero somewhere have a
-proxy: their value with the derivative of something near it (paper, "proxy derivative").
+NNSmith's search (ASPLOS 2023, section 3.3, algorithm 3): run the model operator by operator; at the first NaN
+or infinity, take the first positive loss of that operator, and let Adam move the leaves against its gradient;
+restart Adam when another operator or loss takes its turn; draw new values when the leaves stop moving. The
+losses are the `safe` domains and the `relation`s of the declarations (gen/operators), which the generator
+samples by, too. Operators whose derivative is zero somewhere have a proxy: their value with the derivative of
+a nearby function (paper, "proxy derivative").
 
 The limit is on iterations, not on time, so that equal seeds give equal values.
 """
@@ -39,11 +39,12 @@ class Offence(Exception):
 
 
 class ValueSearch(NoReleases):
-    """The backend `value-search`: it computes nothing of the model; its outputs are new values of inputs and
-    weights by name.
+    """The backend `value-search`: its outputs are new values of inputs and weights by name, not results of
+    the model.
 
-    No outputs at all: none were found. An input without a name is the seed: as an option it would ask for a
-    worker of its own. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
+    An empty set of outputs means that the search failed. An input without a name is the seed, because an
+    option would need a worker of its own. `method` decides how to react to a domain violation; `off` for
+    `proxy` keeps the true derivatives.
     """
 
     name = "value-search"
@@ -99,7 +100,7 @@ class ValueSearch(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """What the lowering lacks is unsupported; without torch there is no search."""
+        """Classify gaps of the lowering as unsupported, and a missing torch as `environment`."""
         kind = exception.rpartition(".")[2]
         if kind in ("ImportError", "ModuleNotFoundError"):
             return "environment"
@@ -170,8 +171,8 @@ class InputSearch:
             step.flow = flowing
 
     def run(self, given: Mapping[str, Any], iterations: int) -> tuple[dict[str, Any], int]:
-        """The leaves' values by name and the iterations it took; no values when none were found in so
-        many.
+        """Return the leaves' values by name and the number of iterations; an empty dict if the limit was
+        reached.
         """
         import torch
 
@@ -259,7 +260,7 @@ class InputSearch:
         return 200, sum(sizes) if sizes else None
 
     def move(self, loss: Any, masters: Mapping[str, Any], adam: Any, rate: float) -> bool:
-        """One step of Adam; False when no leaf moves. A leaf that is no number any more is drawn anew."""
+        """Take one step of Adam; returns False if every leaf stays. A leaf that became NaN is drawn anew."""
         import torch
 
         adam.zero_grad()
@@ -321,11 +322,10 @@ def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
 
 
 def stand_in(table: Any, proto: Any, opsets: dict[str, int], kinds: Mapping[str, Any]) -> Callable[..., Any]:
-    """A rule for a node: ONNX's own evaluator; where that fails too, zeros of the declared type, so that the
-    search can go on behind it.
+    """Make a rule for a node from ONNX's own evaluator; if that fails too, it gives zeros of the declared
+    type, so that the search can continue.
 
-    Whoever asked for values looks at what a compiler makes of them: a result that was only supposed is not
-    trusted.
+    The caller checks the values on a compiler, so a guessed result is never trusted.
     """
 
     def rule(node: Any, *values: Any) -> Any:

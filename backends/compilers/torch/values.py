@@ -27,7 +27,7 @@ DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "precision
 
 
 class Unsupported(NotImplementedError):
-    """What the table cannot lower, and why."""
+    """Raised with the reason for an operator that the table cannot lower."""
 
 
 def attributes(proto: Any, bound: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -36,7 +36,7 @@ def same(n: Any, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[
 
 
 def extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """What a dilated kernel covers."""
+    """Return the sizes that a dilated kernel covers."""
     return [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations)]
 
 
@@ -132,7 +132,7 @@ def windows(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Se
 
 
 def lowest(dtype: Any) -> Any:
-    """What no element is below."""
+    """Return the smallest value of a type."""
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 

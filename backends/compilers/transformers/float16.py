@@ -1,9 +1,9 @@
 """Converters of models to float16 as compilers: onnxconverter-common's, and the one in onnxruntime's wheel.
 
 https://github.com/microsoft/onnxconverter-common (float16.py) and onnxruntime.transformers.float16, which
-began as its copy. Inputs and outputs keep their types. Constants may lie half a step of float16 from what
-they were, after the clamp that both tools state; what is run for values has float32 for float16 again
-(narrowing.py). A model with float16 of its own is `unsupported` here.
+began as its copy. Inputs and outputs keep their types. Constants may differ from the original by half a step
+of float16, after the clamp that both tools document; the model that is run for values has float16 widened to
+float32 again (narrowing.py). A model that already has float16 is `unsupported` here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
 
 
 def widen_types(graph: Any) -> None:
-    """Float32 for float16 in what the nodes and declarations of one graph, or of a function, name."""
+    """Replace float16 by float32 in the nodes and declarations of one graph or function."""
     import numpy as np
     from onnx import numpy_helper
 

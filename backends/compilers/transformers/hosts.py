@@ -43,8 +43,8 @@ def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
 
 
 def explain_refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
-    """What it means that onnxruntime does not load or run a result: kernels tell some of their lacks only
-    when they run.
+    """Make the exception for a result that onnxruntime does not load or run: some kernels report a missing
+    feature only when they run.
     """
     stage = "compile" if verb == "load" else "run"
     if may_lack and ORT.classify(stage, type(error).__name__, str(error)) in ("unsupported", "environment"):

@@ -1,8 +1,7 @@
-"""onnx-ir's graph passes as a compiler: what they make of a model is run by onnxruntime with its optimiser
-off.
+"""onnx-ir's graph passes as a compiler: onnxruntime runs the resulting model with its optimiser off.
 
-https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone,
-those run that tidy any model.
+https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named like its class, without `Pass`. By default
+the passes run that clean up any model.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is asked of a tool that gives up precision by design: constants within the bound of their new format,
+"""The checks for a tool that gives up precision by design: constants within the bound of their new format,
 and the same program around them.
 
-The result of such a tool is not held against the values of the original. It must load, run and declare what
-the original does; every constant that it narrowed must lie within the step of its format; and the result with
-its precision given back (`narrow constants` as they were, casts and quantisation undone) must compute what
-the original computes, by the usual policy.
+The result of such a tool is not compared with the values of the original. It must load and run, and declare
+the same as the original; every constant that it narrowed must lie within the step of its format; and the
+result with its precision restored (original constants, casts and quantisation undone) must compute the same
+as the original, by the usual policy.
 """
 
 from __future__ import annotations

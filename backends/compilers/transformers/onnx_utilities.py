@@ -1,9 +1,9 @@
-"""Utilities of onnx's wheel that rewrite a model and must keep its meaning, as compilers:
+"""Utilities in onnx's wheel that rewrite a model and must keep its meaning, as compilers:
 onnx.utils.Extractor and onnx.compose.
 
-https://onnx.ai/onnx/api/utils.html: the part of a model between all its inputs and all its outputs is the
-model. https://onnx.ai/onnx/api/compose.html: `add_prefix` renames what is inside a model, its inputs and
-outputs aside.
+https://onnx.ai/onnx/api/utils.html: extracting everything between all inputs and all outputs of a model must
+give the model. https://onnx.ai/onnx/api/compose.html: `add_prefix` renames everything inside a model, except
+its inputs and outputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The optimised model that onnxruntime saves, read again and run by onnxruntime with its optimiser off.
+"""The optimised model that onnxruntime saves, loaded again and run by onnxruntime with its optimiser off.
 
-https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): what is
-saved must load, and mean what the model meant. Where onnxruntime fails while it optimises, that is a failure
+https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): a saved
+model must load and mean the same as the original. A failure of onnxruntime during optimisation is a failure
 of the target `onnxruntime` at this level, and `environment` here.
 """
 
@@ -22,7 +22,9 @@ def import_onnxruntime() -> None:
 
 
 def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
-    """The model that a session of the level saves; NotRun where there is no such session."""
+    """Return the model that a session of the level saves. Raises NotRun if onnxruntime cannot make the
+    session.
+    """
     import onnx
     import onnxruntime as ort
 

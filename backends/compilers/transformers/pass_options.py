@@ -1,8 +1,8 @@
-"""Passes of the transformers: left out by name, and reports of which ran and which acted.
+"""Passes of the transformers: skipping them by name, and reports of which ran and which acted.
 
 Loaded by `transformed.py` next to it, so it runs inside workers too: the standard library only, Python 3.8. A
-trace is printed, so that what was reported before a crash is there after it: lines `opsieve pass ran NAME`,
-`opsieve pass acted NAME`, and `opsieve pass host NAME` for one that only runs others.
+trace is printed, so that it survives a crash: lines `opsieve pass ran NAME`, `opsieve pass acted NAME`, and
+`opsieve pass host NAME` for one that only runs others.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ def report_passes(what: str, names: Iterable[str]) -> None:
 
 
 def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List[str]]:
-    """The passes to run: those named, else the default ones, without those to skip; None for the default of
-    an old release.
+    """Return the passes to run: those named, otherwise the default ones, without those to skip; `None` for
+    the default of an old release.
     """
     available = module.get_available_passes()
     passes = check_names("onnxoptimizer", split_names(named), available)
@@ -114,7 +114,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
     def wrap(
         owner: Any, method: str, name_of: Callable[[Any], str], nothing: Callable[[Any], Any], acted: Any
     ) -> None:
-        """Have `method` do nothing where the name is among those to skip, and tell what it did elsewhere."""
+        """Make `method` skip the names to skip, and report its effect for the others."""
         original = getattr(owner, method)
 
         def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:

@@ -1,10 +1,10 @@
-"""onnxruntime.quantization as a compiler: the model quantised, statically (QDQ, calibrated with the inputs of
-the test) or dynamically.
+"""onnxruntime.quantization as a compiler: it quantises the model statically (QDQ, calibrated with the inputs
+of the test) or dynamically.
 
-https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may lie
-half a step of their scale from what they were; what is run for values has the quantisation undone
-(narrowing.py): quantised constants as they were, pairs of QuantizeLinear and DequantizeLinear taken out,
-integer products as products. A model with quantised parts of its own is `unsupported` here.
+https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may differ
+from the original by half a step of their scale; the model that is run for values has the quantisation undone
+(narrowing.py): original constants, no pairs of QuantizeLinear and DequantizeLinear, plain products for
+integer ones. A model that already has quantised parts is `unsupported` here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Fed:
         self.left = [dict(values)]
 
     def get_next(self) -> Any:
-        """The next set of inputs, None at the end."""
+        """Return the next set of inputs; `None` at the end."""
         return self.left.pop() if self.left else None
 
 

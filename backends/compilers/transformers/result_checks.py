@@ -1,6 +1,4 @@
-"""What a transformed model must still be: asked as the original is, with its outputs, and accepted by onnx's
-checker.
-"""
+"""Checks that a transformed model keeps the interface of the original and that onnx's checker accepts it."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def check_result(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
-    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses;
-    notes what is lost.
+    """Raise BrokenModel for a result with another interface than the original, or that onnx's checker
+    refuses; adds a note about lost declarations.
     """
     after_inputs = {item.name: item for item in after.graph.input}
     after_outputs = {item.name: item for item in after.graph.output}
@@ -89,7 +87,7 @@ def checker_message(model: Any) -> str:
 
 
 def kind(declared: Any) -> str:
-    """What a TypeProto says of a value but its shape, as `seq(float)`; "" where it does not say all of it."""
+    """Return the type in a TypeProto without its shape, as `seq(float)`; "" if it is incomplete."""
     from onnx import TensorProto
 
     what = declared.WhichOneof("value")
@@ -101,7 +99,9 @@ def kind(declared: Any) -> str:
 
 
 def dimensions(info: Any) -> list[int] | None:
-    """The dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; None without a shape."""
+    """Return the dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; `None` without a
+    shape.
+    """
     tensor = info.type.tensor_type
     if info.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
         return None

@@ -1,9 +1,9 @@
-"""Shape inference as a compiler: what is declared for the values of a model must be what they are.
+"""Shape inference as a compiler: the declared type of every value must match the value.
 
 https://onnx.ai/onnx/api/shape_inference.html and onnxruntime.tools.symbolic_shape_infer. Every tensor of the
-graph for which the tool declares a type becomes an output; the model is run by onnxruntime with its optimiser
-off, and a value of another element type, rank or size than its declaration has is an error of the tool. A
-size by name is held against the other values of that name.
+graph for which the tool declares a type becomes an output; onnxruntime runs the model with its optimiser off,
+and a value that differs from its declaration in element type, rank or size is an error of the tool. A
+symbolic size must be equal wherever its name occurs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def examine(result: Any, values: Mapping[str, Any]) -> None:
-    """BrokenModel for a value that is not what the model declares."""
+    """Raise BrokenModel for a value that contradicts the model's declaration."""
     from onnx import helper
 
     sizes: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the transformers of ONNX graphs add to an exported script: transform, check, run on onnxruntime
+"""Source for exported scripts about transformers of ONNX graphs: transform, check, run on onnxruntime
 unoptimised.
 """
 
@@ -55,8 +55,8 @@ _RUN = """\
 
 
 def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-    """The source of `run` for the transformer called `name`; "" where nothing but opsieve can skip a rule, or
-    hold values against what is declared of them.
+    """Return the source of `run` for the transformer called `name`; "" if only opsieve can skip the rule, or
+    compare values with their declarations.
     """
     if name not in _TRANSFORMS or (name == "onnxscript" and options.get("skip")):
         return ""
@@ -75,8 +75,8 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
 
 
 def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed: str) -> "Lines":
-    """The statements of a short script for the transformer called `name`; none where only `source` shows the
-    failure.
+    """Return the statements of a short script for the transformer called `name`; two empty lists if only
+    `source` shows the failure.
     """
     if (
         name in _OF_ONNXRUNTIME

@@ -1,17 +1,16 @@
-"""Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own
-optimiser off.
+"""Transformers of ONNX graphs as compilers: onnxruntime runs the transformed model with its own optimiser
+off.
 
-Four stand here: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim
+This module has four: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim
 (https://github.com/onnxsim/onnxsim), onnxscript's optimizer (https://microsoft.github.io/onnxscript/) and
-onnxslim (https://github.com/inisis/OnnxSlim). Those that come in the wheels of onnx and onnxruntime have
-files beside it, which load this one by its path, as a worker does.
+onnxslim (https://github.com/inisis/OnnxSlim). Those in the wheels of onnx and onnxruntime have modules of
+their own.
 
-The transformed model is asked nothing that the original could not answer: a failure counts against the
-transformer only when onnxruntime takes the original (and the checker, when it is the checker that complains).
-The original is asked after a failure only, so that a test that passes costs nothing more. Where onnxruntime
-does not take it, what onnxruntime says of the original is the answer, as it is of the baseline: that is what
-tells a kernel that onnxruntime lacks anyway from one that it lacks for an operator which the transformer
-brought in, and a bug of onnxruntime's from one of the transformer's.
+The original decides what may be expected: a failure counts against the transformer only if onnxruntime
+accepts the original (and so does the checker, if the checker refuses the result). The original is run after a
+failure only, so that a passing test costs no additional run. If onnxruntime fails on the original, that
+failure is the answer, as for a baseline: this separates a kernel that onnxruntime lacks anyway from one for
+an operator that the transformer introduced, and bugs of onnxruntime from bugs of the transformer.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -109,11 +108,13 @@ class Transformed:
         self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
+        """Return the requirements of the package and of running its result: the newest onnxruntime, whatever
+        the release.
+        """
         return (numpy_requirement(python), "onnxruntime") + self.requirements
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """A release needs nothing of its own beside it."""
+        """Return the additional requirements of a release."""
         return ()
 
     def load(self) -> str:

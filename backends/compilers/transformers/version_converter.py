@@ -1,11 +1,10 @@
-"""onnx.version_converter and onnxscript.version_converter as compilers: the model at another opset, run by
-onnxruntime with its optimiser off.
+"""onnx.version_converter and onnxscript.version_converter as compilers: they convert the model to another
+opset, and onnxruntime runs it with its optimiser off.
 
-https://onnx.ai/onnx/api/version_converter.html and https://microsoft.github.io/onnxscript/ (which goes up
-alone, from opset 18 on); `opset` is the goal, below or above the model's own. Operators for whose change of
-meaning there is no adapter, or whose older version cannot say what the model says, are refused by assertions
-with a text of their
-own: `unsupported`. Versions for which onnxruntime has no kernel yet are its lack.
+https://onnx.ai/onnx/api/version_converter.html and https://microsoft.github.io/onnxscript/ (which only goes
+up, from opset 18 on); `opset` is the goal, below or above the model's own. The converter refuses operators
+without an adapter, and operators whose older version cannot express the model, by assertions with a distinct
+text: `unsupported`. Versions without an onnxruntime kernel count as a gap of onnxruntime.
 """
 
 from __future__ import annotations
