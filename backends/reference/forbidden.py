@@ -1,5 +1,5 @@
-"""What the page of an operator forbids of the values that it is fed: a program that does it is invalid,
-whoever accepts it.
+"""Rules on values from the operators' pages: a program that breaks one is invalid, even if a compiler accepts
+it.
 
 onnx's evaluator raises what numpy raises for some of it, and computes something for the rest.
 https://onnx.ai/onnx/operators/
@@ -19,8 +19,7 @@ class Forbidden(ValueError):
 
 
 def forbidden(operator: str, node: Any, inputs: Inputs) -> str:
-    """The rule of an operator of ONNX's own that its inputs break, "" where they break none that is known
-    here.
+    """Return the rule of an ONNX operator that its inputs break, "" if they break none known here.
 
     `node` has the attributes by name, as the nodes of onnx's evaluator do.
     """
@@ -29,7 +28,7 @@ def forbidden(operator: str, node: Any, inputs: Inputs) -> str:
 
 
 def _numbers(node: Any, inputs: Inputs, place: int, name: str) -> list[int] | None:
-    """The integers of an input, or of the attribute that it was before; None where neither is given."""
+    """Return the integers of an input, or of the attribute that preceded it; `None` if both are absent."""
     value = inputs[place] if place < len(inputs) else None
     value = getattr(node, name, None) if value is None else value
     return None if value is None else [int(each) for each in np.ravel(value)]
@@ -123,7 +122,7 @@ def _ranged(node: Any, inputs: Inputs) -> str:
 
 
 def _placed(place: int, more: int) -> Rule:
-    """A position in a sequence: before an element, or with `more` behind the last."""
+    """Make the rule for a position in a sequence: before an element, or with `more` after the last."""
 
     def rule(node: Any, inputs: Inputs) -> str:
         if place >= len(inputs) or inputs[place] is None:
@@ -135,7 +134,7 @@ def _placed(place: int, more: int) -> Rule:
 
 
 def _windowed(node: Any, inputs: Inputs) -> str:
-    """Of a Conv or a pooling operator: a window has to fit into the input and its padding."""
+    """Check that the window of a Conv or a pooling operator fits into the padded input."""
     sides = np.shape(inputs[0])[2:]
     kernel = getattr(node, "kernel_shape", None) or (np.shape(inputs[1])[2:] if len(inputs) > 1 else ())
     if (getattr(node, "auto_pad", None) or "NOTSET") not in ("NOTSET", "VALID"):
@@ -163,7 +162,7 @@ def _reversed(node: Any, inputs: Inputs) -> str:
 
 
 def _sloped(node: Any, inputs: Inputs) -> str:
-    """The slope goes into the shape of the first input; one of each channel did before opset 7."""
+    """Check that the slope broadcasts to the first input; before opset 7 it held one number per channel."""
     shape, slope = np.shape(inputs[0]), np.shape(inputs[1])
     if len(shape) > 1 and slope == shape[1:2]:
         return ""

@@ -31,7 +31,7 @@ def leaves_open(rule: str) -> bool:
 
 
 def disturbed(value: Any, mask: Any) -> Any:
-    """Another answer that ONNX would allow as well: `value` with the open elements changed.
+    """Return another result that ONNX allows as well: `value` with the open elements changed.
 
     What does not change behind it does not depend on the open elements.
     """

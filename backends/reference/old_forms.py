@@ -1,9 +1,10 @@
-"""Operators as they were before opset 13, for models of that age: attributes that became inputs or went,
-other defaults, other rules. DequantizeLinear is that of opsets before 19, for which onnx 1.23 has none.
+"""Operators as they were before opset 13, for older models: attributes that became inputs or disappeared,
+other defaults, other rules. DequantizeLinear is that of opsets before 19, which onnx 1.23 lacks.
 
-https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest
-version's defaults and rules for most: Softmax is not flattened, `axis` and `broadcast` of Add are an error,
-so is every `consumed_inputs`. What it has right by version (Slice, Squeeze, the reductions...) is left to it.
+https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator uses the newest
+version's defaults and rules for most: it does not flatten Softmax, and `axis` and `broadcast` of Add, and
+every `consumed_inputs`, are an error. The operators that it gets right by version (Slice, Squeeze, the
+reductions...) are left to it.
 """
 
 import functools
@@ -80,8 +81,8 @@ def operators(opset: int) -> tuple[type[OpRun], ...]:
 
 
 def _placed(a: Array, b: Array, axis: int | None) -> Array:
-    """The second operand where `axis` is the dimension of the first with which its own begin; at the end
-    where none is named.
+    """Reshape the second operand to begin at the dimension `axis` of the first; by default it is aligned at
+    the end.
     """
     if axis is None or b.ndim == 0:
         return b
@@ -99,7 +100,7 @@ def _binary(function: Callable[[Array, Array], Any]) -> Function:
 
 
 def _divided(a: Array, b: Array) -> Array:
-    """Integers as C divides them, towards 0."""
+    """Divide integers as C does, towards 0."""
     return np.asarray(np.trunc(a / b).astype(a.dtype) if a.dtype.kind in "iu" else a / b)
 
 
@@ -108,7 +109,7 @@ def _powered(a: Array, b: Array) -> Array:
 
 
 def _flattened(function: Callable[[Array], Array]) -> Function:
-    """Of all dimensions from `axis` on taken together."""
+    """Apply a function along all dimensions from `axis` on, flattened into one."""
 
     def run(x: Array, axis: int = 1) -> Array:
         at = axis % x.ndim if x.ndim else 0
@@ -143,7 +144,7 @@ def _prelu(x: Array, slope: Array) -> Array:
 
 
 def _dropout(x: Array, ratio: float = 0.5) -> Any:
-    """Nothing is dropped outside of training; the mask says so."""
+    """Pass the input through, as outside of training, with a mask of ones."""
     return x, np.ones(x.shape, x.dtype)
 
 
@@ -155,7 +156,7 @@ def _normalised(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5,
     momentum: float = 0.9, spatial: int = 1
 ) -> Any:  # fmt: skip
-    """BatchNormalization in test mode; statistics are of channels, or of every element of an item where
+    """Compute BatchNormalization in test mode, with statistics per channel, or per element of an item if
     `spatial` is 0.
     """
     wide = (-1, *[1] * (x.ndim - 2)) if spatial else x.shape[1:]
@@ -164,8 +165,8 @@ def _normalised(
 
 
 def _resized(x: Array, scales: Any, mode: str = "nearest") -> Array:
-    """Upsample and the first Resize: a place is the index over the scale, rounded down for the nearest
-    element.
+    """Compute Upsample and the first Resize: a position is the index over the scale, rounded down for the
+    nearest element.
     """
     kind = "linear" if mode in ("linear", "bilinear") else "nearest"
     wide = np.asarray(scales, np.float32)
@@ -178,7 +179,7 @@ def _upsampled(x: Array, height_scale: float = 1.0, width_scale: float = 1.0, mo
 
 
 def _reshaped(x: Array, shape: Any = ()) -> Array:
-    """0 keeps a dimension, -1 takes what is left."""
+    """Reshape: 0 keeps a dimension, -1 is computed from the others."""
     return x.reshape([x.shape[at] if side == 0 else side for at, side in enumerate(shape)])
 
 
@@ -206,7 +207,7 @@ def _clipped(
 
 
 def _dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
-    """(x - zero) * scale, along an axis where the scale has one."""
+    """Compute (x - zero) * scale, along an axis if the scale has one."""
     wide = [-1 if at == axis % max(x.ndim, 1) else 1 for at in range(x.ndim)] if scale.ndim and x.ndim else ()
     off = x.astype(np.int64) - (0 if zero is None else zero.astype(np.int64).reshape(wide))
     return np.asarray(off.astype(scale.dtype) * scale.reshape(wide))
@@ -230,7 +231,7 @@ def _pad_by(
 
 
 def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = None) -> Any:
-    """Parts of the sizes that an input or an attribute lists."""
+    """Split into parts of the sizes that an input or an attribute lists."""
     listed = split if sizes is None else sizes
     if listed is None:
         raise not_computed(
@@ -241,7 +242,7 @@ def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = No
 
 
 def _averaged(x: Array, **attributes: Any) -> Array:
-    """Of the elements alone, not of the padding."""
+    """Average the elements without the padding."""
     return np.asarray(standard("AveragePool", x, **attributes))
 
 
@@ -250,7 +251,7 @@ def _scattered(x: Array, places: Array, values: Array, axis: int = 0) -> Array:
 
 
 def _tiled(x: Array, times: Array, axis: Array) -> Array:
-    """The elements along one axis so many times over."""
+    """Repeat the elements along one axis."""
     return np.concatenate([x] * int(times.item()), int(axis.item()))
 
 

@@ -32,8 +32,8 @@ _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
 class ReferenceBackend(NoReleases):
-    """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx` for
-    the ONNX model of what a program of another IR does with its inputs.
+    """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx`, which
+    returns an ONNX model of the run of a program of another IR.
     """
 
     name = "reference"
@@ -142,8 +142,8 @@ class ReferenceBackend(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """Operators it lacks are `unsupported`, what a page forbids of values is `rejected`; all else is its
-        own error.
+        """Classify missing operators as `unsupported`, values that a page forbids as `rejected`, and
+        everything else as its own error.
         """
         kind = exception.rpartition(".")[2]
         if kind in ("Undefined", "Forbidden"):  # a TIR function without a defined result; what a page forbids
@@ -162,8 +162,8 @@ class ReferenceBackend(NoReleases):
 
 
 def _mapped(request: "Request") -> dict[str, Any]:
-    """Large tensors by name, read where they are mapped; none where one of them is packed: then the request
-    has the model whole.
+    """Map large tensors by name; an empty dict if one of them is packed: the request then holds the whole
+    model.
     """
     import numpy as np
     from onnx import helper
@@ -232,8 +232,8 @@ class _Watch:
         ]
 
     def hazards(self, depending: Sequence[str]) -> list[dict[str, Any]]:
-        """What was met, as JSON objects; an open result reaches only what depends on its value, which may be
-        no output: a compiler may raise all the same.
+        """Return the hazards met as JSON objects. An open result only affects its dependent outputs, possibly
+        an empty list, although a compiler may still raise.
         """
         from opsieve.backends.reference.hazards import leaves_open, nodes_reaching
 
@@ -300,7 +300,7 @@ def _evaluator(watch: _Watch) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     class Evaluator(ReferenceEvaluator):
-        """Also evaluates bodies and local functions, so what they meet is seen."""
+        """Also evaluates bodies and local functions, so that their hazards are recorded."""
 
         def _init(self) -> None:
             super()._init()

@@ -1,4 +1,4 @@
-"""Operators that the reference evaluator of onnx gets wrong, done right. Each tells what is wrong there.
+"""Correct versions of operators that onnx's reference evaluator gets wrong. Each docstring names the error.
 
 Found over ONNX's own node tests and Loop's specification; an entry goes when onnx no longer needs it.
 """

@@ -1,4 +1,4 @@
-"""Control flow that onnx's evaluator gets wrong or leaves out. Each tells what is wrong there."""
+"""Control flow that onnx's evaluator gets wrong or lacks. Each docstring names the error."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,9 +57,9 @@ def _nothing(declared: Any) -> Any:
 
 
 class Scan(OpRun):
-    """Scan in either direction along any axis, and over nothing.
+    """Scan in either direction along any axis, and over empty inputs.
 
-    onnx 1.23 takes the first axis forwards only, and is an error where there is nothing to scan.
+    onnx 1.23 takes the first axis forwards only, and raises an error for empty inputs.
     """
 
     def need_context(self) -> bool:
@@ -128,7 +128,7 @@ ScanOfBatches.__name__ = "Scan"  # by which the evaluator finds it
 
 
 def _rows(value: Array, axis: int, backwards: int) -> Array:
-    """What is scanned, with the axis first, in the order in which it is read."""
+    """Return the scanned tensor with the axis first, in reading order."""
     rows = np.moveaxis(value, axis, 0)
     return rows[::-1] if backwards else rows
 
@@ -136,7 +136,7 @@ def _rows(value: Array, axis: int, backwards: int) -> Array:
 def scanned(
     body: Any, state: Sequence[Any], rows: Sequence[Array], context: dict[str, Any], attributes: Any
 ) -> tuple[list[Any], list[Array]]:
-    """The last state and the stacked outputs of a body that is run for each row."""
+    """Run a body for each row; returns the last state and the stacked outputs."""
     held = list(state)
     stacks: list[list[Any]] = [[] for _ in body.output_names[len(held) :]]
     for each in zip(*rows, strict=True):

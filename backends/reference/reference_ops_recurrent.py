@@ -1,10 +1,10 @@
-"""RNN, GRU and LSTM with all that their ONNX pages tell (onnx__RNN, onnx__GRU, onnx__LSTM), in numpy, for the
-reference.
+"""RNN, GRU and LSTM with every feature of their ONNX pages (onnx__RNN, onnx__GRU, onnx__LSTM), in numpy, for
+the reference.
 
-onnx 1.23 passes over sequence_lens, clip, input_forget and, but for RNN, the activations; RNN's has Tanh and
-Affine only, and one function for both directions. Where a clip would alter what an LSTM's last activation is
-given, nothing is computed. Values of activation_alpha and activation_beta are taken in turn by the
-activations that take one.
+onnx 1.23 ignores sequence_lens, clip, input_forget and, except for RNN, the activations; its RNN has only
+Tanh and Affine, and one function for both directions. If a clip would alter the input of an LSTM's last
+activation, the result is not computed. The activations with a parameter consume the values of
+activation_alpha and activation_beta in turn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 class _Recurrent(OpRun):
-    """What the three share. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W
+    """The common part of the three. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W
     [directions, gates x hidden, input].
     """
 

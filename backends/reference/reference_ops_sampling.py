@@ -88,8 +88,8 @@ class GridSample(OpRun):
 class DeformConv(OpRun):
     """DeformConv over any number of dimensions, in the precision of its inputs.
 
-    https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution each tap of which is read, linearly
-    between elements and zero outside, at a place moved by `offset` and weighted by `mask`.
+    https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution whose taps are read, linearly between
+    elements and zero outside, at places moved by `offset` and weighted by `mask`.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
@@ -193,7 +193,7 @@ def _pixel(at: Array, share: Array, side: int, low: float, high: float, padding:
 
 
 def _reflected(place: Array, low: float, high: float) -> Array:
-    """Places thrown back at the borders until they lie inside."""
+    """Reflect places at the borders until they lie inside."""
     span = high - low
     if span == 0:
         return np.full_like(place, low)

@@ -1,5 +1,5 @@
-"""Operators of windows, and of draws, that onnx's evaluator gets wrong or lacks. Each tells what is wrong
-there.
+"""Operators of windows, and of random draws, that onnx's evaluator gets wrong or lacks. Each docstring names
+the error.
 """
 
 import itertools

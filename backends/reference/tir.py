@@ -1,11 +1,10 @@
-"""A TIR function run step by step, by its definition: what comes out, and whether that is defined at all.
+"""Interpret a TIR function step by step, by its definition, and find out whether its result is defined.
 
-The second voice for TVM's TIR: nothing is optimised, nothing is lowered. What TVM's passes take for granted
-makes a program that breaks it meaningless, and no difference of results on it is anybody's fault; such a
-program raises `Undefined` with the reason: an access outside a buffer, a value read that nobody wrote, a
-division by zero, an integer that overflows or is cast away, an assertion or assumption that does not hold,
-iterations of a parallel, vectorised or thread loop that meet in memory, and values that are not finite
-(passes simplify `x - x`).
+It is the second oracle for TVM's TIR and neither optimises nor lowers. A program that breaks an assumption of
+TVM's passes has no meaning, so differing results on it are not bugs; such a program raises `Undefined` with
+the reason: an access outside a buffer, a read of an unwritten value, a division by zero, an integer that
+overflows or loses bits in a cast, a false assertion or assumption, iterations of a parallel, vectorised or
+thread loop that share memory, and values that are not finite (passes simplify `x - x`).
 """
 
 import math
@@ -59,7 +58,7 @@ class _Iteration:
 
 
 def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
-    """What stands in every argument afterwards, by name.
+    """Run a function and return the final values of every argument, by name.
 
     Floating values are rounded to their types after every operation; with `double` never, and the result is
     in float64.
@@ -277,7 +276,7 @@ class _Machine:
         return self.held(act(self, node), N.dtype(node))
 
     def held(self, value: Number, kind: str) -> Number:
-        """The value as its type holds it."""
+        """Return the value as its type stores it."""
         if kind in _LIMITS:
             low, high = _LIMITS[kind]
             whole = int(value)

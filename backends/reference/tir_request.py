@@ -1,4 +1,4 @@
-"""What the reference evaluator does with a program of the form `tir`."""
+"""The reference evaluator's handling of TIR programs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def prepare(request: "Request") -> "Run":
-    """The function, to be run step by step; passes are left out, for they change nothing of what it means.
+    """Prepare a step-by-step run of the function; its passes are skipped, because they keep its meaning.
 
-    In float64 a result that rounding alone decides (another one comes out when every operation is rounded to
-    its type) is none: `tir.Undefined` says so.
+    In float64, a result that depends on rounding (it changes when every operation is rounded to its type) is
+    undefined: `tir.Undefined` says so.
     """
     request.stage("compile")
     function = TirProgram(request.model).entry

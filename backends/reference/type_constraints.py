@@ -49,8 +49,8 @@ def _bodies(node: NodeProto) -> Iterable[GraphProto]:
 
 @functools.lru_cache(maxsize=4096)
 def _taken(operator: str, opset: int, domain: str) -> tuple[frozenset[str], ...]:
-    """What each input of an operator may be, the last of a variadic one for all further; () of an operator
-    that is not known.
+    """Return the types that each input of an operator accepts, the last entry for all further inputs of a
+    variadic one; () for an unknown operator.
     """
     try:
         schema = onnx.defs.get_schema(operator, opset, domain)

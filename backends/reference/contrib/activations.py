@@ -41,8 +41,8 @@ def gelu_tanh(x: Array) -> Array:
 
 
 def activated(x: Array, name: str, params: Sequence[float] = ()) -> Array:
-    """An activation by its name, with its parameters in the order of the operator's attributes; no name is no
-    activation.
+    """Apply an activation by its name, with its parameters in the order of the operator's attributes; an
+    empty name is the identity.
     """
     kind = name.lower()
     if not kind:

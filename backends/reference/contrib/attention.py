@@ -24,7 +24,7 @@ def heads(x: Array, count: int) -> Array:
 
 
 def merged(x: Array) -> Array:
-    """[batch, length, count * size] of [batch, count, length, size]."""
+    """Merge heads: [batch, count, length, size] to [batch, length, count * size]."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
 
@@ -44,7 +44,7 @@ def _causal(queries: int, keys: int) -> Array:
 
 
 def _mask(mask: Array | None, batch: int, queries: int, keys: int, filtered: float) -> Array | float:
-    """What a mask of any of the documented shapes adds to scores."""
+    """Return the numbers that a mask of any documented shape adds to the scores."""
     if mask is None:
         return 0.0
     at = np.arange(keys)
@@ -192,8 +192,8 @@ def _decoder_masked(
 
 
 def rotated(x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
-    """X [..., size] turned by angles [..., size'/2]: pairs beside each other, or one from each half; what is
-    beyond size' stays.
+    """Rotate X [..., size] by angles [..., size'/2], in pairs beside each other or one from each half;
+    elements beyond size' stay.
     """
     width = 2 * cos.shape[-1]
     turned, rest = x[..., :width], x[..., width:]
@@ -247,7 +247,7 @@ def _multimodal_rotary(
 
 
 def _kept(past: Array | None, new: Array, start: Array, total: int) -> Array:
-    """The cache with the new rows of each item of the batch behind its own past; what nobody wrote is 0."""
+    """Append the new rows of each item of the batch to its own past; unwritten rows are 0."""
     batch, count, _, size = new.shape
     cache = np.zeros((batch, count, max(total, 0 if past is None else past.shape[2]), size), new.dtype)
     for item, begin in enumerate(start):

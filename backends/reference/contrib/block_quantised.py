@@ -40,7 +40,7 @@ NF4 = np.array(_NF4)
 
 
 def unpacked(packed: Array, bits: int, count: int) -> Array:
-    """The first `count` integers of each row of bytes, the lowest bits first."""
+    """Return the first `count` integers of each row of bytes, the lowest bits first."""
     ones = np.unpackbits(packed.astype(np.uint8)[..., np.newaxis], axis=-1, bitorder="little")
     flat = ones.reshape(*packed.shape[:-1], -1)
     whole = flat.shape[-1] // bits

@@ -34,8 +34,8 @@ def standard(operator: str, *inputs: Array | None, **attributes: Any) -> Any:
 
 
 def not_computed(why: str) -> RuntimeImplementationError:
-    """The exception for what a page leaves open, or what is not written yet: the verdict is `unsupported`,
-    never a guess.
+    """Make the exception for cases that a page leaves open or that are not implemented: the verdict is
+    `unsupported`, never a guess.
     """
     return RuntimeImplementationError(why)
 

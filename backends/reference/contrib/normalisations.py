@@ -1,9 +1,9 @@
-"""Normalisations of com.microsoft, with what is added before them and gated behind them.
+"""Normalisations of com.microsoft, with the additions before them and the gates after them.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: SkipLayerNormalization,
 SkipSimplifiedLayerNormalization, EmbedLayerNormalization, QEmbedLayerNormalization, GatedRMSNorm,
-BranchwiseRMSNorm, EngramGate, GatedAdd, HyperConnectionPreMix and -PostMix, LinearAttentionGate;
-SimplifiedLayerNormalization stands in ONNX's own domain, and is no operator of ONNX's.
+BranchwiseRMSNorm, EngramGate, GatedAdd, HyperConnectionPreMix and -PostMix, LinearAttentionGate; onnxruntime
+registers SimplifiedLayerNormalization in ONNX's own domain, although ONNX does not define it.
 """
 
 from collections.abc import Mapping

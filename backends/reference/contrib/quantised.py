@@ -18,8 +18,8 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, stand
 
 
 def _along(parameter: Array | None, x: Array, axis: int | None) -> Array | int:
-    """A scale or zero point such that it broadcasts with `x`: a row of them lies along `axis`, the last one
-    where none is named.
+    """Reshape a scale or zero point to broadcast with `x`: a row of them lies along `axis`, the last one by
+    default.
     """
     if parameter is None:
         return 0
@@ -30,7 +30,7 @@ def _along(parameter: Array | None, x: Array, axis: int | None) -> Array | int:
 
 
 def dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
-    """The real values of a quantised tensor, in the type of its scale."""
+    """Return the real values of a quantised tensor, in the type of its scale."""
     made: Array = (x.astype(np.int64) - _along(zero, x, axis)) * _along(scale, x, axis)
     return made
 
@@ -38,7 +38,7 @@ def dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int | N
 def quantised(
     x: Array, scale: Array, zero: Array | None, axis: int | None = None, dtype: Any = None
 ) -> Array:
-    """Real values as integers of the zero point's type, or of `dtype` where there is none."""
+    """Quantise real values to the zero point's type, or to `dtype` without a zero point."""
     kind = np.dtype(dtype) if zero is None else zero.dtype
     limits: Any = ml_dtypes.iinfo(kind)
     steps = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis)

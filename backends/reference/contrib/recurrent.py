@@ -81,9 +81,7 @@ def _quantised(
     p: Array | None, w_scale: Array, w_zero: Array, r_scale: Array, r_zero: Array, direction: str = "forward",
     **attributes: Any,
 ) -> Any:  # fmt: skip
-    """X as a whole, and H at each step, are quantised as DynamicQuantizeLinear does before they are
-    multiplied.
-    """
+    """Quantise X as a whole, and H at each step, as DynamicQuantizeLinear does, before the products."""
     if lengths is not None:
         raise not_computed(
             "the page does not say which values the scale of H is taken of where sequences end early"

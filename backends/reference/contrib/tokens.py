@@ -52,8 +52,8 @@ def _tokenized(
     x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "",
     separators: Sequence[str] | None = None, tokenexp: str | None = None
 ) -> Array:  # fmt: skip
-    """Strings [..., C] as rows of tokens [..., C, D]; regular expressions are re2's, of which those that
-    Python reads alike are taken.
+    """Split strings [..., C] into rows of tokens [..., C, D]; supports the regular expressions that re2 and
+    Python read alike.
     """
     rows = [_tokens(str(text), mincharnum, separators, tokenexp) for text in x.ravel()]
     if x.size == 0:
@@ -204,8 +204,8 @@ def _bifurcation(
 
 
 def _word_embeddings(words: Array, w: Array, b: Array, characters: Array, **_: Any) -> Array:
-    """Words [count, characters] (0 is no character) as the largest value of a convolution along their
-    characters, behind a tanh.
+    """Embed words [count, characters] (0 pads) as the largest value of a convolution along their characters,
+    after a tanh.
     """
     width, length = w.shape[2], words.shape[1]
     made = np.zeros((len(words), len(w)), characters.dtype)

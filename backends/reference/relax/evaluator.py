@@ -1,4 +1,4 @@
-"""What a Relax module means: it is run function by function, each operator as it is spelled in ONNX.
+"""The semantics of a Relax module: it is run function by function, with each operator spelled in ONNX.
 
 The run is recorded as an ONNX model of these inputs (onnx_trace.py): branches are taken, functions inlined,
 and symbols have their values. Slow and plain; runs in a worker.
@@ -56,7 +56,7 @@ _KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", 
 
 
 class Closure:
-    """A local function with what it reads of its surroundings."""
+    """A local function with the outer values that it reads."""
 
     def __init__(self, function: Function, scope: "Bindings") -> None:
         self.function, self.scope = function, scope
@@ -79,7 +79,9 @@ class ModuleEvaluator:
         self._depth = 0
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The leaves of what main yields; inputs by name, tuples field by field (`pair.0`)."""
+        """Run main and return the leaves of its result; inputs are given by name, tuples field by field
+        (`pair.0`).
+        """
         main = self.module.main
         args = [self.fed(param.type, param.name, inputs) for param in main.params]
         with np.errstate(all="ignore"):
@@ -87,7 +89,7 @@ class ModuleEvaluator:
         return {f"output_{place}": leaf for place, leaf in enumerate(leaves)}
 
     def trace(self, inputs: Mapping[str, Any]) -> ModelProto:
-        """The model of ONNX that computes what the module does with these inputs.
+        """Return the ONNX model that computes the same as the module with these inputs.
 
         Raises:
             NotImplementedError: an operator has no spelling.

@@ -57,7 +57,7 @@ class OnnxTrace:
         )
 
     def rests_on_floats(self, value: Any) -> bool:
-        """Whether a float is among what a value is computed from, so that rounding may decide it."""
+        """Return whether a value depends on a float, so that rounding may decide it."""
         makers = {output: node for node in self._nodes for output in node.output}
         pending, seen = [self._name(value)], {""}
         while pending:

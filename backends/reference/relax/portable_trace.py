@@ -34,7 +34,7 @@ def _tan(onnx: Onnx, x: Any) -> Any:
 
 
 def _atan(onnx: Onnx, x: Any) -> Any:
-    """The angle in float32, and what is missing from it: so small that it is its own tangent."""
+    """Compute the angle in float32, and add the remainder, which is so small that it equals its tangent."""
     rough = cast_to(onnx, onnx("Atan", cast_to(onnx, x, "float32")), "float64")
     tangent = _tan(onnx, rough)
     rest = onnx("Div", onnx("Sub", x, tangent), onnx("Add", onnx("Mul", x, tangent), to_constant(x, 1)))
