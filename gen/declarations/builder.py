@@ -1,7 +1,7 @@
-"""What samplers ask of a program under construction, and the rates at which they decide.
+"""The interface through which samplers use a program under construction, and the rates at which they decide.
 
-Two classes answer: the one whose sizes are numbers (gen/graph/graph_builder.py), and the one whose sizes are
-open (gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
+Two classes implement it: one whose sizes are numbers (gen/graph/graph_builder.py), and one whose sizes are
+symbolic (gen/strategies/nnsmith/symbolic_builder.py). A sampler that uses only this interface serves both.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from opsieve.gen.declarations.tensor import ANY, Domain, Tensor
 
 @dataclass(frozen=True, slots=True)
 class SamplerRates:
-    """Named by what happens at that rate. The same name in two operators is the same decision."""
+    """Rates of optional choices, named by the choice. The same name in two operators is the same decision."""
 
     # Attributes and inputs that may be left out; `default`: an attribute is written though it has its
     # default.
@@ -89,7 +89,9 @@ KINDS: Final = ("input", "initializer", "constant")  # of leaves
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a program may cost: elements of one tensor and of all together, multiply-adds of all nodes."""
+    """Limits on the cost of a program: elements of one tensor, elements of all tensors, multiply-adds of all
+    nodes.
+    """
 
     tensor: int = 2048
     elements: int = 1 << 17
@@ -98,32 +100,34 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Style:
-    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer. Compared by
-    identity, for caches.
+    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer.
 
-    `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether
-    intervals of values are respected (else a value search has to find inputs).
+    Instances are compared by identity, for caches.
 
-    How they hang together. `merged`: an operator is drawn that can bring several tensors together, `alone`:
-    where no recent result broadcasts with the last; `suited`: another one is drawn where the first input
-    would need adapters. `chain`: a first input is a recent result, made to fit: the one that most nodes lead
-    to, or at the rate `hub` the one that most nodes read; `unread`: else it is a tensor that no node reads
-    yet, as far as there is one; `adapt`: else any that is made to fit. `diamond`: a further input that
-    broadcasts is a recent result, at the rate `crowd` the one that most nodes read; `fit`: else an existing
-    tensor that is made to fit; `meet`: it is one of another piece of the program; `frugal`: none that takes
-    several nodes to fit. `joined`: pieces that are left at the end are joined.
-    `middle`: a result that is read is an output, too; `dead`: one result that nobody reads is no output.
+    General rates. `pick`: an input is an existing tensor (Isra's picking rate). `ranged`: intervals of values
+    are respected; otherwise a value search has to find inputs.
 
-    `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are
-    passed over. `loyal`: a dtype is one of the palette where one can be. `same_shape`: a partner has the very
-    shape of its operand; `itself`: it may then be that operand; `divided`: that of a comparison is an extreme
-    of the operand, so that both answers come.
-    `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of
-    them are. `known_shape`: a new leaf has the shape of an existing tensor; `ranks`: its rank is else one of
-    these. `shared`: a constant is the one that holds the same numbers already; `folded`: a new constant is a
-    Constant node rather than an initializer. Of one program the leaves, each at the rate `round`, hold few
-    different numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one number each
-    (`equal`). `rates`: what samplers leave out, and how often.
+    Rates of structure. `merged`: draw an operator that can merge several tensors; `alone`: the same if no
+    recent result broadcasts with the last one; `suited`: draw another operator if the first input would need
+    adapters. `chain`: the first input is a recent result, made to fit: the one with most ancestors, or at the
+    rate `hub` the one with most readers; `unread`: otherwise a tensor without readers, if there is one;
+    `adapt`: otherwise any tensor, made to fit. `diamond`: a further input that broadcasts is a recent result,
+    at the rate `crowd` the one with most readers; `fit`: otherwise an existing tensor, made to fit; `meet`:
+    that tensor comes from another piece of the program; `frugal`: tensors that take several adapters are left
+    out. `joined`: the pieces that are left at the end are joined. `middle`: a result that has readers is an
+    output, too; `dead`: one result without readers is not an output.
+
+    Rates of types and shapes. `palette`: the dtypes of leaves, weighted; those that an operator does not
+    accept are skipped. `loyal`: a dtype comes from the palette if possible. `same_shape`: a partner has the
+    exact shape of its operand; `itself`: it may then be that operand; `divided`: the partner of a comparison
+    is an extreme of the operand, so that both answers occur. `suffix`: a new partner has only some of the
+    last axes; `stretched`: some of its sizes are 1, at the rate `ones` each. `known_shape`: a new leaf has
+    the shape of an existing tensor; `ranks`: otherwise its rank is one of these.
+
+    Rates of values. `shared`: a constant reuses an equal one; `folded`: a new constant is a Constant node
+    rather than an initializer. The leaves of one program, each at the rate `round`, hold few different
+    numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one number each (`equal`). `rates`:
+    how often samplers use each optional choice.
     """
 
     pick: float = 0.97

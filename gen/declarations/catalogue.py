@@ -1,9 +1,9 @@
-"""What operators there are: as ONNX has them at an opset, as they are declared, and what a program may use of
-them.
+"""The catalogue of operators: ONNX's schemas at an opset, the declarations, and the choices that a program
+may use.
 
-Of ONNX's own schemas come slots, element types and attributes, read once each. Declarations are found by
-entry point (`opsieve.operators`): each is a tuple of `Operator`. Adding an operator is adding a declaration
-to a family's module, or a module with an entry point.
+Slots, element types and attributes come from ONNX's own schemas, each read once. Declarations are found by
+entry point (`opsieve.operators`): each is a tuple of `Operator`. To add an operator, add a declaration to a
+family's module, or a module with an entry point.
 """
 
 import functools
@@ -80,7 +80,7 @@ class OpsetSchema:
 
 @functools.cache
 def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
-    """The form of an operator that an opset has, None when it has none (or only a deprecated one)."""
+    """Return the schema of an operator at an opset; `None` if it is missing or deprecated there."""
     try:
         schema = onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
@@ -143,8 +143,8 @@ def named_dtypes(strings: Sequence[str]) -> frozenset[str]:
 
 
 def _named(text: str) -> str:
-    """`tensor(float)` -> `float32`, `seq(tensor(float))` -> `sequence(float32)`; "" for what the toolkit has
-    no values of.
+    """Name a type: `tensor(float)` -> `float32`, `seq(tensor(float))` -> `sequence(float32)`, "" for types
+    that the toolkit cannot hold.
     """
     for prefix, kind in (("seq(", "sequence"), ("optional(", "optional")):
         if text.startswith(prefix):
@@ -195,8 +195,8 @@ def learned_files() -> tuple[Path, ...]:
 
 @functools.cache
 def known() -> dict[str, Operator]:
-    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name. One that was learned
-    gives way to one declared by hand.
+    """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted. A declaration by hand
+    wins over a learned one.
 
     BadInput where a file that OPSIEVE_OPERATORS names cannot be read.
     """
@@ -212,20 +212,20 @@ def operators() -> dict[str, Operator]:
 
 
 def declared(domain: str, name: str) -> Operator | None:
-    """The declaration of an operator as nodes name it, None when there is none."""
+    """Return the declaration of an operator as nodes name it; `None` for an undeclared one."""
     return known().get(qualified_name(domain, name))
 
 
 def size_rule(domain: str, name: str) -> SizeRule:
-    """The rule for sizes that stand elsewhere than in shapes, of an operator as nodes name it; NONE of one
-    that is not declared.
-    """
+    """Return how an operator, as nodes name it, repeats sizes outside shapes; `NONE` for an undeclared one."""
     found = declared(domain, name)
     return SizeRule.NONE if found is None else found.size_rule
 
 
 def shape_input(domain: str, name: str) -> int | None:
-    """The input that lists the sizes of the output, of an operator as nodes name it; None of all others."""
+    """Return the position of the input that lists the output's sizes; `None` if the operator has no such
+    input.
+    """
     found = declared(domain, name)
     return None if found is None else found.shape_input
 
@@ -244,7 +244,7 @@ def qualified_name(domain: str, name: str) -> str:
 
 
 def qualified(operator: Operator) -> str:
-    """The name of an operator with its domain, the standard one left out."""
+    """Return the name of an operator with its domain, which is omitted for ONNX's own."""
     return qualified_name(operator.domain, operator.name)
 
 
@@ -270,7 +270,7 @@ def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[st
 
 @functools.lru_cache(maxsize=4096)
 def merging(from_all: OpTable, dtype: str) -> tuple[OpChoice, ...]:
-    """Those of some operators that can bring several tensors together of which the first has a dtype."""
+    """Select the operators that can merge several tensors and whose first input accepts a dtype."""
     return tuple(
         choice for choice in from_all if dtype in choice.dtypes and (choice.op.pairs or _reads_two(choice.op))
     )
@@ -278,7 +278,7 @@ def merging(from_all: OpTable, dtype: str) -> tuple[OpChoice, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def pairing(from_all: OpTable) -> tuple[OpChoice, ...]:
-    """Those of some operators of which a further input broadcasts with the first, or that merge."""
+    """Select the operators with a further input that broadcasts with the first, or that merge tensors."""
     return tuple(choice for choice in from_all if choice.op.pairs)
 
 

@@ -1,4 +1,5 @@
-"""What one operator is: where it may stand, what comes out of it, how an instance is made, safe values.
+"""The declaration of one operator: where it may stand, its output types, how an instance is made, safe
+values.
 
 A declaration is data and a few plain functions over "int-like" sizes (gen/declarations/symbolic_arith.py).
 Which element types an operator takes at which opset, how many inputs it has and which are optional is read
@@ -56,16 +57,14 @@ def elementwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """The interval of what only moves elements: that of the first input."""
+    """Return the interval of an operator that only moves elements: that of its first input."""
     return (ins[0].low, ins[0].high)
 
 
 def magnitude(
     largest: Callable[[Ins, Mapping[str, Any]], Size],
 ) -> Callable[[Ins, Mapping[str, Any]], Bounds]:
-    """The interval of numbers of either sign whose magnitude is at most what a function of the instance
-    says.
-    """
+    """Make a rule for results of either sign whose magnitude is at most `largest(ins, attrs)`."""
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         size = largest(ins, attrs)
@@ -92,12 +91,12 @@ def axis_inside(default: int, beyond: int = 0) -> Callable[[Ins, Mapping[str, An
 
 
 def described(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """Every instance is as the declaration says."""
+    """Return False: the declaration describes every instance."""
     return False
 
 
 def given(*names: str) -> Callable[[Ins, Mapping[str, Any]], bool]:
-    """Instances with one of these attributes."""
+    """Make a rule for instances that have one of these attributes."""
     return lambda ins, attrs: any(name in attrs for name in names)
 
 
@@ -122,8 +121,8 @@ class RankEnds(enum.Flag):
 
 
 class SizeRule(enum.Enum):
-    """How sizes of an operator's outputs, or its attributes, follow from what no shape holds. Sources: the
-    ONNX operator pages.
+    """How sizes of an operator's outputs, or its attributes, follow from values that shapes do not show.
+    Sources: the ONNX operator pages.
     """
 
     NONE = 0
@@ -142,27 +141,26 @@ class SizeRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """The declaration of one operator. `name` and `domain` are ONNX's; the module docstring tells the
-    functions.
+    """The declaration of one operator.
 
-    `dtypes` narrows the element types of the first input that the schema allows (() leaves them), `ranks` are
-    those of the first input, both included. `family` groups operators for statistics. `safe` holds a domain
-    by input position; positions without one take anything. `relation` is for domains that tie inputs
-    together: expressions over the inputs (intervals or torch tensors) that must not be negative, such as
-    Pow's. `since` is the first opset that the declaration describes. An operator with neither `parts` nor
-    `sample` has one input and no attributes. One that is `excluded`, for the reason given, is never
-    generated; what is declared of it serves models that users bring. `same_shape` says of an `infer` of its
-    own that the first output has the shape of the first input.
+    `name` and `domain` are ONNX's; the module docstring describes the functions. `dtypes` narrows the element
+    types of the first input that the schema allows (() keeps all of them), `ranks` are the lowest and highest
+    rank of the first input. `family` groups operators for statistics. `safe` holds a domain by input
+    position; positions without one accept anything. `relation` is for domains that tie inputs together:
+    expressions over the inputs (intervals or torch tensors) that must not be negative, such as Pow's. `since`
+    is the first opset that the declaration describes. An operator without `parts` and `sample` has one input
+    and no attributes. One with a reason in `excluded` is never generated; its declaration serves models that
+    users bring. `same_shape` states that the first output has the shape of the first input although `infer`
+    is a function of its own.
 
     `scalars` are the inputs that are scalars, `scales` those that are scales of a quantisation, `shape_input`
     the one that lists the sizes of the output, `per_axis` those with a number for each axis. `rigid`:
-    constants beyond the first input are more than numbers (two bounds in order), which a search of values
-    leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say all
-    about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
-    `merges`: its further inputs are data as the first is. `random`: two runs may give different numbers.
-    `commutes`: its first two inputs can change places, and the result is the same bit for bit.
-    `varied`: it takes the mean of squares less the square of the mean, so that leaves that are one number
-    each can make NaN of it.
+    constants beyond the first input depend on each other (two bounds in order), so a search of values leaves
+    them alone. `converts`: it only converts values to another type. `sizes_unsaid`: the relations do not
+    cover all sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs. `merges`:
+    its further inputs are data like the first. `random`: two runs may give different numbers. `commutes`: its
+    first two inputs can change places, and the result is the same bit for bit. `varied`: it subtracts the
+    square of the mean from the mean of squares, so leaves that hold one number each can make NaN of it.
     """
 
     name: str
@@ -206,8 +204,8 @@ class Operator:
     def instance(
         self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None
     ) -> Instance | None:
-        """An instance whose first input is `x` or, where that does not do, another; None when this draw gave
-        none.
+        """Draw an instance whose first input is `x` or a substitute for it; returns `None` if this draw
+        failed.
 
         `open_builder` is the builder where sizes are open.
         """
@@ -233,12 +231,12 @@ class Operator:
         return _pairs(self)
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
-        """An instance whose sizes are open; None when this draw gave none."""
+        """Draw an instance with symbolic sizes; returns `None` if this draw failed."""
         return self.symbolic(builder, x) if callable(self.symbolic) else self.instance(builder, x, builder)
 
     def usual_at(self, site: Site) -> Domain:
-        """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing
-        is asked.
+        """Return the values to draw for a graph input at this position of a node; `ANY` if they are
+        unconstrained.
 
         Where the declaration has no `usual` for the place: the window in which leaves of generated programs
         lie there, or the safe domain itself where that has no ends.

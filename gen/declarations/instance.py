@@ -1,4 +1,4 @@
-"""Instances of operators, and the parts that they are declared by: attributes with their values, inputs with
+"""Instances of operators, and the parts that declarations combine: attributes with their values, inputs with
 their shapes.
 
 Most operators need no sampler of their own. Their declaration lists what an instance has beside its first
@@ -27,8 +27,8 @@ from opsieve.gen.declarations.tensor import ANY, Attributes, Domain, Tensor
 
 
 class Instance:
-    """What a sampler gives: the inputs of a node (None where one is left out), its attributes, and how many
-    outputs are wanted.
+    """The result of a sampler: the inputs of a node (None for an omitted one), its attributes, and the number
+    of outputs.
 
     `outputs` None wants all of them. One is made for every draw: a frozen dataclass would take three times as
     long.
@@ -68,7 +68,7 @@ class Draft:
         self.axis = 0
 
     def __getitem__(self, name: str) -> Any:
-        """What a name stands for: a size, a number that was drawn, an attribute."""
+        """Look up a size, a drawn number or an attribute by name."""
         return self.sizes[name] if name in self.sizes else self.attrs[name]
 
     @property
@@ -107,7 +107,7 @@ class Draft:
         return share is None or self.rng.random() < share
 
     def instance(self) -> Instance:
-        """What was drawn, without the inputs that are left out at the end."""
+        """Return the draft as an instance, without omitted inputs at the end."""
         inputs = self.inputs
         while inputs[-1] is None:
             inputs.pop()
@@ -120,7 +120,8 @@ Shaped = Callable[[Draft], Sizes | str]
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """An attribute: one of some values, a number between two ends, or what a function of the draft gives.
+    """An attribute: one of some values, a number between two bounds, or the result of a function of the
+    draft.
 
     It is given at the rate `share` (None: always).
     """
@@ -148,7 +149,7 @@ def between(low: int, high: int) -> Callable[[Draft], int]:
 
 
 def named(name: str) -> Callable[[Draft], Any]:
-    """What a name stands for."""
+    """Make a rule that looks up a name in the draft."""
     return lambda draft: draft[name]
 
 
@@ -159,12 +160,12 @@ def axis_of(builder: Builder, x: Tensor) -> int:
 
 
 def signed(builder: Builder, axis: int, rank: int) -> int:
-    """An axis as it is written: now and then counted from the back."""
+    """Return an axis as it is written: sometimes counted from the back."""
     return axis - rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
 
 def viewed(x: Tensor, shape: Sizes) -> Tensor:
-    """The same tensor with other terms for its sizes, which the caller asks to be equal."""
+    """Return the same tensor with other terms for its sizes; the caller requires them to be equal."""
     return Tensor(x.name, x.dtype, shape, x.low, x.high, x.values, x.leaf)
 
 
@@ -337,7 +338,7 @@ def left_out(draft: Draft) -> None:
 
 
 def never(draft: Draft) -> bool:
-    """What no first input fits."""
+    """Reject every first input."""
     return False
 
 

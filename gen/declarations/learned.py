@@ -27,7 +27,7 @@ Sizes = Mapping[str, int]
 @dataclass(frozen=True, slots=True)
 class SizeTerm:
     """A size: `factor` alone, `factor` times the size `first`, or `first` and `second` combined by
-    `operation` (* or +); neither where unknown.
+    `operation` (* or +); `unknown` if only a run determines it.
     """
 
     factor: int = 1
@@ -37,7 +37,7 @@ class SizeTerm:
     unknown: bool = False
 
     def value(self, sizes: Sizes) -> int | None:
-        """The number that it is where letters have these sizes; None where one has none."""
+        """Compute the size from the sizes of its letters; returns `None` if a letter is missing."""
         if self.unknown or any(name and name not in sizes for name in (self.first, self.second)):
             return None
         if not self.first:
@@ -83,7 +83,7 @@ class LearnedTensor:
         return ANY if self.dtype == "string" else Domain(self.low, self.high)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...] | None:
-        """Its shape where letters have these sizes; None where one has none, or a size is unknown."""
+        """Compute the shape from the sizes of its letters; returns `None` if one is unknown."""
         found = [term.value(sizes) for term in self.sizes]
         return None if None in found else tuple(side for side in found if side is not None)
 
@@ -112,7 +112,7 @@ class LearnedForm:
         return tuple(dict.fromkeys(name for term in terms for name in (term.first, term.second) if name))
 
     def sizes(self, ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> dict[str, int] | None:
-        """What the letters stand for in an instance; None where it is not of this form."""
+        """Match an instance and return the sizes of its letters; returns `None` if it does not match."""
         if len(ins) > len(self.inputs) or any(
             not any(
                 each.fits(attrs.get(name)) if isinstance(each, LearnedBody) else each == attrs.get(name)
@@ -152,8 +152,8 @@ def bind(learned: LearnedTensor, shape: Sequence[Any], sizes: dict[str, int]) ->
 
 @dataclass(frozen=True, slots=True)
 class LearnedOperator:
-    """What is known of an operator of a domain. `accepted` of `tried` fresh instances were accepted when it
-    was learned.
+    """The learned facts about an operator of a domain. `accepted` of `tried` fresh instances were accepted
+    during learning.
     """
 
     name: str

@@ -42,7 +42,7 @@ class BodyValue:
 
 @dataclass(frozen=True, slots=True)
 class LearnedBody:
-    """A graph of an attribute: what it is called with, and what it gives."""
+    """A graph attribute: the types of its inputs and outputs."""
 
     inputs: tuple[BodyValue, ...]
     outputs: tuple[BodyValue, ...]
@@ -67,7 +67,7 @@ class LearnedBody:
         return LearnedBody((replace(self.inputs[0], sizes=words), *self.inputs[1:]), tuple(outs))
 
     def written(self) -> str:
-        """Its table in a file of declarations."""
+        """Return its table in a file of declarations."""
         sides = (("inputs", self.inputs), ("outputs", self.outputs))
         texts = [f"{side} = {json.dumps([str(each) for each in values])}" for side, values in sides]
         return f"{{ {', '.join(texts)} }}"
@@ -88,7 +88,7 @@ def _signature(graph: Any) -> list[list[tuple[str, str]]]:
 
 
 def body_of(entry: Mapping[str, Any]) -> LearnedBody | None:
-    """The body of a table of a file; None where it is no such table."""
+    """Read a body from a table of a file; returns `None` if the table is not a body."""
     sides = [entry.get(side) for side in ("inputs", "outputs")]
     if set(entry) != {"inputs", "outputs"} or not all(isinstance(side, list) for side in sides):
         return None
@@ -113,7 +113,7 @@ def _value(text: Any) -> BodyValue | None:
 
 
 def _made(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> Iterator[onnx.NodeProto]:
-    """The nodes that give an output: its numbers, expanded to its shape."""
+    """Make the nodes of an output: its numbers, expanded to its shape."""
     fixed = next((axis for axis in range(len(out.sizes), 0, -1) if isinstance(out.sizes[axis - 1], str)), 0)
     values = f"{out.name}_values"
     yield _constant(

@@ -70,7 +70,7 @@ class _FileTable(msgspec.Struct):
 
 
 def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
-    """The TOML of some operators of one domain; `head` are lines of comment."""
+    """Return the TOML of some operators of one domain; `head` holds lines of comment."""
     lines = [f"# {line}" for line in head.splitlines()]
     lines.append(f"domain = {_value(operators[0].domain if operators else '')}")
     for operator in operators:
@@ -114,12 +114,12 @@ def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
 
 
 def learned_operators(path: Path) -> tuple[Operator, ...]:
-    """The declarations of a file: what a package of operators gives as its `OPERATORS`."""
+    """Return the declarations of a file, in the form that a package of operators exports as `OPERATORS`."""
     return tuple(each.operator() for each in read_learned(path))
 
 
 def parsed(text: str) -> tuple[LearnedOperator, ...]:
-    """The operators of a file's text. BadInput where it is not of this form, TOMLDecodeError where it is no
+    """Parse the operators in a file's text. Raises BadInput for another format, TOMLDecodeError for invalid
     TOML.
     """
     try:

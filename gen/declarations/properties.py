@@ -54,7 +54,7 @@ RowRule = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[bool] | None]
 
 
 def row_count(tensor: Tensor) -> int:
-    """The size of the first axis, 0 where there is none or it is not known."""
+    """Return the size of the first axis, 0 for a scalar or an unknown size."""
     return tensor.shape[0] if tensor.shape and isinstance(tensor.shape[0], int) else 0
 
 
@@ -112,14 +112,14 @@ def product_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequen
 
 
 def gemm_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Rows of the first factor, and of what is added where it has as many."""
+    """Split the rows of the first factor, and of the addend if it has as many rows."""
     if attributes.get("transA", 0):
         return None
     return [True, False, *(each.rank == 2 and row_count(each) > 1 for each in ins[2:])]
 
 
 def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """A reduction over known axes, none of which is the first."""
+    """Split the rows of a reduction over known axes that exclude the first."""
     axes = attributes.get("axes") or (ins[1].values if len(ins) > 1 else None)
     if (
         not isinstance(axes, list | tuple)
@@ -247,7 +247,7 @@ def overflow_in_sum(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
 
 
 def nan_input(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
-    """A NaN anywhere: what it is compared with hangs on the order."""
+    """Yield if an input has a NaN, because the result then depends on the order of comparisons."""
     if any(_has_nan(value) for value in inputs):
         yield "nan-input", None
 
@@ -270,7 +270,7 @@ def softmax_of_infinity(_: Any, inputs: Values, outputs: Values) -> Iterator[Ope
 
 
 def unsorted(node: Any, _: Values, __: Values) -> Iterator[Open]:
-    """The order of what is asked for unsorted."""
+    """Yield if the operator is asked for unsorted results, whose order is open."""
     if getattr(node, "sorted", 1) == 0:
         yield "topk-unsorted", None
 
@@ -300,7 +300,9 @@ def repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def split_of_empty(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
-    """An empty string that is split: nothing or one empty substring, the page of StringSplit says neither."""
+    """Yield if an empty string is split: the page of StringSplit allows zero substrings or one empty
+    substring.
+    """
     if getattr(node, "delimiter", None) and any(
         str(text) == "" for text in np.asarray(inputs[0], dtype=object).ravel()
     ):
@@ -319,7 +321,7 @@ def case_by_locale(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def empty_range(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
-    """The scale of nothing but zeros: DynamicQuantizeLinear's page divides by it."""
+    """Yield if all elements are zero: DynamicQuantizeLinear's page then divides by zero."""
     if _floats(inputs[0]) and not inputs[0].any():
         yield "quantisation-of-zeros", None
 
@@ -375,7 +377,7 @@ def normalised_size(_: Any, inputs: Values, __: Values) -> float:
 
 
 def summed(*values: Any) -> Any:
-    """The sum of arrays."""
+    """Add arrays."""
     return functools.reduce(operator.add, values)
 
 

@@ -45,12 +45,12 @@ class Rng:
         return [items[place] for place in chosen]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in any order."""
+        """Return the items in random order."""
         random, left = self.random, list(items)
         return [left.pop(int(random() * count)) for count in range(len(left), 0, -1)]
 
     def binned(self, low: int, high: int) -> int:
-        """A number from `low` (at least 0) to `high`, both included, by bins of exponential width."""
+        """Draw a number from `low` (at least 0) to `high`, both included, by bins of exponential width."""
         bins = _bins(low, high, self.bins)
         first, width = bins[int(self.random() * len(bins))]
         return first + int(self.random() * width)

@@ -1,9 +1,8 @@
-"""Shapes as text, for what a declaration says of sizes: `batch groups*size keys`.
+"""Shapes as text, the notation of declarations: `batch groups*size keys`.
 
-Terms stand between blanks. Each is a number, the name of a size, a product of those, or, at the end, a name
-with three dots that stands for all further sizes: `batch channels sides...`. What a name stands for is the
-first size that is met under it, or an attribute of that name. So one text gives a shape, and several ask that
-inputs agree:
+Blanks separate terms. A term is a number, the name of a size, a product of those, or, at the end, a name with
+three dots for all further sizes: `batch channels sides...`. A name is bound to the first size that it meets,
+or to the attribute of that name. So one text gives a shape, and several require inputs to agree:
 
     requires=agree("batch queries size", "batch keys size", "batch keys width")
 """
@@ -82,7 +81,7 @@ def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
 
 
 def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
-    """Let the names that stand for nothing yet stand for the sizes of a shape."""
+    """Bind the names that are still free to the sizes of a shape."""
     for name, place in _names(text):
         if name not in sizes:
             sizes[name] = shape[place]
@@ -91,8 +90,8 @@ def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
 def sized(
     texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]
 ) -> tuple[Sized, list[Truth]]:
-    """What names stand for in an instance, and the relations that must hold for its inputs to be of the
-    shapes; `""` is an input of any shape.
+    """Match shapes and return the sizes of the names, and the relations that inputs must satisfy; `""` is an
+    input of any shape.
     """
     known: Sized = {}
     found: list[Truth] = []

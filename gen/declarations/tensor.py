@@ -1,7 +1,7 @@
 """Values of a program as rules read them: element types, sets of numbers, tensors, and rules for inputs.
 
-A rule serves inputs that nobody gave: an index lies inside its axis, a shape is one that the data can take.
-Each declaration has its own (`Operator.usual`); here is what they have in common. Sources: the ONNX operator
+A rule draws inputs that the user did not supply: an index lies inside its axis, a shape fits the data. Each
+declaration has its own (`Operator.usual`); this module has their common parts. Sources: the ONNX operator
 documentation.
 """
 
@@ -36,7 +36,7 @@ class Domain:
     numeral: bool = False
 
     def meet(self, other: "Domain") -> "Domain":
-        """What both allow; what they cannot agree on is taken from `self`."""
+        """Intersect two domains; `self` wins where they contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         if low > high:
             low, high = self.low, self.high
@@ -44,7 +44,7 @@ class Domain:
         return Domain(low, high, self.nonzero or other.nonzero, exact, self.numeral or other.numeral)
 
     def unordered(self) -> "Domain":
-        """The same numbers in any order."""
+        """Return the same numbers in any order."""
         if not self.exact:
             return Domain(self.low, self.high, self.nonzero, None, self.numeral)
         return Domain(min(self.exact), max(self.exact), self.nonzero)
@@ -52,8 +52,8 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A use of a value: the node, the place among its inputs, and what is known of the shapes and constants
-    around it.
+    """A use of a value: the node, the position among its inputs, and the known shapes and constants around
+    it.
     """
 
     node: onnx.NodeProto
@@ -62,11 +62,11 @@ class Site:
     constants: Mapping[str, np.ndarray[Any, Any]]
 
     def shape(self, position: int) -> Shape | None:
-        """The shape of the node's input at `position`, None when it is unknown or not there."""
+        """Return the shape of the node's input at `position`; `None` if it is unknown or absent."""
         return self.shapes.get(self.node.input[position]) if position < len(self.node.input) else None
 
     def output(self, position: int = 0) -> Shape | None:
-        """The shape of an output, None when it is unknown."""
+        """Return the shape of an output; `None` if it is unknown."""
         return self.shapes.get(self.node.output[position]) if position < len(self.node.output) else None
 
     def constant(self, position: int) -> list[int] | None:
@@ -100,7 +100,7 @@ def below(size: int | None) -> Domain:
 
 
 def size_of(shape: Shape | None, axis: int) -> int | None:
-    """The size of an axis, None when it is unknown or not there."""
+    """Return the size of an axis; `None` if it is unknown or absent."""
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
 
 

@@ -1,9 +1,8 @@
-"""Sizes that are open, as terms: what arithmetic on them gives is a term again, and what comparisons give a
-relation.
+"""Symbolic sizes as terms: arithmetic on them gives a term, and a comparison gives a relation.
 
-A term is an operator and what it works on. Nothing is computed until somebody gives numbers for the open ones
-(`value`). Asked for its truth, as `if` and `in` do, a relation of equality tells whether both sides are the
-same term; any other one raises `OpenSize`: the answer hangs on numbers that are not there yet.
+A term is an operator and its operands. Evaluation waits until numbers for the symbols are known (`value`). In
+a truth context, as in `if` and `in`, an equality tells whether both sides are the same term; any other
+relation raises `OpenSize`, because the answer depends on numbers that are still unknown.
 """
 
 import operator
@@ -108,8 +107,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int, Any] | None = None) -> Any:
-    """What a term or relation is where open numbers are these. `known` are values of choices, by id: sizes
-    behind one hold it several times.
+    """Evaluate a term or relation with numbers for its symbols. `known` caches choices by id, because sizes
+    after a choice contain it several times.
     """
     if type(term) is not Term:
         return term

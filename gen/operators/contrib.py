@@ -1,8 +1,8 @@
-"""onnxruntime's own operators (domain com.microsoft), as a second domain: only programs for targets that have
-it use them.
+"""onnxruntime's own operators (domain com.microsoft), as a second domain that only programs for targets with
+those kernels use.
 
-Facts: onnxruntime's schemas and its document of contrib operators, checked by running each. ONNX's checker
-knows nothing of them.
+Facts: onnxruntime's schemas and its document of contrib operators, checked by running each operator. ONNX's
+checker does not know them.
 """
 
 from collections.abc import Mapping

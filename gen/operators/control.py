@@ -1,9 +1,8 @@
 """Control flow with generated bodies: If, Loop, Scan.
 
-A body is grown like a program, from what it is given and what the graph around it has. What comes out of a
-branch, or goes round a loop, is brought to the one type it must have by choosing among the body's tensors,
-and to its interval by a Clip.
-Sources: the ONNX operator pages of If, Loop and Scan.
+A body is generated like a program, from its inputs and the tensors of the enclosing graph. The outputs of a
+branch, and the values a loop carries, must have one fixed type: the generator picks a body tensor of that
+type and limits its interval with a Clip. Sources: the ONNX operator pages of If, Loop and Scan.
 """
 
 import math
@@ -57,8 +56,8 @@ def _grow(body: GraphBuilder) -> None:
 
 
 def _given(body: GraphBuilder, tensor: Tensor) -> Tensor:
-    """The tensor under a name that the body itself makes: a body cannot give what lies outside, or what it
-    was handed.
+    """Return the tensor under a name that the body itself makes, because a body cannot output an outer value
+    or its own input.
     """
     made = {id(out) for node in body.nodes for out in node.outs}
     if id(tensor) in made:
@@ -74,7 +73,9 @@ def _distinct(given: Sequence[Tensor]) -> bool:
 
 
 def _own(body: GraphBuilder, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
-    """What the body's nodes made, of known size and of a dtype that can go on."""
+    """List the tensors that the body's nodes make, if their sizes are known and their dtype is one of
+    `dtypes`.
+    """
     return [
         out
         for node in body.nodes
@@ -90,7 +91,7 @@ def _typed_like(body: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> Tenso
 
 
 def _clipped(body: GraphBuilder, tensor: Tensor, low: float, high: float) -> Tensor | None:
-    """The tensor inside an interval; None where no Clip of its type is to be had."""
+    """Clip the tensor to an interval; returns `None` if Clip does not support its type."""
     if low <= tensor.low and tensor.high <= high:
         return tensor
     had = form("Clip", body.opset)
@@ -139,15 +140,15 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
 def _handed(
     builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
 ) -> Tensor:
-    """A new input of a body, known to it."""
+    """Add an input to the body."""
     tensor = Tensor(builder.program.make_name("b"), dtype, shape, low, high)
     body.scope.add_tensor(tensor)
     return tensor
 
 
 def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for
-    every turn.
+    """Draw the values that a loop carries: their initial values, and body inputs whose interval holds in
+    every iteration.
     """
     starts, inputs = [], []
     allowed = builder.takes(name, "V") & frozenset(_DTYPES)
@@ -167,8 +168,8 @@ def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list
 
 
 def _turned(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """What goes into the next turn, for each body input; None where one cannot be brought into its
-    interval.
+    """Choose the carried values of the next iteration, one per body input; returns `None` if one cannot be
+    clipped.
     """
     outputs = []
     for tensor in inputs:
@@ -180,7 +181,7 @@ def _turned(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None
 
 
 def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Tensor]:
-    """Tensors of the body that are collected over all turns."""
+    """Choose the tensors of the body that are stacked over all iterations."""
     used = {id(tensor) for tensor in taken}
     allowed = body.takes(name, "V")
     free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]

@@ -336,8 +336,8 @@ def _branches(draft: Draft) -> None:
 
 
 def holds_all(dtype: str, x: Tensor) -> bool:
-    """Whether a type can hold what a tensor of another type holds: truths are held by all, though programs
-    without ranges do not say what they are.
+    """Return whether a type can hold every value of a tensor of another type. Bool converts to every type,
+    although programs without intervals do not record that.
     """
     fits = "bool" in (dtype, x.dtype) or (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype])
     return dtype != x.dtype and fits

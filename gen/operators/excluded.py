@@ -1,4 +1,4 @@
-"""Operators that no program is made of, each with its reason. What is known of them serves models that users
+"""Operators that the generator never uses, each with its reason. Their declarations serve models that users
 bring.
 
 Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.

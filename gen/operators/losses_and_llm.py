@@ -1,4 +1,4 @@
-"""Losses, and what the newest opsets brought for language models.
+"""Losses, and the operators that the newest opsets added for language models.
 
 Sources: the ONNX operator pages of NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, SwiGLU,
 LinearAttention, CausalConvWithState.

@@ -28,7 +28,7 @@ _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are compu
 
 
 def second_factor(draft: Draft) -> Sizes:
-    """The shape of what a matrix, or a stack of them, is multiplied with."""
+    """Draw the shape of the right operand of a matrix product, which may be batched."""
     rng, rates, shape = draft.rng, draft.builder.style.rates, draft.x.shape
     if len(shape) == 1:
         return rng.choice(((shape[0],), (shape[0], FREE)))
@@ -62,7 +62,7 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
 
 
 def _turned(name: str, plain: str, turned: str) -> Callable[[Draft], str]:
-    """A shape that an attribute turns."""
+    """Make a rule that picks one of two shapes by a transposition attribute."""
     return lambda draft: turned if name in draft.attrs else plain
 
 

@@ -130,8 +130,8 @@ def _axes_of_several(draft: Draft) -> list[int]:
 
 
 def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """None where each element stands alone: the difference that is to be its variance is rounded, and
-    negative at times.
+    """Bound the output. It is unbounded if each element stands alone: the variance is then a rounded
+    difference, which may be negative.
     """
     x = ins[0]
     axes = attrs.get("axes", [axis for axis in (0, 2, 3) if axis < x.rank])

@@ -60,7 +60,7 @@ def zero_point(of: int | str, shape: str = "", share: float | None = None) -> Pa
 
 
 def scaled(place: int) -> tuple[Part, ...]:
-    """A scale and a zero point, of the type of the input at a place."""
+    """Make the parts for a scale and a zero point of the type of the input at a position."""
     return scale(), zero_point(place)
 
 
@@ -138,7 +138,7 @@ def _conv_relations(x: int, w: int) -> Any:
 
 
 def quantised(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
-    """An operator on scaled integers."""
+    """Declare an operator on scaled integers."""
     return Operator(name, infer=infer, bounds=bounds, family="quantised", **more)
 
 

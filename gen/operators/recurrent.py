@@ -195,7 +195,7 @@ def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
 
 
 def _turned(draft: Draft) -> None:
-    """How many columns are turned: all of them, or an even number."""
+    """Draw how many columns are rotated: all of them, or an even number."""
     size = draft["size"]
     if size >= 4 and draft.rng.random() < draft.builder.style.rates.rare_attribute:
         draft.attrs["rotary_embedding_dim"] = size = 2 * draft.rng.between(1, size // 2)

@@ -128,7 +128,7 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def held(name: str, infer: Any, **more: Any) -> Operator:
-    """An operator on sequences or optionals."""
+    """Declare an operator on sequences or optionals."""
     return Operator(name, infer=infer, family="container", **more)
 
 

@@ -44,8 +44,8 @@ from opsieve.gen.operators.layouts import values_of
 
 
 def _length_axis(draft: Draft) -> int:
-    """Not the last axis, which holds real and imaginary parts, nor that of the batch where there is
-    another.
+    """Draw the axis of the signal, which excludes the last axis (real and imaginary parts) and, where
+    possible, the batch axis.
     """
     draft.axis = draft.rng.between(1, draft.x.rank - 2) if draft.x.rank > 2 else 0
     return draft.axis

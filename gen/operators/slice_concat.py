@@ -80,7 +80,7 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
 
 
 def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
-    """How many elements a slice of one axis has (ONNX operator page of Slice)."""
+    """Count the elements that a slice of one axis has (ONNX operator page of Slice)."""
     start = where(start < 0, start + side, start)
     end = where(end < 0, end + side, end)
     if step > 0:
@@ -163,7 +163,9 @@ def _pad_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """No side below 0; a reflection has what it mirrors, and one that wraps goes round once at most."""
+    """List the relations that pads satisfy: sizes stay at least 0, a reflection has enough elements to
+    mirror, and a wrap goes round once at most.
+    """
     rank, pads, mode = len(ins[0].shape), values_of(ins[1]), attrs.get("mode", "constant")
     axes, value = _padded_axes(ins), optional(ins, 2)
     if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):

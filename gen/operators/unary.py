@@ -1,4 +1,4 @@
-"""Elementwise operators with one input, and the interval of what comes out of each.
+"""Elementwise operators with one input, and the interval of each result.
 
 Sources: the ONNX operator pages.
 """
@@ -27,7 +27,7 @@ def rising(function: Callable[[float], float]) -> Interval:
 
 
 def fixed(low: float, high: float) -> Interval:
-    """An interval that does not depend on the input."""
+    """Make an interval that does not depend on the input."""
     return lambda _low, _high: (low, high)
 
 

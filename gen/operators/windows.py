@@ -24,7 +24,7 @@ def spatial(attrs: Mapping[str, Any], name: str, count: int, default: int = 1) -
 def placed(
     shape: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any], ceil: bool = False
 ) -> tuple[Size, ...]:
-    """The spatial sizes of what a window gives over an image of these spatial sizes."""
+    """Infer the spatial sizes of a windowed operator's output from those of its input."""
     count = len(shape)
     strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
     auto = attrs.get("auto_pad", "NOTSET")
@@ -41,7 +41,7 @@ def placed(
 
 
 def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
-    """Whether strides and dilations are as many as axes, and none below 1."""
+    """Return whether strides and dilations have one entry per axis, each at least 1."""
     lists = [spatial(attrs, name, count) for name in ("strides", "dilations")]
     return all(len(given) == count and min(given, default=1) >= 1 for given in lists)
 
@@ -107,7 +107,7 @@ class Windows:
 
 
 def windowed(name: str, infer: Any, **more: Any) -> Operator:
-    """An operator over images: batch, channels and one to three spatial axes."""
+    """Declare an operator over images: batch, channels and one to three spatial axes."""
     return Operator(
         name, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more
     )
