@@ -17,9 +17,7 @@ class BadInput(ValueError):
 
 
 class NoFailure(BadInput):
-    """The case passes, so a command that works on a failure has nothing to do; `reason` says what was
-    tried.
-    """
+    """The case passes, so a command that needs a failure cannot run; `reason` lists the attempts."""
 
     exit_code, _opening = 3, "no failure to work on: "
 
@@ -54,6 +52,6 @@ def shown(text: object, limit: int = 60) -> str:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """`; did you mean NAME?` for the name that is most like one that is none, "" where none is like it."""
+    """Return `; did you mean NAME?` for the closest of `names`, "" if all are too different."""
     close = get_close_matches(name[:60], list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -36,7 +36,7 @@ _MAX_JSON = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a case comes from: enough to make it again.
+    """The origin of a case: enough to generate it again.
 
     `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of
     the packages that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or
@@ -52,8 +52,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin
-    and parameters.
+    """A program, values for its inputs by name, its expected outputs (None if unknown), origin and
+    parameters.
 
     `parameters` are the determinism settings that belong to the case: thread counts, seeds, environment
     variables.
@@ -96,11 +96,11 @@ def is_case(folder: Path) -> bool:
 
 
 def save(case: Case, folder: Path, claimed: bool = False) -> None:
-    """Write a case, all or nothing: it is made beside `folder` and moved there. Equal cases give equal bytes.
+    """Write a case atomically: it is written beside `folder` and moved there. Equal cases give equal bytes.
 
-    A case that is there already is replaced, what others keep in its folder stays. BadInput when the values
-    do not fit the program, when the folder is there, is no case and is not `claimed` by the caller, or when
-    it cannot be written.
+    A case at that place is replaced; foreign files in its folder stay. Raises BadInput if the values do not
+    fit the program, if the folder exists, is not a case and is not `claimed` by the caller, or if it cannot
+    be written.
     """
     inputs, outputs = case.program.inputs(), case.program.outputs()
     check_values(case.inputs, inputs, "input", "the case")

@@ -62,7 +62,7 @@ ImportResult = Imported | Skipped
 
 
 def gather(path: Path) -> Iterator[ImportResult]:
-    """Every case at `path` or below it, in the order of names, and what was left.
+    """Yield every case at `path` or below it, in the order of names, and the skipped files.
 
     A case folder; an NNSmith bug folder (a model and `oracle.pkl`); a folder with a model and ONNX data sets,
     as ONNX's and onnxruntime's own tests have it, which gives a case for each data set; a model with inputs
@@ -133,7 +133,7 @@ def _stranger(name: str) -> str:
 
 
 def _folder(folder: Path, files: list[str], root: str) -> tuple[list[ImportResult], set[str]]:
-    """What a folder itself holds, and the names of the folders inside that belong to it."""
+    """Import the cases of one folder, and return the names of the inner folders that belong to them."""
     if is_case(folder):
         return [_taken(folder, "case", folder)], set()
     models = [folder / name for name in files if name.endswith(".onnx")]

@@ -1,5 +1,5 @@
-"""What a user names on the command line, made a case: a model, a case folder, an ONNX test folder, with or
-without values.
+"""Open the paths that users name on the command line as cases: a model, a case folder, an ONNX test folder,
+with or without values.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
 
 
 def list_models(path: Path) -> list[Path]:
-    """List the models that `path` names: itself, or the `.onnx` files of a folder that is no case."""
+    """List the models that `path` names: itself, or the `.onnx` files of a folder without a case."""
     if not is_folder(path) or is_case(path) or ir_in(path) is not None:
         return [path]
     return sorted(path.glob("*.onnx")) or [path]
@@ -58,7 +58,7 @@ def program_at(path: Path) -> Program:
 
 
 def _found(path: Path, seed: int, given: bool) -> Case:
-    """The case of `path` by itself; when inputs are `given`, those it has are not looked for."""
+    """Open the case at `path`; if inputs are `given`, its own are not read."""
     if is_case(path):
         return load(path)
     program = program_at(path)
@@ -79,7 +79,7 @@ def _found(path: Path, seed: int, given: bool) -> Case:
 
 
 def _values(path: Path, program: Program) -> tuple[Values | None, Values | None]:
-    """Inputs and expected outputs at `path`, a folder or an `.npz`; None for what is not there."""
+    """Read inputs and expected outputs at `path`, a folder or an `.npz`; `None` for missing ones."""
     types, results = program.inputs(), program.outputs()
     if not is_folder(path):
         return read_npz(path, types, "input"), None

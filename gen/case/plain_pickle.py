@@ -1,9 +1,9 @@
-"""Arrays out of a pickle that a stranger wrote: nothing of the pickle is called.
+"""Read arrays from an untrusted pickle without calling anything that the pickle names.
 
-NNSmith keeps the inputs and outputs of a model in `oracle.pkl`, a dict of dicts of numpy arrays. Here the few
-names by which numpy pickles arrays stand for classes of our own that only note their arguments; every other
-name is refused. What they noted is then made an array by `numpy.frombuffer`, which takes no more memory than
-the bytes there are.
+NNSmith keeps the inputs and outputs of a model in `oracle.pkl`, a dict of dicts of numpy arrays. Classes of
+our own stand for the few names by which numpy pickles arrays and only record their arguments; every other
+name is refused. `numpy.frombuffer` then makes an array of each record, so memory is bounded by the bytes
+read.
 """
 
 import io
@@ -42,7 +42,7 @@ class _Dtype:
 
 
 class _Array:
-    """What a pickled array is made of; numpy's `_reconstruct` and `_frombuffer` both stand for it."""
+    """The recorded arguments of a pickled array; stands for numpy's `_reconstruct` and `_frombuffer`."""
 
     def __init__(self, *_: object, parts: tuple[Any, ...] = ()) -> None:
         self.parts = parts
@@ -102,7 +102,7 @@ _NAMES: dict[tuple[str, str], Any] = {
 
 
 class _StandInUnpickler(pickle.Unpickler):
-    """Finds the stand-ins and nothing else."""
+    """Resolves the stand-ins and refuses every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The stand-in for a name."""

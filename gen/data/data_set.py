@@ -46,8 +46,7 @@ def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str
 def fitted(
     arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Role, where: str
 ) -> dict[str, Value]:
-    """The values that these arrays, which lay at `where`, are for the inputs or outputs of these types, in
-    their order.
+    """Convert arrays, read from `where`, to values for the inputs or outputs of these types, in their order.
 
     Arrays are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...).
     An optional without an array is None. Raw void items of the size of bfloat16, float8 or int4 elements,
@@ -209,8 +208,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> np.n
 
 
 def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
-    """The array in a file of numpy's `.npy` format that is `length` bytes long; BadInput for objects and for
-    what is not whole.
+    """Read an array from a file in numpy's `.npy` format that is `length` bytes long. Raises BadInput for
+    objects and truncated files.
 
     numpy's own loader is not used: here the size is known before memory is taken, and nothing is pickled.
     """

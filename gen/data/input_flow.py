@@ -22,8 +22,8 @@ _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 
 @dataclass(slots=True)
 class _Scope:
-    """What is known of the names that are visible: the inputs that reach them (True: element by element),
-    shapes, constants.
+    """The known facts about visible names: the inputs that reach them (True: element by element), shapes,
+    constants.
     """
 
     roots: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Scope:
 
 
 class InputFlow:
-    """Collects, over one model, what is asked of each input.
+    """Collects the constraints on each input of one model.
 
     `shapes` are the shapes that the inputs will have; `sizes` those that symbolic dimensions are bound to.
     """

@@ -1,5 +1,5 @@
-"""Values for a model's inputs when nobody gave any: small, legal as far as is known, and the same for the
-same seed.
+"""Default values for a model's inputs: small, legal as far as the declarations tell, and equal for equal
+seeds.
 
 The numbers come from the raw 64-bit stream of PCG64, seeded with the seed and the input's name. That stream
 is fixed for good (numpy may change how its distributions use it), so that a seed means the same bytes on
@@ -95,7 +95,7 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
 def seeded_values(
     types: Mapping[str, ValueType], seed: int, sizes: Mapping[str, tuple[int | str, ...]] | None = None
 ) -> dict[str, Value]:
-    """A value for each of these types, in their order; what is in `sizes` is a shape, and its value those
+    """Make a value for each of these types, in their order; an input in `sizes` is a shape and gets those
     sizes.
 
     A symbolic dimension has one size (2 to 4) wherever it is named. BadInput as of `seeded_inputs`.

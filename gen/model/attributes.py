@@ -9,10 +9,10 @@ from opsieve.gen.model.tensors import read_tensor
 
 
 def read_attribute(proto: AttributeProto, errors: str = "surrogateescape") -> Any:
-    """The value of an attribute: a number, a text, a list of either, or an array.
+    """Return the value of an attribute: a number, a text, a list of either, or an array.
 
-    `errors` says what becomes of bytes that are no UTF-8, as in `bytes.decode`. BadInput for a tensor that
-    cannot be read, and for graphs, sparse tensors and types.
+    `errors` is the handler for bytes that are not UTF-8, as in `bytes.decode`. Raises BadInput for unreadable
+    tensors, and for graphs, sparse tensors and types.
     """
     kind = proto.type
     if kind == AttributeProto.INT:

@@ -40,6 +40,6 @@ def _graph_lacks(graph: onnx.GraphProto) -> bool:
 
 
 def is_ranked(type_: onnx.TypeProto) -> bool:
-    """Whether a declared type has a rank; what is no tensor needs none."""
+    """Return whether a declared type has a rank; types other than tensors do not need one."""
     kind = type_.WhichOneof("value")
     return kind is not None and (kind != "tensor_type" or type_.tensor_type.HasField("shape"))

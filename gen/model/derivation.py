@@ -1,5 +1,5 @@
-"""The types of a model's outputs as they follow from its inputs alone: what the model declares of its own
-results is left out.
+"""Derive the types of a model's outputs from its inputs alone, ignoring the types that the model declares for
+its own results.
 
 For workers only: shape inference is C++ that a hostile model can bring down.
 """

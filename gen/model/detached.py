@@ -117,8 +117,8 @@ def detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
 
 
 def part_of(tensor: TensorProto) -> DataPart | None:
-    """Where a tensor's data is, for one that refers to the file; None for any other, and for a reference that
-    nobody made.
+    """Return the place of a tensor's data, for a tensor that refers to the data file; `None` for any other
+    tensor and for a forged reference.
     """
     if tensor.data_location != TensorProto.EXTERNAL or len(tensor.external_data) != 1:
         return None
@@ -199,7 +199,7 @@ def may_refer(data: bytes) -> bool:
 
 
 def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
-    """What the model is when its references are replaced by what they stand for, in order; `data` is the
+    """List the parts of the model's bytes with its references replaced by the data, in order; `data` is the
     model serialised.
 
     Stored tensors come last in the graph then, in their order. Protobuf's fields may stand in any order
@@ -220,7 +220,7 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
 
 
 def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:
-    """A stored tensor as a field of its graph."""
+    """Yield a stored tensor as a field of its graph."""
     part = part_of(tensor)
     if part is None:
         data = tensor.SerializeToString(deterministic=True)
@@ -236,7 +236,7 @@ def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:
 
 
 def _joined(found: Iterable[bytes | DataPart]) -> Iterator[bytes | DataPart]:
-    """The same with neighbouring bytes as one."""
+    """Merge neighbouring runs of bytes."""
     held: list[bytes] = []
     for piece in found:
         if isinstance(piece, bytes):

@@ -1,12 +1,11 @@
-"""Files and folders put in their place so that a death at any moment leaves the old or the new one, never
-neither.
+"""Replace files and folders atomically: after a crash at any moment the old or the new one is there.
 
 A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed
 with the folder. A folder that replaces another is exchanged with it in one step where the system can (Linux:
-renameat2), so there is no moment without one. What a killed process left behind begins with `.saving-` and
-its number, and goes when the next one saves there.
+renameat2), so there is always one in place. Leftovers of killed processes begin with `.saving-` and a process
+number; the next process that saves there removes them.
 
-All functions raise OSError, but for `check_output` and `write_output`, which write what a user named.
+All functions raise OSError, except `check_output` and `write_output`, which write files that users name.
 """
 
 import contextlib
@@ -58,7 +57,9 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, unless it is there. OSError for a link, which may lead out of what a user named."""
+    """Make a folder, unless it is there. Raises OSError for a link, which may lead outside the folder that
+    the user named.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink():
         raise OSError(errno.ELOOP, f"{folder.name} is a link")
@@ -94,10 +95,10 @@ def write_output(path: Path, data: bytes | str | Iterable[bytes | memoryview]) -
 
 
 def append(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Add to the end of a file, made if need be, on the disk when this returns (with `sync`); what a killed
-    writer left half is ended by a newline.
+    """Append to a file, which is created if missing; with `sync` the data is on disk on return. A newline
+    ends a half line that a killed writer left.
 
-    A link at `path` is refused, and what is no regular file.
+    Raises OSError for a link at `path` and for anything but a regular file.
     """
     step("open")
     descriptor = open_own(path, os.O_APPEND)
@@ -116,8 +117,8 @@ def append(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def open_own(path: Path, flags: int = 0) -> int:
-    """A descriptor of a file that this process writes, made if need be. OSError for a link and for what is no
-    regular file.
+    """Open a file that this process writes, creating it if missing. Raises OSError for a link and for
+    anything but a regular file.
     """
     descriptor = os.open(
         path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644

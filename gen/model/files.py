@@ -1,9 +1,8 @@
 """Reading files that may be hostile: regular files only, bounded, inside their folder.
 
-`BUDGET` holds all limits on what one untrusted model with its values takes of the main process. Whoever
-walks, unfolds or makes something of what was read counts against them, and says in a sentence what was too
-much. Graphs of TVM have limits of their kind beside them (`gen/irs/tvm/limits.py`). All that is done is
-linear in bytes, nodes and elements.
+`BUDGET` holds all limits on reading one untrusted model in the main process. Code that walks, unfolds or
+expands the data counts against them and reports the exceeded limit in a sentence. TVM graphs have additional
+limits (`gen/irs/tvm/limits.py`). All work is linear in bytes, nodes and elements.
 """
 
 import io
@@ -43,8 +42,8 @@ LIMIT = BUDGET.bytes
 
 
 def sized(path: Path) -> int:
-    """The size in bytes of a regular file; BadInput for a folder, FIFO, device or socket, none of which is
-    opened.
+    """Return the size in bytes of a regular file. Raises BadInput, without opening it, for a folder, FIFO,
+    device or socket.
     """
     try:
         status = path.stat()
@@ -56,7 +55,7 @@ def sized(path: Path) -> int:
 
 
 def held(path: Path) -> int:
-    """The bytes that a regular file takes on the disk: where it has holes, less than its size. OSError."""
+    """Return the disk usage of a regular file in bytes, below its size for sparse files. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
         if not status.st_size or os.lseek(file.fileno(), 0, os.SEEK_HOLE) == status.st_size:
@@ -78,8 +77,8 @@ def read_file(path: Path, limit: int = LIMIT) -> bytes:
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """A regular file, open to read. BadInput for a folder, FIFO, device or socket: none is waited for, nor
-    made to act by being opened.
+    """Open a regular file for reading. Raises BadInput for a folder, FIFO, device or socket, without waiting
+    for it.
     """
     sized(path)
     try:
@@ -116,9 +115,7 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
 
 
 def confined(folder: Path, location: str) -> Path:
-    """The file that `location`, a relative path from a model, names inside `folder`; BadInput when it leads
-    elsewhere.
-    """
+    """Resolve `location`, a path relative to a model, inside `folder`. Raises BadInput if it leads elsewhere."""
     parts = location.split("/")
     if (
         not location
@@ -143,7 +140,7 @@ def reason(error: Exception) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """Say in two words what is at a path whose mode is this, and is no regular file."""
+    """Name the kind of a path that is not a regular file, by its mode."""
     for test, name in (
         (stat.S_ISLNK, "a link"),
         (stat.S_ISDIR, "a folder"),

@@ -13,9 +13,7 @@ _RAILS = 16  # rails drawn; values beyond them are only named
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, a graph input ("●" is "○" then) or an output: what to write, what it reads and what it
-    makes.
-    """
+    """A node, a graph input ("●" is "○" then) or an output: its label, its inputs and its outputs."""
 
     label: str
     inputs: tuple[str, ...]
@@ -24,9 +22,7 @@ class Box:
 
 
 def drawn(boxes: Sequence[Box]) -> list[tuple[str, str]]:
-    """A line for each box: its rails and its label. Boxes stand in an order in which values are made before
-    they are read.
-    """
+    """Draw a line for each box: its rails and its label. Boxes come in topological order."""
     left: dict[str, int] = {}
     for box in boxes:
         for name in box.inputs:

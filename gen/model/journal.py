@@ -29,7 +29,7 @@ class Journal(Generic[_T]):
         self._decoder = msgspec.json.Decoder(kind)
 
     def read(self) -> list[_T]:
-        """The records, oldest first; none from a file that cannot be read or is too large."""
+        """Return the records, oldest first; an empty list for an unreadable or oversized file."""
         try:
             lines = read_file(self.path, self._limit).splitlines() if self.path.exists() else []
         except BadInput:

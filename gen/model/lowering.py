@@ -81,8 +81,8 @@ def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def lowest_opset(model: onnx.ModelProto) -> int:
-    """The lowest opset of ONNX's own domain in which every operator used, in bodies and functions too, has
-    the same version.
+    """Return the lowest opset of ONNX's own domain in which every used operator, also in bodies and
+    functions, has the same version.
 
     That is the largest version at which one of them last changed; the model's own opset when an operator is
     unknown to this onnx, 1 when the model uses none of the domain.

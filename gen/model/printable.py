@@ -34,7 +34,7 @@ def markdown(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 cluster`, `1,200 clusters`, `2 mismatches`, `3 categories`."""
+    """Return a count with its noun: `1 cluster`, `1,200 clusters`, `2 mismatches`, `3 categories`."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith(("s", "sh", "ch", "x")):
@@ -50,7 +50,7 @@ _LINES = 200
 
 
 def escaped(text: str) -> str:
-    """Text on one line that is no markup; what is not printable is a space."""
+    """Return text on one line with markup escaped and unprintable characters as spaces."""
     return html.escape(" ".join("".join(c if c.isprintable() else " " for c in text[:_CUT]).split()))
 
 

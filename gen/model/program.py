@@ -27,7 +27,7 @@ FAULT = "opsieve.fault"  # attribute of a module of TVM that was made wrong
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What is wrong with a program: the operator, the kind of rule (one of `KINDS`) and the place."""
+    """The defect of a broken program: the operator, the kind of rule (one of `KINDS`) and the place."""
 
     operator: str
     kind: str
@@ -38,7 +38,7 @@ class Broken:
 
 
 class Program(ABC):
-    """What a compiler is given: a frozen dataclass of its bytes, its name, and what else belongs to the test.
+    """The input of a compiler: a frozen dataclass of its bytes, its name, and other parts of the test.
 
     Two programs are equal when their bytes and passes are; the name and the script are for people.
     """
@@ -61,7 +61,7 @@ class Program(ABC):
 
     @abstractmethod
     def outputs(self) -> dict[str, ValueType]:
-        """What it gives, by name, in order."""
+        """Return the types of the outputs by name, in order."""
 
     @abstractmethod
     def operators(self) -> Sequence[str]:
@@ -113,16 +113,18 @@ class Program(ABC):
 
     @property
     def fault(self) -> Broken | None:
-        """What is wrong with a program that was made to be wrong; None for any other."""
+        """Return the defect of a program that was broken on purpose; `None` for any other."""
         return None
 
     def output_dtypes(self) -> dict[str, str]:
-        """numpy's name of the element type that is declared for each output, "" where none is."""
+        """Return numpy's name of the declared element type of each output, "" if undeclared."""
         return {name: element_dtype(type_) for name, type_ in self.outputs().items()}
 
 
 class AnotherIR(BadInput):
-    """A file is no program of this IR, and another one with the same kind of file may read it."""
+    """Raised when a file is not a program of this IR, although another IR with the same kind of file may read
+    it.
+    """
 
 
 def element_dtype(type_: ValueType) -> str:

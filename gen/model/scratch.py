@@ -1,9 +1,8 @@
-"""Temporary folders that do not outlive their owner for long: what a killed process left behind goes when the
-next one begins.
+"""Temporary folders with a bounded life: the next process removes the leftovers of killed ones.
 
-A folder holds a file that its owner keeps locked. The system lets go of the lock however a process ends, so a
-folder whose file can be locked is nobody's. Only folders of this user that hold such a file are ever removed,
-so nothing that another program made.
+A folder holds a file that its owner keeps locked. The system releases the lock however a process ends, so a
+folder whose file can be locked has no owner. Only folders of this user that hold such a file are removed, so
+folders of other programs stay.
 """
 
 import contextlib

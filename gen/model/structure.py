@@ -34,9 +34,7 @@ def check_structure(model: onnx.ModelProto) -> None:
 
 
 def _check_size(model: onnx.ModelProto) -> None:
-    """BadInput for more nodes than the steps after this one can walk through; no more of them are looked
-    at.
-    """
+    """Raise BadInput for more nodes than the later steps can walk through, after looking at that many."""
     every = chain(model.graph.node, *(function.node for function in model.functions))
     nodes = len(model.graph.node) if len(model.graph.node) > BUDGET.nodes else 0
     if nodes or next(islice(all_nodes(every), BUDGET.nodes, None), None) is not None:
@@ -227,8 +225,8 @@ def _check_functions(model: onnx.ModelProto) -> None:
 
 
 def _check_recursion(calls: dict[tuple[str, str, str], set[tuple[str, str, str]]]) -> None:
-    """BadInput when a function calls itself, by Kahn's elimination of functions that call none of the
-    rest.
+    """Raise BadInput if a function calls itself, by Kahn's elimination of functions without remaining
+    callees.
     """
     left = {key: callees & calls.keys() for key, callees in calls.items()}
     callers: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {key: [] for key in left}
@@ -278,7 +276,7 @@ def _check_type(type_: onnx.TypeProto, what: str) -> None:
 
 
 def _text(value: str | bytes, what: str) -> str:
-    """A name as text: protobuf hands out one that is no UTF-8 as bytes."""
+    """Return a name as text. Raises BadInput for invalid UTF-8, which protobuf hands out as bytes."""
     if isinstance(value, bytes):
         raise BadInput(f"{what} is no UTF-8 text: {shown(value, 40)}")
     return value

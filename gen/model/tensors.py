@@ -1,8 +1,8 @@
-"""Types and values of a program's inputs and outputs, and how ONNX writes them down.
+"""Types and values of a program's inputs and outputs, and their encoding in ONNX.
 
 A *value* is a numpy array (bfloat16, float8, int4 and the like as ml_dtypes arrays, one element per item;
-strings as an object array of `str`), a list of values (an ONNX sequence), or None (an optional that is
-absent). A string that is no UTF-8 keeps its bytes as surrogate escapes, so that it is written as it was read.
+strings as an object array of `str`), a list of values (an ONNX sequence), or None (an absent optional). A
+string of invalid UTF-8 keeps its bytes as surrogate escapes, so that it is written as it was read.
 """
 
 import math
@@ -44,10 +44,10 @@ _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor: the dtype's name ("" when the model does not say) and its dimensions.
+    """A tensor: the dtype's name ("" if undeclared) and its dimensions.
 
-    A dimension is a size, the name of a size (symbolic), or None when nothing is known; `shape` None is an
-    unknown rank.
+    A dimension is a size, the name of a size (symbolic), or None if unknown; `shape` is None for an unknown
+    rank.
     """
 
     dtype: str
@@ -114,8 +114,8 @@ def read_type(proto: onnx.TypeProto) -> ValueType:
 
 
 def type_of(value: Any) -> onnx.TypeProto | None:
-    """The static type of a value; None for one whose type its value does not tell (an empty sequence,
-    say).
+    """Return the static type of a value; `None` if the value does not determine it (such as an empty
+    sequence).
     """
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
@@ -157,8 +157,8 @@ def data_size(dtype: str, count: int) -> int:
 
 
 def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
-    """What is wrong with a tensor's declaration or its data, "" when nothing is; its data is looked at only
-    for its size.
+    """Describe the error in a tensor's declaration or data; "" if it is valid. Only the size of the data is
+    checked.
 
     With `external`, data that lies in a file beside the model counts as right: it is checked when it is read.
     So does what `opsieve.gen.model.detached` keeps, if it is as long as it should be.
@@ -232,7 +232,7 @@ def write_tensor(array: np.ndarray[Any, Any], name: str = "") -> TensorProto:
 
 
 def decode(message: M, data: bytes) -> M | None:
-    """`message`, filled from protobuf bytes; None when they are no such message."""
+    """Fill `message` from protobuf bytes; returns `None` for malformed bytes."""
     try:
         message.ParseFromString(data)
     except DecodeError:
@@ -267,7 +267,9 @@ def write_value(value: Value, type_: ValueType, name: str = "") -> bytes:
 
 
 def misfit(value: Value, type_: ValueType) -> str:
-    """Why a value is none of `type_`, "" when it is one. Symbolic and unknown dimensions fit any size."""
+    """Explain why a value does not have the type `type_`, "" if it does. Symbolic and unknown dimensions fit
+    any size.
+    """
     if isinstance(type_, OptionalType):
         return "" if value is None else misfit(value, type_.element)
     if isinstance(type_, SequenceType):

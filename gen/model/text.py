@@ -20,8 +20,8 @@ class ModelText:
 
 
 def printed(data: bytes) -> ModelText:
-    """The text of a serialised model. One that is not exact is cut to 65,536 characters, its lines to 1,000,
-    and is for reading only.
+    """Print a serialised model as text. An inexact print is for reading only and is cut to 65,536 characters,
+    its lines to 1,000.
     """
     import onnx
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variable_set(name: str, value: str) -> Iterator[None]:
-    """The variable has the value; afterwards it is what it was."""
+    """Set an environment variable for the duration of the context."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
