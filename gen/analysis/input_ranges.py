@@ -1,11 +1,10 @@
-"""Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without
-a run.
+"""Find leaf ranges under which every declared domain holds, so that input values are finite everywhere,
+without a run.
 
 Where the intervals (gen/analysis/intervals.py) show a violation, the leaves that reach it are narrowed or
-moved, one at a time, to whatever interval brings the violation off, or nearest to it, without raising one
-before it: coordinate descent over a fixed menu of intervals, then all leaves together, then seeded restarts.
-A point is the last resort: of points, interval arithmetic is exact for most operators. What no choice mends
-is reported and left.
+moved, one at a time, to the interval of a fixed menu that removes the violation, or comes nearest to it,
+without causing one before it: coordinate descent, then all leaves together, then seeded restarts. Points are
+the last resort: interval arithmetic is exact for most operators on points. Remaining violations are reported.
 """
 
 import math
@@ -72,8 +71,8 @@ def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
 
 
 class Guesses:
-    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound:
-    a run may show what they cannot.
+    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to prove that values are sound,
+    so a run may show it instead.
     """
 
     def __init__(self, graph: TypedGraph, seed: int, weights: bool = False) -> None:
@@ -105,9 +104,7 @@ class Guesses:
 
 
 def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
-    """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes
-    it.
-    """
+    """Return whether the values of movable leaves cannot change a tensor."""
     reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
     places = [
         place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)
@@ -118,8 +115,7 @@ def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
 def refilled(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between
-    the bounds.
+    """Draw new inputs, and weights by name, for the leaves of a model that `ranges` names.
 
     The other inputs are as they were; other weights are not given.
     """
@@ -225,9 +221,10 @@ class _Search:
             self.met[place] = push(self.graph.nodes[place], place)
 
     def score(self, name: str, place: int, excused: set[int]) -> tuple[float, float]:
-        """How far the push comes without a violation, and by how little the first one misses; more is better.
+        """Return how far the push comes without a violation, and by how little the first one misses; more is
+        better.
 
-        Only what the leaf of that name reaches is pushed anew; what is behind the first violation is stale
+        Only nodes that the named leaf reaches are pushed again; intervals after the first violation are stale
         until `push`.
         """
         changed = self.fed.get(name, ())

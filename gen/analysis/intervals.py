@@ -1,12 +1,11 @@
-"""Which numbers can stand at every place of a model: intervals pushed from its leaves through the
-declarations' `bounds`.
+"""Intervals of values for every tensor of a model, pushed from its leaves through the declarations' `bounds`.
 
-For every tensor an interval that holds all its elements (one interval a tensor, in float64; rounding of a
-narrower type may leave it by a few units in the last place), as long as nothing before it left the domain
-where its operator is defined. Where an operator's `safe` domain does not hold all of an operand, or a result
-may leave its type, there is a `DomainViolation`; behind it the push goes on as if the operand had stayed
-inside. Interval arithmetic: R. E. Moore, Interval Analysis, 1966; nothing is said of how elements hang
-together, so a violation means "may", no violation means "cannot".
+Every tensor gets an interval that holds all its elements (one interval per tensor, in float64; rounding of a
+narrower type may exceed it by a few units in the last place), as long as all operators before it stayed in
+their domains. If an operator's `safe` domain does not contain an operand, or a result may leave its type,
+there is a `DomainViolation`; after it the push continues as if the operand had stayed inside. Interval
+arithmetic (R. E. Moore, Interval Analysis, 1966) ignores dependencies between elements, so a violation means
+"may", no violation means "cannot".
 """
 
 import math
@@ -78,7 +77,7 @@ class Interval:
         return self * other
 
     def log(self) -> "Interval":
-        """The logarithm; of nothing positive it is -inf."""
+        """Return the logarithm; -inf for an interval without positive numbers."""
         return Interval(
             math.log(self.low) if self.low > 0 else -math.inf,
             math.log(self.high) if self.high > 0 else -math.inf,
@@ -99,8 +98,8 @@ def first_violation(
 ) -> DomainViolation | None:
     """Push the leaves' intervals through a graph up to the first violation of a node that is not excused.
 
-    The tensors up to there hold their intervals afterwards. None when there is none among the first `upto` +
-    1 nodes.
+    The tensors up to there hold their intervals afterwards. Returns `None` if the first `upto` + 1 nodes have
+    no violation.
     """
     for violation in _pushed(graph, excused, upto):
         return violation
@@ -108,7 +107,7 @@ def first_violation(
 
 
 def unknown(graph: TypedGraph) -> list[str]:
-    """After a push: float tensors of which nothing can be said (an operator without a declaration, a missing
+    """List, after a push, the float tensors without bounds (an operator without a declaration, a missing
     type).
     """
     return [
@@ -167,10 +166,11 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
 def _set(
     step: TypedNode, found: Bounds | Sequence[Bounds] | None, finite: bool
 ) -> tuple[Tensor, float, float] | None:
-    """Give the outputs their intervals; the first float output that may leave its type, with the interval it
-    would have had.
+    """Give the outputs their intervals; returns the first float output that may leave its type, with its
+    interval before clipping.
 
-    With operands that are not `finite` that is no news: a violation before reported it, or nothing is known.
+    If operands are not `finite` it is ignored: an earlier violation already reported it, or their intervals
+    are unknown.
     """
     left = None
     for place, tensor in enumerate(step.outs):

@@ -37,8 +37,8 @@ _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {
 def known_values(
     op: str, ins: Sequence[Tensor | None], attrs: Attributes, out: Tensor
 ) -> tuple[Any, ...] | None:
-    """The elements of what a node of ONNX's own gives, whole numbers or truths, where those of its inputs
-    tell them; else None.
+    """Compute the elements of an ONNX node's result, whole numbers or truths, from those of its inputs;
+    returns `None` if they are unknown.
     """
     if (
         out.dtype not in _WHOLE

@@ -1,8 +1,8 @@
-"""An ONNX model read as nodes and tensors of the generator, so that a new program can be made of its parts.
+"""Read an ONNX model as nodes and tensors of the generator, so that new programs can reuse its parts.
 
-Types come from the operators' declarations, from the leaves on, and from the model's own `value_info` where
-there is no declaration or it does not agree. Rules know the elements of small constants, and of larger ones
-the interval that they lie in.
+Types come from the operators' declarations, starting at the leaves, and from the model's own `value_info` if
+there is no declaration or it disagrees. Rules know the elements of small constants, and the interval of
+larger ones.
 """
 
 import itertools
@@ -56,12 +56,12 @@ class Source:
 
 
 def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
-    """A model of sound structure (gen/model/structure.py), with a value for every input: they bind symbolic
-    dimensions.
+    """Read a model of sound structure (gen/model/structure.py), with a value for every input, which binds
+    symbolic dimensions.
 
-    UnreadableModel for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse
-    tensors, inputs that are no tensors, and values of which neither a declaration nor the model tells element
-    type and rank.
+    Raises UnreadableModel for opsets before 13, local functions, domains other than ONNX's and onnxruntime's,
+    sparse tensors, inputs that are not tensors, and values whose element type and rank are unknown to the
+    declarations and the model.
     """
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = versions[0] if versions else 0
@@ -119,7 +119,7 @@ class _SourceReader:
         self._sized: set[str] = set()  # what is computed from an input whose numbers rules know
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
-        """The nodes of a graph in order; what they make is entered into the scope."""
+        """Read the nodes of a graph in order and add their results to the scope."""
         declared = {info.name: info.type for info in (*graph.value_info, *graph.output)}
         found = []
         for proto in graph.node:
@@ -226,7 +226,7 @@ def _widest(dtype: str) -> Bounds:
 def _ruled(
     operator: Operator | None, ins: Sequence[Tensor | None], attrs: Attributes
 ) -> tuple[Sequence[Typed | None], Sequence[Bounds]]:
-    """Types and intervals by declaration; none where there is no declaration, or it does not reach so far."""
+    """Return types and intervals by declaration; empty if the declaration is missing or fails."""
     if operator is None:
         return (), ()
     try:

@@ -1,12 +1,11 @@
-"""Simpler instances of nodes: one number made smaller, and the numbers that rules tie to it made to fit.
+"""Simplify instances of nodes: one number gets smaller, and the numbers that rules tie to it follow.
 
-The numbers of a small graph are the sizes of its leaves, the elements of leaves that tell shapes or the like,
-and the whole numbers in attributes. What ties them is what the declarations require; so a convolution's
-kernel takes its weight and its paddings along, a hidden size the weights of all gates, a batch all that is as
-large. Nothing is written down for any operator: after a move, broken rules are mended one after the other,
-each time by the number (of those that the node depends on) whose change leaves the fewest broken. What comes
-of it satisfies every rule that could be asked; of nodes that the declarations are silent about it promises
-nothing.
+The numbers of a small graph are the sizes of its leaves, the elements of leaves that hold shapes or the like,
+and the whole numbers in attributes. The requirements of the declarations tie them, so a convolution's kernel
+takes its weight and its paddings along, a hidden size the weights of all gates, a batch all equal sizes. The
+method has no rules per operator: after a move, it repairs broken rules one after the other, each time by the
+number (among those that the node depends on) whose change leaves the fewest broken. The result satisfies
+every rule that could be evaluated; nodes that the declarations do not cover are not checked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +60,7 @@ _BrokenRules: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it,
 
 
 class System:
-    """The numbers of a graph and the rules that tie them. Parts are in order; leaves are what no part
+    """The numbers of a graph and the rules that tie them. Parts are in order; leaves are tensors that no part
     makes.
     """
 
@@ -79,8 +78,8 @@ class System:
         self.sound = all(not answer[0] for answer in answers if answer is not None)
 
     def together(self, place: NumberPlace, target: int) -> Numbers | None:
-        """A number set to a target, and what must follow it; None when nothing is found, or the system is not
-        sound itself.
+        """Set a number to a target and adapt the tied numbers; returns `None` if the search fails, or the
+        system is not sound itself.
         """
         old = self.numbers[place]
         new = {place: target}
@@ -107,8 +106,8 @@ class System:
         move: tuple[int, int],
         wide: bool,
     ) -> tuple[NumberPlace, int, _BrokenRules] | None:
-        """The change of one more number that leaves the fewest rules broken, `most` at most and not those met
-        before; None for none.
+        """Choose the change of one more number that leaves the fewest rules broken, at most `most` and a set
+        not met before; returns `None` if there is no such change.
         """
         found = None
         for other in near:
@@ -125,8 +124,8 @@ class System:
         return found
 
     def _broken(self, new: Numbers) -> tuple[_BrokenRules, list[NumberPlace]]:
-        """The rules that are broken under new numbers, and the numbers on which the first node with one
-        depends.
+        """Return the rules that are broken under new numbers, and the numbers on which the first node with
+        one depends.
         """
         self._trials += 1
         found: set[tuple[int, int]] = set()
@@ -227,8 +226,8 @@ def _above(parts: Sequence[RuledNode]) -> list[frozenset[str]]:
 
 
 def _likely(place: NumberPlace, now: int, old: int, target: int, wide: bool) -> Iterator[int]:
-    """What a number may become beside one that went from `old` to `target`: in proportion, by as much less,
-    the same, the least.
+    """Yield likely values for a number tied to one that went from `old` to `target`: in proportion, reduced
+    by the same amount, the same, the smallest.
     """
     least = 1 if place.kind == "size" else 0
     if wide:

@@ -1,11 +1,11 @@
-"""Which dimensions of a node's inputs and outputs its operator ties together, found by running its
-declaration on marked sizes.
+"""Find which dimensions of a node's inputs and outputs its operator ties together, by running its declaration
+on marked sizes.
 
-The rules of a declaration run on integers; here they run on integers that remember which dimension they came
-from. Where `infer` hands a size of an input on to an output, and where a relation of `requires` compares two
-sizes and finds them equal, the two are tied: changing one alone would make the node invalid, or change a type
-that is not computed from it. So nothing is said twice: what an operator asks of sizes stands in its
-declaration alone. (Concolic execution, as in Godefroid, Klarlund and Sen, DART, PLDI 2005, in the small.)
+The rules of a declaration run on integers; here they run on integers that remember their dimension. Where
+`infer` passes a size of an input on to an output, and where a relation of `requires` compares two sizes and
+finds them equal, the two are tied: changing one alone would make the node invalid, or change a type that is
+not computed from it. So the declaration remains the only place for an operator's requirements on sizes.
+(Concolic execution, as in Godefroid, Klarlund and Sen, DART, PLDI 2005, on a small scale.)
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ def size_ties(
     attrs: Attributes,
     outs: Sequence[tuple[int, ...] | None],
 ) -> list[Tie] | None:
-    """The dimensions that a node ties, each a tensor's number (inputs first, then outputs) and an axis; None
-    where nothing is known.
+    """List the dimensions that a node ties, each a tensor's number (inputs first, then outputs) and an axis;
+    returns `None` if they are unknown.
 
-    `outs` are the shapes of the outputs, None for one that is absent or unknown: where the declaration says
-    otherwise it does not know this node, and says nothing.
+    `outs` are the shapes of the outputs, None for one that is absent or unknown: if the declaration disagrees
+    with them it does not cover this node.
     """
     ties: set[Tie] = set()
     marked = [None if tensor is None else _marked(tensor, number, ties) for number, tensor in enumerate(ins)]

@@ -1,9 +1,9 @@
 """A model as steps that the rules of declarations can read: each node with its declaration, its tensors and
 its attributes.
 
-The same `Tensor`s stand here as in a growing program, so `infer`, `bounds` and `safe` serve models that
-anybody wrote. What a model does not tell (a type, a declaration) is left open: a step without a declaration
-has `op` None, a tensor without a type the dtype "".
+It uses the same `Tensor`s as a growing program, so `infer`, `bounds` and `safe` also serve foreign models.
+Unknown parts (a type, a declaration) are left open: a step without a declaration has `op` None, a tensor
+without a type the dtype "".
 """
 
 import functools
@@ -82,7 +82,7 @@ class TypedGraph:
             yield from (tensor for tensor in step.outs if tensor.name)
 
     def reads(self) -> Iterator[Tensor]:
-        """What its nodes read, those of bodies in it too, and what it gives: its own tensors among them."""
+        """Yield the tensors that its nodes read, also in bodies, and its outputs."""
         for step in self.nodes:
             yield from (tensor for tensor in step.ins if tensor is not None)
             for body in step.bodies.values():
@@ -237,8 +237,8 @@ class _GraphReader:
 
 @functools.cache
 def span(dtype: str) -> tuple[float, float]:
-    """What an element of a dtype can be when nothing is known of it: every number of an integer, anything of
-    a float.
+    """Return the bounds of an element of a dtype without further knowledge: the whole range of an integer,
+    infinite bounds for a float.
     """
     dtype = dtype.rpartition("(")[2].rstrip(")")
     if dtype == "bool":

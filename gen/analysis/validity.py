@@ -1,10 +1,10 @@
-"""What the declarations say of nodes as they stand in some model: which are certainly invalid, and what type
-comes out of each.
+"""Check the nodes of any model by the declarations: find certainly invalid nodes, and the types of their
+outputs.
 
-A declaration is written for the instances that its sampler draws; a model from elsewhere may hold others. So
-silence is the answer where a type is not known, where a rule needs elements that only a run tells, where it
-stumbles, and where ONNX allows more than the declaration knows of (`Operator.unmodelled`). Nothing of ONNX is
-called: an inference that a strange node brings down is not asked about it.
+A declaration is written for the instances that its sampler draws; a foreign model may hold others. So the
+check stays silent where a type is unknown, where a rule needs elements that only a run determines, where a
+rule raises, and where ONNX allows more than the declaration covers (`Operator.unmodelled`). It never calls
+ONNX, whose inference may crash on a strange node.
 
 Sources: the declarations (gen/operators), the operator page of Split (as many outputs as `num_outputs` says).
 """
@@ -44,7 +44,7 @@ Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """What a declaration says of one node. `fault` tells the broken rule, "" when none is certain.
+    """The result of a declaration's check of one node. `fault` tells the broken rule, "" if none is certain.
 
     `types` are those of the outputs as far as they are known; None for one of which nothing is known.
     """
@@ -55,9 +55,7 @@ class NodeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that
-    is known, by name.
-    """
+    """The result of checking a model's main graph: the first fault (or ""), and every known type, by name."""
 
     fault: str
     types: Mapping[str, Typed]
@@ -69,12 +67,11 @@ _SILENT = NodeCheck("", ())
 def check_model(
     model: onnx.ModelProto, inputs: Mapping[str, Value], known: Mapping[str, Typed] | None = None
 ) -> ModelCheck:
-    """A model's nodes in order, as far as their types follow from its leaves; values that are fed bind open
+    """Check a model's nodes in order, as far as their types follow from its leaves; fed values bind open
     dimensions.
 
-    The model's structure need not be sound. What is declared of values that nodes make is not looked at;
-    `known` has types of them that are known from elsewhere, for those behind nodes of which nothing is said.
-    Of bodies only faults are reported.
+    The model's structure need not be sound. Declared types of computed values are ignored; `known` has types
+    of some of them from other sources, for nodes after unchecked ones. Bodies only contribute faults.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     local = frozenset((function.domain, function.name) for function in model.functions)
@@ -171,9 +168,7 @@ def _constant(node: onnx.NodeProto) -> Typing | None:
 
 
 def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> NodeCheck:
-    """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is
-    known.
-    """
+    """Check a node on such inputs by its operator's declaration; None stands for an unknown input."""
     name = qualified_name(node.domain, node.op_type)
     if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
         return _SILENT
@@ -209,8 +204,8 @@ def _ruled(
 def settled(
     name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
 ) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
-    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be known
-    for that); None for silence.
+    """Return the numbers of the rules that an instance breaks, and its outputs' types (empty if these faults
+    hide them); `None` if the declaration does not cover it.
     """
     operator = operators().get(name)
     if operator is None:
@@ -239,9 +234,7 @@ def settled(
 
 
 def read_attributes(protos: Sequence[AttributeProto]) -> Attributes | None:
-    """Attributes as rules read them; None when there is one that no rule knows: a graph, a sparse tensor, a
-    reference.
-    """
+    """Return attributes as rules read them; `None` if one is a graph, a sparse tensor or a reference."""
     if any(proto.ref_attr_name for proto in protos):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Laying operators by name on a builder: what strategies that plant known structures stand on.
+"""Add operators by name to a builder, for strategies that plant known structures.
 
     y = build.op("Relu", build.op("MatMul", x, build.weight(x.dtype, (x.shape[-1], 4))))
 
@@ -30,13 +30,12 @@ class PatternRates:
 
     `planted`: the next thing in a program is a structure; `near_miss`: a twisted one; `in_body`: a node with
     bodies, in which there are structures. The ways to write a structure: `mostly`, `likely`, `even`,
-    `unlikely`, `rare` ones.
-    `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input
-    of the program; `other_number`, `other_order`, `other_axis`: not the one that the structure asks for;
-    `tapped`: an inner tensor is read from outside; `twisted_vector` takes the place of `vector`; `single`:
-    exactly one condition is broken, any of the first `sites` that are met, and none by these rates. How
-    structures meet: `linked`: one begins at what the last one gave, as it stands; `shared`: of these, at an
-    inner tensor of it.
+    `unlikely`, `rare` ones. `vector`: a number is written as a vector of one. Of twisted structures only:
+    `fed`: a parameter is an input of the program; `other_number`, `other_order`, `other_axis`: a value
+    different from the one that the structure requires; `tapped`: an inner tensor has a reader outside;
+    `twisted_vector` takes the place of `vector`; `single`: exactly one condition is broken, any of the first
+    `sites` in order, and these rates do not apply. How structures meet: `linked`: one begins at the unchanged
+    result of the last one; `shared`: of these, at an inner tensor of it.
     """
 
     planted: float = 0.4
@@ -74,12 +73,12 @@ def _has_one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool
 
 
 class PatternBuilder:
-    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for
-    it.
+    """Adds operators to a builder. With `twisted` a structure comes out slightly wrong for the optimiser that
+    matches it.
 
-    `broken` has just one of its conditions broken: the first that is met is 0. `onto` is the tensor that it
-    is to begin at, as it stands. Of what was laid, `inner` are tensors inside of the structure and `met` is
-    how many conditions there were.
+    `broken` is the index of the one condition to break. `onto` is the tensor at which the structure begins,
+    unchanged. Afterwards `inner` holds tensors inside of the structure and `met` the number of its
+    conditions.
     """
 
     rates: ClassVar[PatternRates] = PatternRates()

@@ -528,9 +528,7 @@ class GraphBuilder:
 
 
 def _count_reads(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
-    """Count reads of tensors; return the names of those that are results, and the depth of what reads
-    them.
-    """
+    """Count reads of tensors; return the names of those that are results, and the depth of their reader."""
     names: list[str] = []
     depth = 0
     for tensor in ins:

@@ -1,4 +1,4 @@
-"""What a program under construction knows: tensors that nodes may read, connected pieces, and totals."""
+"""The state of a program under construction: tensors that nodes may read, connected pieces, and totals."""
 
 from __future__ import annotations
 

@@ -177,8 +177,8 @@ def _count_uses(dtype: str, low: float, high: float, how: str) -> list[int]:
 
 @functools.lru_cache(maxsize=256)
 def _make_block(dtype: str, low: float, high: float, how: str) -> Array:
-    """Make elements between two bounds, of which leaves take slices: most leaves have the bounds of
-    others.
+    """Make elements between two bounds; leaves take slices of the block, since most leaves share their
+    bounds.
     """
     return _round_numbers(_scale_numbers(_FRACTIONS[:_BLOCK], dtype, low, high), low, high, how)
 

@@ -89,7 +89,7 @@ class Parts:
         return f"f{len(self.functions) + 1}"
 
     def get_ends(self, node: NodeProto) -> NodeEnds:
-        """Return what a node reads and makes, cached until the node is marked `changed`."""
+        """Return the names that a node reads and makes, cached until the node is marked `changed`."""
         found = self._ends.get(id(node))
         if found is None:
             found = self._ends[id(node)] = NodeEnds(node, list_reads(node), [*filter(None, node.output)])

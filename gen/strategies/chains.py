@@ -171,7 +171,7 @@ def _list_drawable(
 
 
 def _add_rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
-    """Add what a rewrite looks for behind the last result, or a near miss of it."""
+    """Add the operators that a rewrite matches after the last result, or a near miss of them."""
     rng, style = builder.rng, builder.style
     drawn = [each for each in (rng.choice(load_rewrites()) for _ in range(_AHEAD)) if each[0] in there]
     if not drawn:

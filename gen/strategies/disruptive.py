@@ -158,7 +158,7 @@ def _make_input(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:
 
 
 def _iterate_reads(node: Node) -> Iterator[Tensor]:
-    """Yield what a node and its bodies read."""
+    """Yield the tensors that a node and its bodies read."""
     yield from (tensor for tensor in node.ins if tensor is not None)
     for value in node.attrs.values():
         if isinstance(value, BodyGraph):

@@ -151,7 +151,7 @@ def _cut_architecture(request: GenRequest, rng: Rng) -> Source | None:
 
 
 def _cut_piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
-    """Cut what is spliced in: a part of a program of the corpus, else of an architecture."""
+    """Cut the part to splice in from a program of the corpus, or else from an architecture."""
     most = rng.between(2, _MOST_SPLICED)
     if not request.corpus:
         return _cut_architecture(replace(request, nodes=most), rng)

@@ -63,10 +63,10 @@ def ir_made_by(name: str) -> str:
 
 
 def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
-    """The program of a seed by a strategy, with values for its inputs (those that a search is to find
-    excepted).
+    """Generate the program of a seed by a strategy, with values for its inputs (except those left to a
+    search).
 
-    BadInput when there is no such strategy.
+    Raises BadInput for an unknown strategy.
     """
     request = request or GenRequest()
     collecting = gc.isenabled()

@@ -1,10 +1,10 @@
-"""Inputs with the numbers at which compilers cut corners: signed zeros, subnormals, extremes, infinities,
+"""Inputs with the numbers that compilers often mishandle: signed zeros, subnormals, extremes, infinities,
 NaN.
 
-On request only: where ONNX leaves the result of such a number open (a cast of NaN to an integer, Relu of NaN)
-the judge's hazards say so (backends/reference/hazards.py), and a NaN that the reference has too is no
-mismatch. Source of the classes: IEEE 754-2019, section 3.4; what a narrow type lacks (ONNX's float8 pages) is
-left out.
+They are used on request only: where ONNX leaves the result of such a number open (a cast of NaN to an
+integer, Relu of NaN) the judge's hazards say so (backends/reference/hazards.py), and a NaN that the reference
+has too is not a mismatch. Source of the classes: IEEE 754-2019, section 3.4; numbers that a narrow type lacks
+(ONNX's float8 pages) are left out.
 """
 
 import math
@@ -34,13 +34,13 @@ _WIDE = 1 << 16  # integers up to this bound are an index, a size or a count rat
 def special_inputs(
     model: onnx.ModelProto, seed: int, kinds: Sequence[str] = KINDS, inputs: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """Values for every input (those given, else seeded ones) with special numbers of these kinds strewn in,
-    one element of four.
+    """Make values for every input (the given ones, or seeded ones) and replace one element in four by special
+    numbers of these kinds.
 
-    Every kind that a type has stands in each tensor that has room for it. Inputs that say where or how much
-    (indices, shapes, counts: what the declarations ask of integers) keep their values, also where they do so
-    by way of other operators, and so do texts and truths. Equal seeds give equal values. BadInput for a kind
-    that there is not.
+    Every kind that a type has occurs in each tensor with enough room. Inputs that steer the program (indices,
+    shapes, counts: integers that the declarations constrain) keep their values, also if they reach such an
+    operand through other operators, and so do texts and truths. Equal seeds give equal values. Raises
+    BadInput for an unknown kind.
     """
     check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
@@ -56,11 +56,10 @@ def special_inputs(
 
 
 def steering(model: onnx.ModelProto) -> frozenset[str]:
-    """The inputs whose elements come, on whatever way, to an integer operand that is asked something: an
-    index, a size, a divisor.
+    """Return the inputs that flow into a constrained integer operand: an index, a size, a divisor.
 
-    A float that is cast to an index on its way is one of them; so is what a body or a function takes in which
-    there is such an operand.
+    This includes a float that is cast to an index, and inputs of a body or a function that contains such an
+    operand.
     """
     functions = {
         (item.domain, item.name)
@@ -101,7 +100,7 @@ def _steers(body: TypedGraph) -> bool:
 
 
 def _asked(step: TypedNode, position: int, tensor: Tensor) -> bool:
-    """Whether an operand is an integer, as far as is known, of which something is asked."""
+    """Return whether the operand is an integer, as far as known, with a declared constraint."""
     if tensor.dtype and ("int" not in tensor.dtype or "float" in tensor.dtype):
         return False
     safe = step.op.safe if step.op is not None else ()

@@ -18,8 +18,8 @@ RANGED, SEARCH, SPECIAL = "ranged", "search", "special"
 
 
 def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)) -> str:
-    """The word for what a user wrote, kinds of special values in their usual order; BadInput when it is none
-    of the choices.
+    """Parse the user's word for values, and put kinds of special values in their usual order. Raises BadInput
+    for anything but the choices.
     """
     name, colon, rest = text.partition(":")
     if name not in choices or (colon and name != SPECIAL):
@@ -37,7 +37,7 @@ def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)
 
 
 def special_kinds(values: str) -> tuple[str, ...]:
-    """The kinds of special values that a word asks for; none for the other words."""
+    """Return the kinds of special values that a word names; () for other words."""
     name, colon, rest = values.partition(":")
     return () if name != SPECIAL else tuple(rest.split(",")) if colon else KINDS
 

@@ -1,9 +1,8 @@
-"""Numbers for which relations over open sizes hold, or that there are none: z3, asked where a repair found
-nothing.
+"""Solve size constraints with z3 when local repair fails.
 
-Each question has a z3 context of its own, so that an answer depends on the question and on nothing that was
-solved before in the process, and a limit in z3's own units of work rather than seconds: it ends, and ends the
-same way on every machine. This imports z3: whoever asks does so when it asks.
+Each query has a z3 context of its own, so that an answer depends on the query and not on earlier ones in the
+process, and a limit in z3's own units of work rather than seconds: it ends, and ends the same way on every
+machine. This module imports z3, so callers import it lazily.
 
 Source: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`).
 """

@@ -1,12 +1,11 @@
-"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution, and by z3
-where that finds none.
+"""Solve relations over symbolic sizes: repair the current solution, and ask z3 if that fails.
 
-There are numbers for the open sizes at any time, for which every relation holds that was taken in. New
-relations, of which most hold as they are, are made to hold by moves: of a relation that does not, one number
-is changed so that it does, the one by which fewest others break, and then what broke. Every move follows from
-the relation itself: what `a + b` is to be tells what `a` is to be. So most answers cost some dozens of
-evaluations. What is not found within a number of moves is asked of z3, with all relations that share a number
-with it: only z3 says that something is impossible. Answers depend on what was asked and on nothing else.
+At any time there is a number for every symbol such that all accepted relations hold. New relations, most of
+which already hold, are repaired by moves: for a broken relation, change the one number that breaks the fewest
+others, then repair those. Every move follows from the relation itself: the target of `a + b` determines that
+of `a`. So most answers cost some dozens of evaluations. After a limit on moves, z3 gets the query with all
+relations that share a number with it: only z3 proves that something is impossible. Answers depend on the
+query alone.
 
 Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and
 the special bins of section 4. The search: min-conflicts (Minton and others, Artificial Intelligence 58,
@@ -110,7 +109,7 @@ class Constraints:
         return len(self._binned)
 
     def forget_after(self, mark: int) -> None:
-        """Stop spreading the numbers added after the mark: nothing uses them."""
+        """Stop spreading the numbers added after the mark, because they are unused."""
         del self._binned[mark:]
 
     def spread_numbers(self, rng: Rng) -> None:
@@ -167,7 +166,7 @@ class Constraints:
 
 
 def _list_moves(relation: Any, wanted: bool, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield numbers to change, and their new values, each of which makes a relation hold (or fail)."""
+    """Yield numbers to change, with new values that make a relation hold (or fail)."""
     if not isinstance(relation, Term):
         return
     op, args = relation.op, relation.args
@@ -191,7 +190,7 @@ def _list_moves(relation: Any, wanted: bool, numbers: Sequence[int]) -> Iterator
 
 
 def _list_moves_towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield numbers to change, and their new values, each of which gives a term a value."""
+    """Yield numbers to change, with new values that give a term a value."""
     if not isinstance(term, Term):
         return
     op, args = term.op, term.args

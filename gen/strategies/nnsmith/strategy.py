@@ -97,7 +97,7 @@ def _insert_forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion |
 
 
 def _insert_backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
-    """Insert a node on placeholders of its own, one output of which replaces a placeholder (Algorithm 1,
+    """Insert a node on placeholders of its own; one of its outputs replaces a placeholder (Algorithm 1,
     BackwardInsert).
     """
     rng, target = symbolic.rng, symbolic.rng.choice(symbolic.placeholders)

@@ -1,10 +1,9 @@
-"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when sizes are
-chosen afterwards.
+"""A program with symbolic sizes: samplers use it in place of a `GraphBuilder` if sizes are chosen afterwards.
 
-It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes
-are terms. So one sampler serves both: most run here as they are. What is asked of existing tensors becomes
-relations, and what cannot be found a placeholder: a tensor that is a leaf unless a later node is put in its
-place (NNSmith, section 3.2).
+It implements the methods that samplers use (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes
+are terms. So one sampler serves both: most run here unchanged. A requirement on an existing tensor becomes
+relations, and a missing tensor a placeholder: a leaf unless a later node takes its place (NNSmith, section
+3.2).
 """
 
 from collections.abc import Sequence
@@ -76,8 +75,8 @@ class SymbolicBuilder:
         return self.constraints.add_number(1, self.most(1))
 
     def most(self, rank: int) -> int:
-        """What the sizes of a tensor may add up to: numbers with this sum have at most the budget's product
-        (the mean inequality).
+        """Return the limit on the sum of a tensor's sizes: numbers with this sum have at most the budget's
+        product (the mean inequality).
         """
         return (
             max(rank, int(rank * self.budget.tensor ** (1 / rank) / (8 if rank == 1 else 1))) if rank else 0
@@ -128,7 +127,7 @@ class SymbolicBuilder:
         return self._require_domain(self.placeholder(dtype, self._open_free_sizes(shape), "weight"), domain)
 
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
-        """A leaf with these elements, some of which may be open."""
+        """Make a leaf with these elements, some of which may be symbolic."""
         self._count += 1
         return Tensor(
             f"k{self._count}", dtype, (len(values),) if shape is None else shape, values=tuple(values)
@@ -187,8 +186,8 @@ class SymbolicBuilder:
         return self.builder.choose_dtype(allowed)
 
     def first(self, choice: OpChoice) -> Tensor | None:
-        """An existing tensor as first input of an operator, which no node reads yet if there is one; None
-        when none fits.
+        """Return an existing tensor as first input of an operator, preferably one without a reader; `None` if
+        all are unfit.
         """
         fitting = [
             tensor

@@ -92,7 +92,7 @@ def slices(w: PatternBuilder) -> Tensor:
 
 
 def concat_split(w: PatternBuilder) -> Tensor:
-    """Concat and Split, or Slices, that take apart what was put together."""
+    """Split, or slice, the result of a Concat into its parts again."""
     x = w.x(1, 4)
     axis = w.rng.below(x.rank)
     other = w.builder.match(x.dtype, x.shape)
@@ -285,7 +285,7 @@ def gather_slices(w: PatternBuilder) -> Tensor:
 
 
 def top_k_sliced(w: PatternBuilder) -> Tensor:
-    """TopK of which only a part goes on."""
+    """Use only a part of a TopK's results."""
     x = w.x(1, 3)
     values, places = w.ops("TopK", x, w.ints(x.shape[-1]))
     first = w.op("Slice", values, w.ints(0), w.ints(1), w.ints(-1))

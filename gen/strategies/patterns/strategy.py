@@ -1,6 +1,6 @@
 """Programs with structures that optimisers look for (fused.py, moved.py), among random nodes.
 
-Rewrites are to meet: a structure begins at what the last one gave or at a tensor inside of it, stands in a
+Rewrites should interact: a structure begins at the last one's result or at a tensor inside of it, stands in a
 body, and gives an inner tensor as an output; two of five are near misses, half of which break exactly one
 condition.
 """
@@ -64,8 +64,8 @@ def grow_planted(request: GenRequest, seed: int) -> GraphBuilder:
 
 
 class Planter:
-    """Lays structures in a program and its bodies. Of the last one `given` is what it gives, and `inner` are
-    tensors inside of it.
+    """Adds structures to a program and its bodies. `given` holds the results of the last one, `inner` tensors
+    inside of it.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Planter:
         self._where: TensorScope | None = None
 
     def plant_structure(self, builder: GraphBuilder) -> None:
-        """Add a structure, or a near miss of one; what was added before an operator did not fit stays."""
+        """Add a structure, or a near miss of one; if an operator does not fit, the nodes before it stay."""
         rng, rates = builder.rng, PatternBuilder.rates
         onto = self._choose_start(builder) if rng.chance(rates.linked) else None
         for _ in range(_TRIES if onto is not None else 1):
