@@ -19,11 +19,11 @@ _LIKE_A_PLACE = re.compile(r"\{[\w:]*\}")
 
 
 def absolute_command(text: str) -> str:
-    """The command with the files that it names as absolute paths, each word quoted where it must be.
-    BadTarget for what is no command.
+    """Return the command with its files as absolute paths, each word quoted where necessary. Raises BadTarget
+    for an invalid command.
 
-    The program is a path where it has a slash, else it is looked up on PATH when it runs; of the other words
-    those are paths that name a file that is there.
+    The program is a path if it has a slash, otherwise it is looked up on PATH when it runs; other words are
+    paths if they name an existing file.
     """
     words = command_words(text)
     found = {name.partition(":")[0] for word in words for name in _PLACE.findall(word)}

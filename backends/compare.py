@@ -60,8 +60,8 @@ class Policy:
         return float(screen * max(1.0, terms / _SHORT_SUM.get(dtype, _SHORT_SUM_ELSE)) ** 0.5)
 
     def bound(self, dtype: str, terms: int, size: Any) -> Any:
-        """The absolute difference allowed where the expected magnitudes are `size`: one number, or one an
-        element.
+        """Return the absolute difference allowed where the expected magnitudes are `size`: one number, or one
+        per element.
         """
         if self.tolerance is None:
             return max(self.screen(dtype, terms) * float(size.max()), _FLOOR[dtype])
@@ -264,9 +264,9 @@ def _slowly(
 
 
 def _special(a: Any, b: Any, limit: float) -> tuple[Any, Any]:
-    """Masks of the elements that are not finite on both sides, and of those among them that disagree.
+    """Return masks of the elements that are not finite on both sides, and of those among them that disagree.
 
-    An infinity where the float64 value lies beyond the range of the type is what the type can say of it.
+    An infinity is correct where the float64 value lies beyond the range of the type.
     """
     finite = np.isfinite(a) & np.isfinite(b)
     with np.errstate(all="ignore"):
@@ -328,9 +328,7 @@ def _clip(value: Any) -> str:
 
 
 def type_text(value: Any, dtype: str = "") -> str:
-    """What a value is, as `float32[2,3]`; `dtype` is the type that the model declares, where that is not
-    numpy's.
-    """
+    """Describe a value, as `float32[2,3]`; `dtype` is the type that the model declares, if numpy lacks it."""
     if value is None:
         return "nothing"
     if isinstance(value, (list, tuple)):
@@ -358,7 +356,7 @@ def _largest(name: str) -> float:
 
 
 def _least(name: str) -> float:
-    """The scale of an expected output of nothing but zeros."""
+    """Return the scale of an expected output that is all zeros."""
     return _FLOOR.get(name, 1.0)
 
 

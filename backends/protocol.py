@@ -1,4 +1,4 @@
-"""What a backend is: one short module that both the main process and a worker load.
+"""The interface of a backend: one short module that both the main process and a worker load.
 
 The main process reads its facts (name, package, options) and asks `classify`; a worker calls `load`,
 `prepare` and the function that `prepare` returns. The file runs inside workers of old releases, so at module

@@ -1,4 +1,4 @@
-"""Observations written beside a case: one JSON file a run, and what the compiler printed as a log."""
+"""Observations written beside a case: one JSON file per run, and the compiler's output as a log."""
 
 import json
 import re

@@ -38,9 +38,7 @@ class Plugin:
 
 @cache
 def _entries() -> dict[str, dict[str, importlib.metadata.EntryPoint]]:
-    """Entry points by name and by what they name: looked up once, for that reads a file of every
-    distribution.
-    """
+    """Return entry points by name and by value, cached: the look-up reads a file of every distribution."""
     found: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=GROUP):
         found.setdefault(entry.name, {})[entry.value] = entry
@@ -48,7 +46,7 @@ def _entries() -> dict[str, dict[str, importlib.metadata.EntryPoint]]:
 
 
 def names() -> tuple[str, ...]:
-    """The names of every backend, in alphabetical order; none of them is loaded."""
+    """List the names of all backends, in alphabetical order, without loading them."""
     return tuple(sorted(_entries()))
 
 
@@ -79,7 +77,7 @@ def plugin(name: str) -> Plugin:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTarget:
-    """A target whose backend is there and has its options; what is known of it without asking a worker.
+    """A target whose backend is installed and has its options, with the facts known without a worker.
 
     Made by `resolve`. `target` is in normal form (every option named, defaults left out), so equal compilers
     are equal.
@@ -105,7 +103,7 @@ class ResolvedTarget:
 
     @property
     def release(self) -> str:
-        """The release, "" for what is installed beside opsieve and for a build."""
+        """The release, "" for the installed package and for a build."""
         return self.target.release
 
     @property
@@ -134,31 +132,29 @@ class ResolvedTarget:
 
     @property
     def baseline(self) -> "ResolvedTarget | None":
-        """The unoptimised build of the same compiler and release, None when it has none or the target is
-        it.
-        """
+        """The unoptimised build of the same compiler and release; `None` if it has none or the target is it."""
         return _baseline(self)
 
     @property
     def runtime(self) -> "ResolvedTarget | None":
-        """The compiler that runs what the target makes of a program, None where the target runs it itself
+        """The compiler that runs the target's result; `None` if the target runs it itself
         (`BackendFacts.runs_on`).
         """
         return resolve(self.facts.runs_on) if self.facts.runs_on else None
 
     @property
     def stand_in(self) -> "ResolvedTarget | None":
-        """The target that gives its outputs where it gives any, since it hands programs on unchanged
-        (`BackendFacts.unchanged`); None for others.
+        """The target with the same outputs, if this one passes programs through unchanged
+        (`BackendFacts.unchanged`); `None` for others.
 
-        Which runtime a release has beside it is another question.
+        The runtime that a release uses may differ.
         """
         return _stand_in(self)
 
     @property
     def showing_graph(self) -> "ResolvedTarget | None":
-        """The same build, but that it gives its optimised graph and computes nothing
-        (`BackendFacts.shows_graph`); None where it cannot.
+        """The same build, set to return its optimised graph instead of computing
+        (`BackendFacts.shows_graph`); `None` if it cannot.
         """
         shows = self.facts.shows_graph
         return self.with_options(**shows) if shows else None
@@ -256,7 +252,7 @@ def resolve(text: str | Target) -> ResolvedTarget:
 
 
 def _normal(target: Target, facts: BackendFacts) -> Target:
-    """The target with every option named, and none that stands at its default."""
+    """Return the target with every option named, without options at their default."""
     chosen = {}
     for name, value in target.options:
         name = name or _set_by(value, facts)

@@ -26,8 +26,8 @@ _FORM = "backend[==release][:option[=value],...] or backend@path[:option[=value]
 
 
 def may_be_own(text: str) -> bool:
-    """Whether a target may name code of the user's own, a build, a command or a library; nothing is
-    loaded.
+    """Return whether a target may name the user's own code: a build, a command or a library. It loads no
+    backend.
     """
     return "@" in text or text.startswith(COMMAND) or "=" in text.replace("==", "")
 

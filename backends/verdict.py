@@ -40,7 +40,7 @@ STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How one output differs from what it should be.
+    """The difference between one output and its expected value.
 
     `max_abs`, `max_scaled` (largest absolute error over the largest magnitude of the expected output),
     `max_rel` and `max_ulps` are over elements finite on both sides; `fraction` is the share of elements that

@@ -4,10 +4,10 @@ that has them.
 Loaded by the zygote before the compiler (`child.py`), never by the main process: the standard library only,
 Python 3.8. x86-64 Linux.
 
-A library that was built with `-fsanitize-coverage` cannot be loaded where nobody defines these. Its counters
-are read by their section (`tracer.py`), so the functions need do nothing but return; that of `trace-pc-guard`
-marks its guard, which makes a counter of it. They come in a library of two pages that is put together here,
-so that no C compiler is needed.
+A library that was built with `-fsanitize-coverage` cannot be loaded unless something defines these. Its
+counters are read by their section (`tracer.py`), so the functions only return; that of `trace-pc-guard` marks
+its guard, which makes a counter of it. They come in a library of two pages that is assembled here, so that no
+C compiler is needed.
 """
 
 import ctypes
@@ -32,8 +32,8 @@ _HASH, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 4, 5, 6, 10, 11
 
 
 def provide() -> None:
-    """Load them so that every library loaded from now on finds them; where that is impossible, its own
-    loading says what is missing.
+    """Load the library so that all later libraries find its functions; if that fails, their own loading
+    reports the missing symbol.
     """
     fd = os.memfd_create("sanitizer-coverage")
     try:

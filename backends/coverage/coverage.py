@@ -1,4 +1,4 @@
-"""What a campaign has reached of its compilers' native code: one map of probes for each, shared by all
+"""The reached parts of a campaign's compilers in native code: one map of probes per compiler, shared by all
 workers.
 """
 
@@ -36,9 +36,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What was reached of one library: addresses in it (ascending), of how many probes that can be recognised
-    from one run to the next.
-    """
+    """The reached addresses of one library (ascending), and its number of stable probes."""
 
     library: Path
     build_id: str
@@ -64,8 +62,8 @@ class Probes:
             self._set_aside(unstable(item) + first)
 
     def libraries(self) -> list[dict[str, Any]]:
-        """What a zygote needs of each library: its path, the file of its points, how many, and where it
-        counts by itself.
+        """Return the zygote's facts about each library: its path, the file of its points, their number, and
+        its counters, if it has its own.
         """
         return [
             {
@@ -83,8 +81,8 @@ class Probes:
         return sum(_pages(item.counters)[1] for item in self.points if item.counters)
 
     def collect(self, pages: memoryview) -> tuple[int, ...]:
-        """Those that nobody had reached before, by the counters of a worker that is dead, in its pages one
-        library's behind the other's.
+        """Return the newly reached probes from the counters of a dead worker; its pages hold one library
+        after the other.
         """
         found: list[int] = []
         begin = 0
@@ -114,7 +112,7 @@ class Probes:
         return tuple(number for number in numbers if self._stable[number])
 
     def reached(self) -> tuple[Reached, ...]:
-        """The same by library."""
+        """Return the reached probes by library."""
         every, found = self.numbers(), []
         for at, item in enumerate(self.points):
             first, end = int(self._firsts[at]), int(self._firsts[at + 1])
@@ -124,7 +122,7 @@ class Probes:
         return tuple(found)
 
     def forget(self) -> None:
-        """Nothing was reached: workers that begin from now on have every probe."""
+        """Reset the map: workers that start from now on have every probe."""
         self._hits[:] = 0
         self._hits[: self.total][~self._stable] = 1
 
@@ -149,7 +147,7 @@ class Probes:
 
     @property
     def calibrated(self) -> bool:
-        """Whether it was found out before, perhaps in another campaign, which of them come and go."""
+        """Return whether the unstable probes are known, perhaps from another campaign."""
         return all(unstable_file(item).exists() for item in self.points)
 
     def _set_aside(self, numbers: Numbers) -> None:
@@ -164,7 +162,7 @@ def _pages(section: CounterSection) -> tuple[int, int]:
 
 
 class EffectNumbers:
-    """The fallback without probes: names of what compilers say that they did, numbered as they come."""
+    """The fallback without probes: names of effects that compilers report, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -194,7 +192,7 @@ def can_trace() -> bool:
 
 
 class Coverage:
-    """The coverage of a campaign: for the compilers named, what of them was reached. Thread-safe.
+    """The coverage of a campaign, for the named compilers. Thread-safe.
 
     `kind` is `functions`, `blocks` or `passes`. BadInput where this machine cannot trace.
     """
@@ -222,9 +220,9 @@ class Coverage:
         return self.kind != EFFECTS and backend in self.backends
 
     def probes(self, place: tuple[str, str], backend: Any, modules: Sequence[str]) -> Probes:
-        """The probes of the compiler at a place (name and release) that has these libraries loaded.
+        """Return the probes of the compiler at a place (name and release) that has these libraries loaded.
 
-        BadInput where it has no native code of its own, or none that can be traced.
+        Raises BadInput if it has no native code of its own, or only untraceable code.
         """
         with self._guard:
             if place not in self._maps:
@@ -243,7 +241,7 @@ class Coverage:
             return self._maps[place]
 
     def effects(self, place: tuple[str, str]) -> EffectNumbers:
-        """The names of what the compiler at a place did."""
+        """Return the names of the effects of the compiler at a place."""
         with self._guard:
             return self._effects.setdefault(place, EffectNumbers())
 

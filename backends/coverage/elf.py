@@ -37,7 +37,7 @@ class Section:
 
 
 class Library:
-    """An ELF file, mapped; nothing of it is run."""
+    """An ELF file, mapped for reading; its code is never run."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -71,7 +71,7 @@ class Library:
         return found
 
     def bytes_of(self, name: str) -> npt.NDArray[np.uint8]:
-        """The content of a section, u8; Unreadable when there is no such section."""
+        """Return the content of a section, u8. Raises Unreadable if the section is missing."""
         section = self.sections.get(name)
         if section is None or section.offset + section.size > len(self._data):
             raise Unreadable(f"{self.path.name} has no section {name}")

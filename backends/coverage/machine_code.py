@@ -25,8 +25,8 @@ FLAGS += ["-fno-tree-loop-distribute-patterns", "-fno-asynchronous-unwind-tables
 
 
 def compiled(compiler: str = "gcc") -> dict[str, bytes]:
-    """The bytes of each function; CalledProcessError or FileNotFoundError without a compiler for x86-64 and
-    binutils.
+    """Compile the functions and return the bytes of each. Raises CalledProcessError or FileNotFoundError
+    without a compiler for x86-64 and binutils.
     """
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "trap.o"

@@ -1,4 +1,4 @@
-"""What a worker notes of the probes that it reached, as the main process reads it."""
+"""A worker's notes of the probes that it reached, read by the main process."""
 
 import contextlib
 import mmap
@@ -33,8 +33,8 @@ class Notes:
         return tuple(number & ~NEW for number in self._between(begin, end))
 
     def new(self, begin: int | None = None, end: int | None = None) -> tuple[int, ...]:
-        """Those of them that nobody had reached before; by default of all that was noted since it was last
-        read.
+        """Return the probes that this campaign reached for the first time; by default of all notes since the
+        last read.
         """
         if begin is None or end is None:
             begin, end = self._read, int(struct.unpack_from("<Q", self._memory)[0])

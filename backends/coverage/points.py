@@ -44,17 +44,17 @@ class Points:
     counters: CounterSection | None = None
 
     def counted(self) -> npt.NDArray[np.uint32]:
-        """For each counter the position of its address; `NO_PROBE` for none."""
+        """Return the position of the address of each counter; `NO_PROBE` for counters without one."""
         return np.frombuffer(self.file.read_bytes(), "<u4")[len(self.addresses) :]
 
 
 def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Points:
-    """The probes of a library, from the folder `cache` where it has them.
+    """Return the probes of a library, from the folder `cache` if it has them.
 
     With `root`, the beginning of its own source files' paths, only the stretch of code between the first and
-    the last function that names such a file: what is linked in statically behind it is left out. Unreadable
-    for a library that cannot be traced, BadInput where blocks are asked for without capstone. A library that
-    was built with SanitizerCoverage has the probes that it brings.
+    the last function from such a file counts: statically linked code after it is left out. Raises Unreadable
+    for a library that cannot be traced, BadInput if blocks are requested without capstone. A library that was
+    built with SanitizerCoverage has its own probes.
     """
     library = Library(path)
     identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]

@@ -30,10 +30,10 @@ class CounterSection:
 
 
 def counter_section(library: Library) -> CounterSection | None:
-    """The section of its counters; None where it has none with a table of addresses beside it.
+    """Return the section of a library's counters; `None` unless a table of addresses accompanies it.
 
-    Guards count by what they call, so that a library which brings that function itself (a fuzzer's) has none
-    for us.
+    Guards count through the function they call, so a library that defines that function itself (a fuzzer's)
+    has no usable counters.
     """
     table = library.sections.get(_TABLE)
     for name, width in _COUNTERS.items():

@@ -89,7 +89,7 @@ class Names:
         return self._symbols.get(function, "")
 
     def source(self, function: int) -> str:
-        """The source file of a function, "" where nothing tells."""
+        """Return the source file of a function, "" if unknown."""
         place = bisect.bisect_right(self._at, function) - 1
         if place >= 0 and self._at[place] == function:
             return self._files[place]

@@ -1,5 +1,5 @@
-"""Probes in the native code of this process: which functions or blocks were reached, at no cost once they
-were.
+"""Probes in the native code of this process: they record which functions or blocks were reached and cost
+nothing afterwards.
 
 Loaded by the zygote and its workers (`child.py`), never by the main process: the standard library and ctypes
 only, Python 3.8. x86-64 Linux.
@@ -109,7 +109,7 @@ class SignalAction(ctypes.Structure):
 
 
 class Tracer:
-    """The probes of this process, and of what it forks.
+    """The probes of this process and its forks.
 
     `hits` is the descriptor of a file with a byte for each of `total` probes.
     """
@@ -131,7 +131,7 @@ class Tracer:
         self.arm()
 
     def arm(self) -> None:
-        """Install the handler of SIGTRAP; what was there before is called for traps that are not ours."""
+        """Install the handler of SIGTRAP; the previous handler gets the traps of others."""
         action, before = SignalAction(self.trap), SignalAction()
         action.flags = 4 | 0x08000000 | 0x40000000  # SIGINFO, ONSTACK, NODEFER
         if libc.sigaction(signal.SIGTRAP, ctypes.byref(action), ctypes.byref(before)):
@@ -176,14 +176,14 @@ class Tracer:
         self.numbered += count
 
     def plant(self, unknown_only: bool = True) -> int:
-        """Put probes where nobody of the campaign has been, or everywhere; returns how many there are now."""
+        """Put probes where the campaign has not been yet, or everywhere; returns their number."""
         for item in self.counted:
             ctypes.memset(item.counters, 0, item.size)
         return int(self._plant(self.block, int(unknown_only)))
 
     def collect(self, every: bool = False) -> None:
-        """Note what the libraries that count by themselves have reached since they were last asked: what is
-        new, or `every` probe.
+        """Note the probes that libraries with their own counters have reached since the last call: the new
+        ones, or `every` probe.
         """
         for item in self.counted:
             self._collect(self.block, ctypes.addressof(item), int(every))
@@ -193,8 +193,8 @@ class Tracer:
         self._clear(self.block)
 
     def watch(self, notes: int) -> None:
-        """Note what is reached in the file of that descriptor (of `HEAD` bytes, 4 a probe, and the pages of
-        the counters, from a page's begin on).
+        """Note reached probes in the file of that descriptor (of `HEAD` bytes, 4 a probe, and the pages of
+        the counters, from a page's beginning on).
 
         -1: in memory of this process's own.
         """
@@ -222,15 +222,13 @@ class Tracer:
         return every[begin:]
 
     def begin_again(self) -> None:
-        """Plant every probe and forget the notes: what is noted from now on is all that is reached, not only
-        what is new.
-        """
+        """Plant every probe and clear the notes, so that notes are complete from now on instead of only new."""
         self.plant(unknown_only=False)
         self.counts[0] = 0
 
 
 def mapped(size: int, fd: int, writable: bool = False) -> int:
-    """The address of a file in memory: shared when it is `writable`, else private; fresh private memory for
+    """Map a file and return its address: shared if `writable`, otherwise private; fresh private memory for
     -1.
     """
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
@@ -257,8 +255,8 @@ def mapped_file(path: str, size: int) -> int:
 
 
 def share_pages(address: int, size: int, fd: int, place: int) -> int:
-    """Make the pages around some memory those of a file from `place` on, with what they hold; how many bytes
-    that are.
+    """Map the pages around some memory to a file from `place` on, keeping their content; returns their length
+    in bytes.
     """
     begin = address & -PAGE
     length = (address + size + PAGE - 1 & -PAGE) - begin

@@ -100,7 +100,7 @@ def is_remembered(text: str) -> bool:
 
 
 def check_allowed(target: ResolvedTarget) -> None:
-    """BadInput for code of the user's own that nobody named on the command line (`allow`)."""
+    """Raise BadInput for the user's own code that was never named on the command line (`allow`)."""
     for path in _own(target):
         if not is_remembered(path):
             what = "build" if path == target.build else "library"
@@ -112,8 +112,8 @@ def check_allowed(target: ResolvedTarget) -> None:
 
 
 def trusted(text: str) -> str:
-    """A target that a store or a case names, as it is; BadInput for code of the user's own that nobody named
-    on the command line.
+    """Return a target that a store or a case names. Raises BadInput for the user's own code that was never
+    named on the command line.
     """
     if may_be_own(text):
         check_allowed(resolve(text))
@@ -121,7 +121,7 @@ def trusted(text: str) -> str:
 
 
 def _own(target: ResolvedTarget) -> tuple[str, ...]:
-    """What of the user's own code a target runs."""
+    """Return the paths of the user's own code that a target runs."""
     return (*([target.build] if target.build else []), *target.libraries)
 
 
@@ -143,7 +143,9 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
 
 
 def build_state(backend: Backend, path: str) -> str:
-    """Ten hexadecimal digits that change with the files of a build. BadInput when it is no build."""
+    """Return ten hexadecimal digits that change with the files of a build. Raises BadInput if it is not a
+    build.
+    """
     if facts_of(backend).runs_command:
         return _state(build_files(backend, path))
     place = Path(path)
@@ -154,8 +156,8 @@ def build_state(backend: Backend, path: str) -> str:
 
 
 def own_files(target: ResolvedTarget) -> list[Path]:
-    """What the user's own code in a target reads besides the files of its Python: a build, the files of a
-    command, libraries, and what lies beside files.
+    """List the files that the user's own code in a target reads besides its Python environment: a build, the
+    files of a command, libraries, and their neighbours.
     """
     libraries = reads_of(map(Path, target.libraries))
     if target.facts.runs_command:
@@ -164,8 +166,8 @@ def own_files(target: ResolvedTarget) -> list[Path]:
 
 
 def build_number(backend: Backend, path: str) -> str:
-    """The version that the files of a build state, "" where they state none; nothing is imported. BadInput
-    when it is no build.
+    """Return the version that the files of a build state, or "", without importing them. Raises BadInput if
+    it is not a build.
     """
     place = Path(path)
     if place.suffix == ".whl":
@@ -184,8 +186,8 @@ def build_number(backend: Backend, path: str) -> str:
 
 
 def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
-    """What of a build is imported as the compiler's package, or the files of a command; () of a wheel.
-    BadInput when it is no build.
+    """Return the files of a build that are imported as the compiler's package, or the files of a command; ()
+    for a wheel. Raises BadInput if it is not a build.
     """
     if facts_of(backend).runs_command:
         return command_files(path)
@@ -199,8 +201,8 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
 
 
 def stated_version(version: str, state: str) -> str:
-    """A version with the state of a build's files as its local part: what is kept by version is not kept for
-    a rebuilt tree.
+    """Return a version with the state of a build's files as its local part, so that results cached by version
+    do not apply to a rebuilt tree.
     """
     if not state:
         return version
@@ -244,7 +246,7 @@ def _check(backend: Backend, path: str) -> None:
 
 
 def _python_of(place: Path) -> Path | None:
-    """The Python of an environment, None for what is none."""
+    """Return the Python of an environment; `None` if the place is not one."""
     if place.is_file():
         return place if re.fullmatch(r"python[0-9.]*", place.name) and os.access(place, os.X_OK) else None
     if not ((place / "pyvenv.cfg").exists() or (place / "conda-meta").is_dir()):
@@ -256,7 +258,7 @@ def _python_of(place: Path) -> Path | None:
 
 
 def _asked(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int], list[str]]:
-    """A Python's version and where it has a package; BadInput unless both will do."""
+    """Return a Python's version and the place of a package in it. Raises BadInput if either does not qualify."""
     try:
         done = subprocess.run(
             [str(python), "-I", "-c", _ASK, module],
@@ -297,7 +299,7 @@ def _holding(backend: Backend, place: Path) -> Path:
 
 
 def _packages(folder: Path, module: str) -> list[Path]:
-    """What of a folder is imported as `module`: its package, or the file that it is."""
+    """List the files of a folder that are imported as `module`: its package, or its single file."""
     package = folder / module
     if (package / "__init__.py").exists():
         return [package]
@@ -368,7 +370,9 @@ def _start(file: Path) -> str:
 
 
 def _state(places: Iterable[Path]) -> str:
-    """Ten hexadecimal digits of the names, sizes and times of change of files and of what is in folders."""
+    """Hash the names, sizes and modification times of files and of files in folders, to ten hexadecimal
+    digits.
+    """
     digest = hashlib.sha256()
     for name, facts in islice(_files(places), _MOST_FILES):
         digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
@@ -376,9 +380,7 @@ def _state(places: Iterable[Path]) -> str:
 
 
 def _files(places: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file of the places, links followed for files only; what Python compiled from them is none of
-    them.
-    """
+    """Yield every file of the places, following links to files only, without Python's compiled files."""
     for place in places:
         if place.is_file():
             yield str(place), place.stat()

@@ -25,9 +25,9 @@ TRUST = "OPSIEVE_TRUST"
 def named_by_file(
     text: str, offline: bool = False, recorded: Mapping[str, str] | None = None, file: str = "the case"
 ) -> str:
-    """A target that a store or a case names, as it is. BadInput for a build that nobody named on the command
-    line; Unconfirmed for a release that would have to be installed. `recorded` are the versions that the case
-    says it was made with.
+    """Return a target that a store or a case names. Raises BadInput for a build that was never named on the
+    command line, Unconfirmed for a release that would have to be installed. `recorded` are the versions in
+    the case's origin.
     """
     trusted(text)
     release = "" if offline else _missing_release(text)
@@ -107,8 +107,8 @@ def _agreeing(sentence: str) -> Iterator[None]:
 
 
 def given(releases: Iterable[str] = ()) -> AbstractContextManager[None]:
-    """Yes, for this process and what it starts: to all, or to these releases alone. BadInput for a text that
-    names no release.
+    """Consent, for this process and its children, to all installations or to these releases. Raises BadInput
+    for a text that is not a release.
     """
     names = [_release_named(text) for text in releases]
     return variable_set(SWITCH, " ".join([os.environ.get(SWITCH, ""), *names]).strip() if names else "yes")

@@ -9,8 +9,8 @@ from opsieve.backends.registry import ResolvedTarget
 
 
 def installed_version(target: ResolvedTarget) -> str:
-    """What the distribution of its package states, where the package lies in it; "" where only the import
-    tells.
+    """Return the version that the package's distribution states, if the package lies in it; "" if only an
+    import tells.
 
     So it is for a release or a build, for a backend that does not say so
     (`BackendFacts.version_of_distribution`), and for a package that workers, which look into the environment

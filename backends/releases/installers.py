@@ -42,8 +42,8 @@ _PATIENCE = 3600.0  # seconds for one installation; uv itself gives a silent ser
 
 
 class InstallFailed(Exception):
-    """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (none: it does
-    not tell).
+    """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (empty if
+    unknown).
 
     `no-wheel`: another Python or platform may have one. `no-release`: there is no such release at all.
     `other`: the network, the disk, a requirement that does not exist; asking again under another Python is of
@@ -75,15 +75,15 @@ class InstallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """Where releases are listed and come from: the URL of a package index, or the path of a folder of wheels;
-    "" for what the user configured.
+    """The source of releases: the URL of a package index, or the path of a folder of wheels; "" for the index
+    that the user configured.
     """
 
     place: str = ""
 
     @staticmethod
     def named(text: str) -> "PackageIndex":
-        """The index that the user named; BadInput when it is neither a folder nor a URL."""
+        """Parse the index that the user named. Raises BadInput if it is neither a folder nor a URL."""
         path = Path(text).expanduser()
         if text and path.is_dir():
             return PackageIndex(str(path.absolute()))
@@ -114,9 +114,9 @@ HASHES = "OPSIEVE_HASHES"
 
 
 def hashed(package: str, release: str) -> list[str]:
-    """What has uv take only files whose hashes somebody wrote down: PACKAGE-RELEASE.txt, as `uv pip compile
-    --no-deps --generate-hashes` writes it, in the folder that OPSIEVE_HASHES names; [] where nothing is
-    named. BadInput for a release that has no such file there.
+    """Return options that make uv accept only files with recorded hashes: PACKAGE-RELEASE.txt, as `uv pip
+    compile --no-deps --generate-hashes` writes it, in the folder that OPSIEVE_HASHES names; [] if the
+    variable is unset. Raises BadInput for a release without such a file.
     """
     folder = os.environ.get(HASHES, "")
     file = Path(folder).absolute() / f"{package}-{release}.txt"
@@ -187,7 +187,7 @@ def install(command: Sequence[str], offline: bool, folder: Path, lock: int, pack
 
 
 def understand(output: str, package: str) -> InstallFailed:
-    """What uv's refusal means. `package` is the one whose absence means that there is no such release."""
+    """Classify uv's refusal. The absence of `package` means that the release does not exist."""
     text = " ".join(output.split())
     line = _last_line(output)
     if _NO_NETWORK.search(text):
@@ -216,11 +216,11 @@ def _same(name: str, package: str) -> bool:
 def list_releases(
     package: str, minors: Sequence[Minor], index: PackageIndex = CONFIGURED, preliminary: bool = False
 ) -> list[str]:
-    """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked, and
-    previews only if `preliminary`.
+    """List the releases of `package` with a wheel for one of the Python versions, oldest first, without
+    yanked ones, and with previews only if `preliminary`.
 
-    pip is asked once for each version: about half a second each. BadInput when the index cannot be reached or
-    has none.
+    pip is run once for each version, about half a second each. Raises BadInput if the index is unreachable or
+    lists no release.
     """
     check_package(package)
     pip = _pip()
@@ -235,9 +235,7 @@ def list_releases(
 
 
 def _listed(pip: Sequence[str], package: str, minor: Minor, asked: Sequence[str]) -> tuple[list[str], str]:
-    """The releases of `package` with a wheel for one Python version, and the last line that pip said beside
-    it.
-    """
+    """Return the releases of `package` with a wheel for one Python version, and pip's last other line."""
     options = ["--retries", "1", "--timeout", "20", "--no-input", "--disable-pip-version-check", "--no-color"]
     query = [
         "index",

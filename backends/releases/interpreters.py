@@ -101,7 +101,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 
 def _output(command: list[str], environment: dict[str, str] | None) -> str:
-    """What a command prints, "" when it fails, cannot be started or takes too long."""
+    """Return a command's output, "" if it fails, cannot be started or takes too long."""
     try:
         done = subprocess.run(
             command,

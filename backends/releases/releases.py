@@ -1,10 +1,10 @@
-"""Releases of compilers as targets: each installed on demand, once, beside the others.
+"""Releases of compilers as targets: each installed on demand, once, side by side.
 
 A release goes without its dependencies into a folder of its own, and all releases of a backend share one
-*base* environment for each Python version (numpy and what else they import). A worker runs the base
-environment's Python with the release's folder first on `sys.path`: half a second and the size of one wheel
-for a release, where a full environment takes several times as much of both. Everything is installed by uv as
-the user configured it, from wheels only: nothing is built.
+*base* environment for each Python version (numpy and the other imports). A worker runs the base environment's
+Python with the release's folder first on `sys.path`: a release takes half a second and the size of one wheel,
+a fraction of a full environment. uv installs everything with the user's configuration, from wheels only,
+without building.
 """
 
 import fcntl
@@ -66,7 +66,7 @@ class PackageRelease:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """What is installed for one release; `stem` names it in the store for all Pythons. `wheel` identifies a
+    """The installation of one release; `stem` names it in the store for all Pythons. `wheel` identifies a
     wheel of the user's own.
     """
 
@@ -125,8 +125,8 @@ class ReleaseStore:
     def wheel_environment(
         self, backend: Backend, wheel: Path, release: str, state: str, offline: bool, say: Say
     ) -> Environment:
-        """As `environment`, of a wheel's file, which holds `release`; `state` tells it from what the file
-        held before.
+        """Return the environment for a wheel's file, which holds `release`; `state` distinguishes it from
+        earlier contents of the file.
         """
         requirements = (str(wheel), *backend.companions(release))
         return self._had(backend, _Recipe(backend.package, release, requirements, state), offline, say)
@@ -146,8 +146,8 @@ class ReleaseStore:
             ) from error
 
     def installed(self, package: str, index: PackageIndex = CONFIGURED) -> list[tuple[str, Minor]]:
-        """The releases of `package` from an index in the store, oldest first, each with the Python version it
-        was installed for.
+        """List the installed releases of `package` from an index, oldest first, each with the Python version
+        it was installed for.
         """
         package = _listing(package, index)
         every = [self._facts(folder.name) for folder in self.root.iterdir()] if self.root.is_dir() else []
@@ -161,8 +161,8 @@ class ReleaseStore:
     def available(
         self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False
     ) -> list[str]:
-        """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked,
-        and previews only if `preliminary`.
+        """List the releases of `package` with a wheel for an installed Python, oldest first, without yanked
+        ones, and with previews only if `preliminary`.
 
         The package index is asked by pip, once for each Python version. BadInput when it cannot be reached or
         knows none.
@@ -265,8 +265,8 @@ class ReleaseStore:
 
     @contextmanager
     def _locked(self, name: str, say: Say) -> Iterator[int]:
-        """Hold the lock of one entry; yields its descriptor. It falls when the last process that inherited it
-        ends.
+        """Hold the lock of one entry; yields its descriptor. The lock is released when the last process that
+        inherited it ends.
         """
         path = self.root / ".locks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -290,7 +290,7 @@ class ReleaseStore:
                 os.close(lock)
 
     def _facts(self, name: str) -> dict[str, Any] | None:
-        """What the marker of an entry says; None for an entry that is absent, incomplete or whose Python is
+        """Read the marker of an entry; returns `None` if the entry is absent or incomplete, or its Python is
         gone.
         """
         folder = self.root / name
@@ -305,7 +305,7 @@ class ReleaseStore:
         return None if gone else facts
 
     def _chosen(self, recipe: _Recipe) -> Minor | None:
-        """The Python version that an opsieve under this Python took before."""
+        """Return the Python version that an opsieve under this Python chose before."""
         try:
             text = (self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}").read_text(
                 encoding="utf-8"
@@ -364,8 +364,8 @@ def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:
 
 
 def _listing(package: str, index: PackageIndex) -> str:
-    """Under what the releases of a package from an index stand in the store: another index may have other
-    files of the same number.
+    """Return the name under which the store keeps releases of a package from an index: another index may have
+    other files of the same number.
     """
     return f"{package}@{_digest((index.place,))}" if index.place else package
 
@@ -412,7 +412,7 @@ def _by_preference(found: Sequence[Interpreter]) -> list[Interpreter]:
 
 
 def _without_wheel(recipe: _Recipe, refused: Sequence[Minor], refusal: InstallFailed | None) -> str:
-    """The sentence for a release that none of the Pythons here can have."""
+    """Return the message for a release without a wheel for any of the Pythons here."""
     start = (
         f"{recipe.package} {recipe.release} has no wheel for Python {_pythons(refused)}, which is what was"
         " found here"

@@ -1,4 +1,4 @@
-"""What a process said before it died."""
+"""The message of a process before its death."""
 
 import re
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ _SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
 
 
 def summary(text: str) -> str:
-    """The line that explains a death best, at most 300 characters; "" when the log has none.
+    """Return the line that explains a death best, at most 300 characters; "" if the log has no such line.
 
-    The most telling wins, wherever it stands: a sanitizer's headline, the C library's message, an uncaught
-    C++ exception, a failed assertion, LLVM's or a logger's fatal message, what the shim knows of the fault,
-    and last the name of the signal.
+    The most specific kind wins, wherever it stands: a sanitizer's headline, the C library's message, an
+    uncaught C++ exception, a failed assertion, LLVM's or a logger's fatal message, the shim's description of
+    the fault, and last the name of the signal.
     """
     best, rank = "", 99
     lines = [line[:_MAX_LINE] for line in text[-_MAX_TEXT:].splitlines()]
@@ -47,8 +47,8 @@ def summary(text: str) -> str:
 
 
 def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
-    """What `line` says of a death and its rank, 0 the most telling; "" for a line that says nothing of
-    one.
+    """Return the part of `line` that explains a death and its rank, 0 the most specific; "" if it does not
+    explain one.
     """
     if "Sanitizer: " in line and (match := _SANITIZER.search(line)):
         return match[1], 0

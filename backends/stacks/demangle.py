@@ -86,7 +86,7 @@ def _encoding(text: str, at: int) -> list[str]:
 
 
 def _unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
-    """One name and the position behind it; `parts` are the names around it."""
+    """Read one name; returns it and the position after it. `parts` are the enclosing names."""
     if text[at].isdigit():
         return _source_name(text, at)
     if text[at] in "CD" and text[at + 1].isdigit() and parts:

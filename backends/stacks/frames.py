@@ -1,8 +1,8 @@
-"""Stacks out of text: what a dying worker leaves in its log, and the tracebacks of Python, TVM and torch.
+"""Parse stacks from text: the log of a dying worker, and the tracebacks of Python, TVM and torch.
 
 Everything here is a pure function of hostile text: it is cut first, read line by line, and no expression
-backtracks. Lines that are not understood are passed over. Frames come out as `Frame` asks for them, innermost
-last, native ones behind the Python ones that called them.
+backtracks. Unknown lines are skipped. Frames are ordered as `Frame` specifies, innermost last, native ones
+after the Python ones that called them.
 """
 
 import re
@@ -215,13 +215,13 @@ class _Block:
 
 
 def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
-    """The frames of the thread that died, out of what its worker printed.
+    """Return the frames of the thread that died, from its worker's log.
 
-    Understood are the shim's lines (`native.c`), Python's faulthandler (its C stack of Python 3.14 too), the
+    It understands the shim's lines (`native.c`), Python's faulthandler (also its C stack in Python 3.14), the
     block of TVM's own SIGSEGV handler, lists as backtrace_symbols(3) writes them, and the numbered frames of
-    sanitizers, gdb and Rust. Of two tellings of the same native stack the more exact one counts, of two
-    crashes the later one; of a sanitizer's report the first stack is that of the fault. `build_id` is asked
-    about modules whose frame has no symbol.
+    sanitizers, gdb and Rust. Of two descriptions of the same native stack the more exact one counts, of two
+    crashes the later one; of a sanitizer's report the first stack is that of the fault. `build_id` resolves
+    modules whose frame has no symbol.
     """
     stacks: dict[str, list[Frame]] = {}
     into = ""
@@ -258,7 +258,7 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
 
 
 def _block(line: str) -> str | None:
-    """The kind of stack that `line` announces, None when it announces none."""
+    """Return the kind of stack that `line` announces; `None` for other lines."""
     if line.startswith("@native\t"):
         return "shim"
     if "most recent call first" in line:
@@ -279,7 +279,7 @@ def _block(line: str) -> str | None:
 
 
 def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
-    """The kind of a list that begins with `line` without being announced, and its first frame."""
+    """Return the kind of a list that begins with `line` without an announcement, and its first frame."""
     numbered = numbered_frame(line, build_id)
     if numbered is not None and numbered[0] == 0:
         return "numbered", numbered[1]
@@ -289,7 +289,7 @@ def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
 
 
 def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
-    """The frame that `line` tells within a stack of the kind `into`, None when it tells none."""
+    """Parse `line` as a frame of a stack of the kind `into`; returns `None` for other lines."""
     if into == "shim":
         return shim_frame(line, build_id)
     if into in ("current", "thread", "tvm"):

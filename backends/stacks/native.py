@@ -1,9 +1,8 @@
-"""What is needed to tell native frames: the shim that writes them, compiled on demand, and the build-ids of
+"""The prerequisites of native frames: the shim that writes them, compiled on demand, and the build-ids of
 their modules.
 
-The shim is `native.c` beside this file. A worker loads it with ctypes and calls `opsieve_install(fd)`;
-nothing here runs inside a worker, and everything works, with fewer frames, on a machine that has no C
-compiler.
+The shim is `native.c` beside this file. A worker loads it with ctypes and calls `opsieve_install(fd)`; this
+module never runs inside a worker, and everything works, with fewer frames, on a machine without a C compiler.
 """
 
 import functools
@@ -62,7 +61,7 @@ def _folder(cache: Path | None) -> Path:
 
 @functools.lru_cache(maxsize=16)
 def _build(cache: Path) -> tuple[Path | None, str]:
-    """The shim in `cache` and "", or None and why not."""
+    """Return the shim in `cache`, or `None` with the reason."""
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
         return None, "Native frames need a C compiler: install one that is called cc, gcc or clang."

@@ -21,8 +21,8 @@ _SKIPPING = ("disabled_optimizers", "disabled", "skip")
 
 @dataclass(frozen=True, slots=True)
 class PassTrace:
-    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor
-    `acted`.
+    """Names of passes, each once, in the order in which they were first named; hosts are left out of `ran`
+    and `acted`.
 
     `times` counts how often each was said to run.
     """

@@ -489,7 +489,7 @@ class _Batch:
 
     @property
     def unanswered(self) -> int:
-        """The number of tests that await their answer."""
+        """Return the number of tests without an answer yet."""
         return len(self.tests) - self.done
 
     @property
