@@ -22,10 +22,10 @@ _TOO_MUCH = "every edit of it rewrites more, which loses the failure by itself"
 
 @dataclass(frozen=True)
 class Part(Generic[S]):
-    """One part of a subject, by the key that edits name it by.
+    """One part of a subject, by the key that edits use.
 
-    `simplest` says why nothing simpler can take its place, "" where edits have to be tried. `edits` are the
-    plainest ones, of this part alone; they are tried where no pass has an edit of it that loses the failure.
+    `simplest` says why it is already as simple as possible, "" where edits have to be tried. `edits` are the
+    plainest ones, of this part alone; they are tried if no pass has an edit of it that loses the failure.
     """
 
     kind: str
@@ -39,7 +39,7 @@ Census = Callable[[S], Iterable[Part[S]]]
 
 @dataclass(frozen=True)
 class PartLine:
-    """What became of the edits of one part; `why` says why none was tried."""
+    """The results of the edits of one part; `why` says why they were not tried."""
 
     kind: str
     part: str
@@ -53,7 +53,7 @@ class PartLine:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is known of the part: it could be simpler, and no edit was tried."""
+        """Return whether the part could be simpler and its edits were not tried."""
         return bool(self.why) and not self.simplest
 
 
@@ -67,7 +67,7 @@ class SingleResult(Generic[S]):
 
     @property
     def outcome(self) -> str:
-        """The kind of the result; an edit that rewrites too much says nothing of its part."""
+        """Return the kind of the result; an edit that rewrites too much does not count for its part."""
         return "by_rewriting" if self.result.by_rewriting else self.result.kind
 
 
@@ -104,7 +104,9 @@ def census_lines(
 
 
 def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
-    """The results of edits by the parts that they simplify; pairs simplify none alone."""
+    """Count the results of edits by the parts that they simplify; pairs are left out, since they simplify two
+    at once.
+    """
     found: dict[str, Counter[str]] = {}
     for single in singles:
         for part in () if isinstance(single.dimension, PairsPass) else single.edit.simplifies:

@@ -16,10 +16,7 @@ _MAX_ROUNDS = 40
 
 @dataclass(frozen=True)
 class CertificateLine:
-    """One dimension: how many edits are left, and what became of them; minimal when none is `same`.
-    `untried`: pairs beyond the budget. `by_rewriting`: how many of `gone` and `slippage` were lost by what
-    their edits rewrite besides.
-    """
+    """One dimension: how many edits are left, and their results; minimal if `same` is 0."""
 
     name: str
     edits: int
@@ -31,10 +28,10 @@ class CertificateLine:
 
 
 def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
-    """Sweep the passes until none gains.
+    """Sweep the passes until all of them stop gaining.
 
-    What failed is tried again only when something that it touches has changed; and once more at the end, all
-    of it: what is left then is what `certify` proves.
+    A failed edit is tried again only after a change to something that it touches, and once more at the end:
+    `certify` proves the remaining result.
     """
     for _ in range(_MAX_ROUNDS):
         gained = [engine.sweep(each, retry=False) for each in passes]

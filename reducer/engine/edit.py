@@ -52,5 +52,5 @@ class ListedPass(Generic[S]):
     listed: Callable[[S], Iterator[Edit[S]]]
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:
-        """What the function lists."""
+        """Yield the edits that the function lists."""
         return self.listed(subject)

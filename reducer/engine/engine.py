@@ -1,10 +1,10 @@
 """The engine: tries what passes propose, and keeps the simplest subject that still shows the failure.
 
 A candidate is looked up by its digest, must be simpler than the best so far, must be valid, and only then
-costs a test. Edits that do not touch each other are tried together first, then in halves, then one by one.
-Which candidate is accepted depends on their order alone, never on timing: results that are at hand early,
-from a journal or from a test that ran beside, are not looked at before their turn, so that any number of
-workers and any interruption give the same subject. It knows nothing of what a subject is but its form.
+costs a test. Edits that touch disjoint parts are tried together first, then in halves, then one by one. The
+order of the candidates alone decides which is accepted, never timing: early results, from a journal or from a
+parallel test, wait for their turn, so any number of workers and any interruption give the same subject. The
+engine knows a subject only through its form.
 """
 
 import time
@@ -28,9 +28,9 @@ _FILTERED_BYTES = 64 << 20  # candidates that may be made only to see which were
 
 
 class Engine(Generic[S]):
-    """One reduction under way. `checks` counts the tests that were run, `refused` the candidates that are no
-    better by the kind of the result; those that are invalid were never run. `left` is how many tests the
-    present step takes if none of them says `same`.
+    """A running reduction. `checks` counts the tests that were run, `refused` the rejected candidates by the
+    kind of their result; invalid ones were never run. `left` is how many tests the present step takes if all
+    of them fail.
     """
 
     def __init__(self, start: S, rules: Rules[S], journal: Journal, mark: str = ""):
@@ -67,8 +67,8 @@ class Engine(Generic[S]):
     def evaluate(
         self, candidate: S | None, label: str, look: Callable[[S], CheckResult] | None = None
     ) -> CheckResult:
-        """What the test says of a candidate, whether or not it is simpler; run once. None is no program.
-        `look` asks in the test's place.
+        """Return the test's result for a candidate, whether or not it is simpler; each is run once. A
+        candidate of `None` is invalid. `look` replaces the test.
         """
         if candidate is None:
             return CheckResult("invalid", "a value that it needs is unknown")
@@ -95,11 +95,10 @@ class Engine(Generic[S]):
         return result
 
     def prefetch(self, candidates: Iterable[tuple[Callable[[], S | None], str]]) -> None:
-        """Test, at the same time, what will probably be tested next, the likeliest first; what is known is
-        passed over.
+        """Run in parallel the tests that probably come next, the likeliest first; known results are skipped.
 
-        It changes what is known early, and nothing else. Only where tests are slow enough for it to pay, and
-        there are workers.
+        It only makes results available earlier. It does so only if tests are slow enough to pay and there are
+        workers.
         """
         width = len(self.rules.tests)
         if width < 2 or self.test_seconds < _SLOW:
@@ -153,7 +152,7 @@ class Engine(Generic[S]):
 
     @property
     def test_seconds(self) -> float:
-        """What a test took on average, 0 where none was run."""
+        """The average duration of a test, 0 before the first."""
         return self._testing / max(1, self.checks)
 
     def refresh(self) -> None:
@@ -163,10 +162,10 @@ class Engine(Generic[S]):
             self._stale = False
 
     def sweep(self, dimension: Pass[S], together: bool = True, retry: bool = True) -> bool:
-        """Try all that a pass proposes, again and again until nothing more is gained; whether anything was.
+        """Try the edits of a pass again and again until they stop gaining; returns whether any did.
 
-        `together` tries edits that do not touch each other at once first: it pays where several are likely to
-        hold. Without `retry`, edits that failed are left out until something that they touch has changed.
+        `together` first tries edits that touch disjoint parts at once: it pays if several are likely to
+        succeed. Without `retry`, failed edits are left out until something that they touch has changed.
         """
         self.dimension = dimension.name
         gained = False
@@ -181,9 +180,7 @@ class Engine(Generic[S]):
             gained = True
 
     def single(self, edit: Edit[S]) -> CheckResult | None:
-        """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing
-        simpler.
-        """
+        """Try one edit alone on the best subject; returns `None` if it does not apply or simplify."""
         candidate = edit.apply(self.best)
         if candidate is None or not self.form.simpler(candidate, self.best):
             return None
@@ -251,7 +248,7 @@ class Engine(Generic[S]):
         return [edit for digest, edit in left if digest not in refused]
 
     def _validate(self, wave: dict[str, tuple[S, str]]) -> None:
-        """Remember what is invalid in a wave, as far as that is not known."""
+        """Record the invalid candidates of a wave that are not known yet."""
         wave = {
             digest: item
             for digest, item in wave.items()
@@ -315,7 +312,7 @@ def _tested(test: InterestingnessTest[S], subject: S) -> CheckResult:
 
 
 def _timed(ask: Callable[..., CheckResult], *given: object) -> tuple[CheckResult, float]:
-    """What is said, and the seconds that it took."""
+    """Call a test, and return its result and duration in seconds."""
     since = time.monotonic()
     return ask(*given), time.monotonic() - since
 

@@ -1,4 +1,4 @@
-"""What a form of program has to say of itself to be reduced. The engine knows nothing else of it.
+"""The protocol that an IR implements to be reduced: all the engine knows of it.
 
 `docs/explanation/reduction.md` and `reducer/README.md` show how a form plugs in; `problem/onnx_form.py` is
 the one of ONNX models.
@@ -45,7 +45,7 @@ class SubjectKind(Protocol[S_contra]):
 
 
 class Validator(Protocol[S_contra]):
-    """Says of candidates, before they cost a test, what is wrong with them."""
+    """Finds errors in candidates before they cost a test."""
 
     def complaints(self, subjects: Sequence[S_contra]) -> list[str]:
         """One sentence for each subject, "" for a valid one."""
@@ -53,8 +53,8 @@ class Validator(Protocol[S_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a reduction stands: what is tried, how many more tests that takes if all of them fail (by the
-    bound of the search, for nodes), and how many candidates were refused for what reason.
+    """The state of a reduction: the current step, how many more tests it takes if all of them fail (by the
+    bound of the search, for nodes), and the refused candidates by reason.
     """
 
     dimension: str
@@ -86,8 +86,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Rules(Generic[S]):
-    """What an engine is given: the form of its subjects, how to test, validate and record values anew, and
-    who hears of progress.
+    """The parameters of an engine: the form of its subjects, how to test, validate and record values again,
+    and listeners for progress.
 
     `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
     is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best

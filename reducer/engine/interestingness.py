@@ -19,7 +19,7 @@ _MOST_RUNS = 200
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What an interestingness test says of one subject.
+    """The result of an interestingness test for one subject.
 
     `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint.
     `gone`: it is well, or could not be run. `invalid`: it is no valid program and was not run. `why` is for
@@ -39,12 +39,12 @@ class InterestingnessTest(Protocol[S_contra]):
     """Tests subjects, in order."""
 
     def evaluate(self, subjects: Sequence[S_contra]) -> Iterator[CheckResult]:
-        """A result for each subject; what is not consumed need not have been tested."""
+        """Yield a result for each subject, testing lazily."""
 
 
 @runtime_checkable
 class StatisticalTest(Protocol[S_contra]):
-    """A test whose `same` rests on several runs, and may be chance: what it led to is replayed at the end."""
+    """A test whose `same` rests on several runs and may be chance, so the final result is replayed."""
 
     def evaluate(self, subjects: Sequence[S_contra]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -57,7 +57,7 @@ class StatisticalTest(Protocol[S_contra]):
 
 
 def replayed(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
-    """In how many runs a test says `same` of a subject, and of how many."""
+    """Return in how many runs the test says `same` of a subject, and the number of runs."""
     return sum(result.kind == "same" for result in test.evaluate([subject] * runs)), runs
 
 

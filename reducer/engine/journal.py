@@ -46,7 +46,7 @@ _OLD_KINDS = {"slipped": "slippage"}  # as written before 0.2
 class Journal:
     """The attempts of one reduction, kept in memory and, when it has a folder, in a file there.
 
-    A file that answers the same question is read first; what was cut off at its end is left out.
+    A file with the same head is read first; a truncated record at its end is dropped.
     """
 
     def __init__(self, question: str, folder: Path | None = None):
@@ -91,8 +91,8 @@ class Journal:
 
 
 def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
-    """The attempts in a journal that answers the question of `head`, and where they end in the file; None for
-    any other file.
+    """Read the attempts in a journal with this `head`, and their end in the file; returns `None` for any
+    other file.
     """
     first, *lines = read_file(path, _LIMIT).split(b"\n")
     try:

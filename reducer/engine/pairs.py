@@ -1,4 +1,4 @@
-"""A second search at a fixpoint: two edits at once, of which neither keeps the failure alone.
+"""A second search at a fixpoint: two edits at once, each of which loses the failure alone.
 
 Only edits that touch the same are paired: of pairs of any edits of the samples 2 of 1,327 kept the failure,
 and these two were coupled.

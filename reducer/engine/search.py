@@ -38,13 +38,12 @@ def minimal_prefix(
     failing: int = 0,
     weights: Sequence[float] | None = None,
 ) -> int:
-    """How many items of `order`, from its beginning, the smallest prefix has that passes.
+    """Find the length of the smallest prefix of `order` that passes.
 
     The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail.
-    `weights` says of each item of `order` how likely it is the last of that prefix: half of what is likely is
-    left out at once, and an item of the share p of all is found in about log2(1/p) tests. `prefetch` is given
-    the lists that may be tested next, whatever the results: the next one, then the two of which one is the
-    one after it, and so on.
+    `weights` holds for each item of `order` how likely it is the last of that prefix: the bisection halves
+    the likelihood, and an item with the share p is found in about log2(1/p) tests. `prefetch` gets the lists
+    that may be tested next, whatever the results: the next one, then its two possible successors, and so on.
     """
     low, high = failing, len(order) if known is None else known
     before = [0.0, *accumulate(weights)] if weights else range(len(order) + 1)
@@ -92,8 +91,8 @@ def prefix_sizes(count: int) -> list[int]:
 def passing_prefix(
     order: Sequence[int], test: Test, sizes: Sequence[int], prefetch: Prefetch = no_prefetch
 ) -> tuple[int, int]:
-    """The first of these sizes whose prefix passes, and the size before it, which failed; the whole length
-    when none does.
+    """Return the first of these sizes whose prefix passes, and the size before it, which failed; the whole
+    length if all fail.
     """
     failing = 0
     for place, size in enumerate(sizes):
@@ -129,13 +128,13 @@ class _PrefetchWithFixed:
 
 
 def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places | None:
-    """A run of neighbours in `order` that passes and is at most half as long; None where none is found. All
-    of `order` passes.
+    """Find a run of neighbours in `order` that passes and is at most half as long; returns `None` if the
+    search fails. The whole of `order` passes.
 
-    For so many items that a test costs what its list is long: beside a bisection of prefixes, whose lists
-    stay long, each question costs half of the one before it. Where a first half fails the other is taken for
-    the one that passes, and asked about only when three such guesses stand; when they were wrong, what is
-    needed lies across a cut, and the runs around the cuts are asked for.
+    It is for lists so long that a test costs in proportion to their length: a bisection of prefixes keeps its
+    lists long, while here each test costs half of the one before it. If a first half fails, the other half is
+    assumed to pass, and is tested only after three such guesses. If they were wrong, the needed items lie
+    across a cut, and the runs around the cuts are tested.
     """
     items = list(order)
     size = len(items)
@@ -153,14 +152,14 @@ def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_pre
 
 
 def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no_prefetch) -> Places:
-    """The items that are needed beside `fixed`, found one after the other.
+    """Find the items that are needed beside `fixed`, one after the other.
 
-    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is
-    found is the last one of the shortest prefix of `rest` that passes: at most log2(rest) tests an item, and
-    one to see whether it was the last. `rest` may stand in any order; where what is needed lies near what is
-    fixed, near items first make it cheap, for the prefix grows. Where an item was found far away, the few
-    before it are asked for first: patterns stand together, also at the end of the order. Where what was found
-    stands densely, what is left of `rest` is sooner left out one by one, and comes back whole.
+    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. Each found item is
+    the last one of the shortest prefix of `rest` that passes: at most log2(rest) tests per item, and one to
+    check whether it was the last. `rest` may have any order; if needed items lie near the fixed ones, putting
+    near items first makes the search cheap, because the prefix grows. After an item far away, the few before
+    it are tested first, because patterns stand together, also at the end of the order. If the found items are
+    dense, the remaining `rest` is returned whole: leaving out its items one by one is then cheaper.
     """
     fixed, rest = list(fixed), list(rest)
     far = False
@@ -185,10 +184,9 @@ def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no
 
 
 def one_minimal(items: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places:
-    """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by
-    one.
+    """Remove items while the test passes, the last ones first: in chunks of a quarter, then one by one.
 
-    No single item of what comes back can go, as long as the test is monotone.
+    Every remaining item is needed, as long as the test is monotone.
     """
     left = list(items)
     size = max(1, len(left) // 4) if len(left) > 6 else 1

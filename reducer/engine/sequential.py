@@ -37,7 +37,7 @@ class Trials:
 
     @property
     def decision(self) -> Decision:
-        """What they show; `no` when `MOST` of them left it open."""
+        """Decide by the trials; `no` if `MOST` of them left it open."""
         evidence = self.successes * log(CLEAR / FAIR) + self.failures * log((1 - CLEAR) / (1 - FAIR))
         bound = log((1 - ERROR) / ERROR)
         if evidence >= bound:

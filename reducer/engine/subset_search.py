@@ -1,9 +1,9 @@
-"""From all parts of a program to the few that a failure needs: parts are numbered, and any of them make a
-candidate.
+"""Search the few parts that a failure needs among all parts of a program: parts are numbered, and any subset
+makes a candidate.
 
-For every form whose programs have parts in an order (nodes, bindings, statements): the last part that is
-needed is found by bisection, what else is needed by growing around it, and far away by QuickXplain; then
-parts are left out until none can be.
+It serves every form whose programs have ordered parts (nodes, bindings, statements): bisection finds the last
+needed part, growing around it finds its neighbours, QuickXplain the distant ones; then parts are left out
+until all remaining ones are needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ class SubsetSearch(Generic[S]):
         self.engine, self.keep, self.nearest, self.what, self.likely = engine, keep, nearest, what, likely
 
     def evaluate(self, places: Iterable[int]) -> CheckResult:
-        """What the test says of these parts."""
+        """Return the test's result for these parts."""
         kept = sorted(places)
         return self.engine.evaluate(self.keep(kept), f"keep {len(kept)} {self.what}")
 

@@ -91,7 +91,7 @@ class OnnxReduction(OnnxForm):
         return OnnxValidator(workers, start)
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
-        """The subject with its tensors' values, each computed when it is needed."""
+        """Return the subject with its tensors' values, each computed on demand."""
         return recorded(subject, source, workers, plain_values)
 
     def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:

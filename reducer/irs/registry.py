@@ -25,28 +25,28 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
     """
 
     def subject(self, case: Case) -> S:
-        """What is reduced of a case: its program and its inputs."""
+        """Return the part of a case to reduce: its program and its inputs."""
 
     def passes(self, worded: bool = False) -> list[Pass[S]]:
-        """Every dimension, in the order of a round; `worded`: the failure says what it is, and is no mere
-        wrong result. BadInput for a plug-in that cannot be loaded.
+        """Return every dimension, in the order of a round; `worded`: the failure has a message or stack,
+        unlike a wrong result. Raises BadInput for a plug-in that cannot be loaded.
         """
 
     def validator(self, workers: Workers, start: S) -> Validator[S]:
-        """What is said of candidates before they are tested, where `start` is valid itself."""
+        """Make the validator for candidates, given that `start` is valid itself."""
 
     def recorded(self, subject: S, source: ResolvedTarget | None, workers: Workers) -> S:
-        """The subject with what a run on `source` records, for passes that need values; it may be the subject
-        itself.
+        """Return the subject with the values that a run on `source` records, for passes that need values; it
+        may be the subject itself.
         """
 
     def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
-        """The first phase, from a large program to a small one; `text` is what the compiler said. It may do
-        nothing.
+        """Run the first phase, from a large program to a small one; `text` is the compiler's message. It is
+        optional.
         """
 
     def finished(self, best: S, workers: Workers) -> S:
-        """The result as it is kept: with its program's text, where that has to be asked of a worker."""
+        """Return the result as it is stored, with its program's text if only a worker can print it."""
 
     def twin(self, subject: S) -> str:
         """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that
@@ -54,14 +54,16 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
         """
 
     def control(self, best: S, candidate: S) -> S | None:
-        """`best` with all that a candidate made of it rewrites besides its edit; None where it is nothing."""
+        """Return `best` with the side effects of a candidate but without its edit; `None` if there are no
+        side effects.
+        """
 
     def census(self, subject: S) -> Iterable[Part[S]]:
         """Every part of a subject."""
 
     def rest(self, start: S) -> S | None:
-        """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that
-        cannot be said.
+        """Return `start` without the parts that the first phase kept, to see whether it fails elsewhere too;
+        `None` if that is impossible.
         """
 
 

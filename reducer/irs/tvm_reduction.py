@@ -49,33 +49,33 @@ class TvmReduction(TvmForm):
         return TvmValidator(workers, start)
 
     def recorded(self, subject: TvmSubject, source: ResolvedTarget | None, workers: Workers) -> TvmSubject:
-        """The subject itself: no edit needs values of a run."""
+        """Return the subject itself, since edits do not need recorded values."""
         return subject
 
     def narrow(self, engine: Engine[TvmSubject], passes: Sequence[TvmPass], text: str) -> None:
         """Nothing: the rounds begin with what removes most."""
 
     def finished(self, best: TvmSubject, workers: Workers) -> TvmSubject:
-        """With TVM's printing of the module."""
+        """Return the result with TVM's printed text of the module."""
         program = add_script(Case(best.program, best.inputs), workers).program
         assert isinstance(program, TvmProgram)
         return TvmSubject(program, best.inputs)
 
     def twin(self, subject: TvmSubject) -> str:
-        """Nothing is known of modules under other names."""
+        """Not implemented for TVM modules; returns ""."""
         return ""
 
     def control(self, best: TvmSubject, candidate: TvmSubject) -> TvmSubject | None:
-        """Nothing: an edit changes what it states."""
+        """Return `None`, since an edit has no side effects."""
         return None
 
     def census(self, subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
-        """The passes, and what the module consists of."""
+        """Yield the passes and the parts of the module."""
         yield from pass_parts(subject)
         yield from self.parts(subject)
 
     def rest(self, start: TvmSubject) -> TvmSubject | None:
-        """Nothing was kept by a first phase."""
+        """Return `None`, since there is no first phase."""
         return None
 
 

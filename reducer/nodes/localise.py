@@ -1,5 +1,5 @@
-"""Where in a graph a failure is likely to sit, judged by what the compiler said: names of nodes and values,
-and operators.
+"""Guess where in a graph a failure lies, from the names of nodes, values and operators in the compiler's
+message.
 """
 
 import re
@@ -39,10 +39,10 @@ class Hint:
 
 
 def hint(graph: Graph, text: str) -> Hint:
-    """What a compiler's words point at.
+    """Find the nodes that a compiler's message points at.
 
-    Where they name no node, it is those that bring the operators together that they name. Linear in the graph
-    and the text; the text is untrusted and only compared.
+    Without names of nodes, they are those that bring together the operators it names. Linear in the graph and
+    the text; the text is untrusted and only compared.
     """
     text = text[:MOST_TEXT]
     own, made = _named(graph, text)
@@ -71,8 +71,8 @@ def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
 
 
 def _named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
-    """Nodes whose own name the text has as a word, or as a part of one between slashes; and those of which it
-    has a result.
+    """Find nodes whose own name occurs in the text as a word or between slashes, and nodes with a result that
+    does.
     """
     words: dict[str, None] = {}
     for word in _WORD.findall(text):
@@ -102,9 +102,7 @@ def _near(graph: Graph, place: int) -> tuple[int, ...]:
 
 
 def _scored(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
-    """Nodes of hinted operators, by how many different ones meet in their neighbourhood, then by how rare
-    their own is.
-    """
+    """Rank nodes of hinted operators by how many different ones meet in their neighbourhood, then by rarity."""
     scores: list[tuple[int, float, int]] = []
     for place, own in enumerate(operators):
         if own:
@@ -114,7 +112,7 @@ def _scored(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
 
 
 def _meeting(graph: Graph, operators: Sequence[dict[str, float]], focus: int) -> list[int]:
-    """A node, and of its neighbours one for each other operator that is hinted at; none where no two meet."""
+    """Return a node and one neighbour for each other hinted operator; an empty list if two never meet."""
     met, found = set(operators[focus]), [focus]
     for near in _near(graph, focus):
         if not operators[near].keys() <= met:

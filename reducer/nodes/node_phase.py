@@ -75,7 +75,7 @@ class NodePhase:
         return cut(self.graph, places, closure=True, tap=tap)
 
     def _rewritten(self) -> Places | None:
-        """What the optimiser made one of, at the place of the failure, when that is enough."""
+        """Try the nodes that the optimiser fused at the place of the failure; returns them if they suffice."""
         graph = self.optimised(self.engine.best)
         groups = [] if graph is None else rewritten(self.graph, graph)
         if graph is None or not groups:
@@ -93,8 +93,8 @@ class NodePhase:
         return None
 
     def _first_wrong(self, groups: Sequence[Places]) -> Places | None:
-        """The first of these groups from which a wrong value comes: what they give is shown, of many of them
-        what some give, and then again of those that lie between the last right and the first wrong value.
+        """Find the first of these groups that produces a wrong value. It exposes the results of a sample of
+        groups, and then again of those between the last right and the first wrong value.
         """
         region = self._above(range(len(self.graph.nodes)), self.engine.result.wrong, ())
         while True:
@@ -120,7 +120,7 @@ class NodePhase:
             region = smaller
 
     def _hinted(self) -> Places | None:
-        """The neighbourhood of a node that the failure points at, when that is enough."""
+        """Try the neighbourhood of a node that the failure points at; returns it if it suffices."""
         everything = range(len(self.graph.nodes))
         found = hint(self.graph, self.text)
         tried = found.foci
@@ -137,16 +137,14 @@ class NodePhase:
         return None
 
     def _record_around(self, tried: Places) -> None:
-        """Record in one run of the whole model what the neighbourhoods of these nodes read and make."""
+        """Record in one run of the whole model the inputs and results of the nodes' neighbourhoods."""
         everything = range(len(self.graph.nodes))
         near = {place for focus in tried for place in self.graph.nearest([focus], everything, _SIZES[-1])}
         wanted = {name for place in near for name in (*self.graph.reads[place], *self.graph.results[place])}
         want(self.graph, [name for name in self.graph.producer if name in wanted])
 
     def _narrowed(self) -> Places | None:
-        """A region found by looking at which values differ first, for failures that are mismatches; not yet
-        tried by itself.
-        """
+        """Find a region by comparing values, for mismatches; it is not tested by itself yet."""
         everything = range(len(self.graph.nodes))
         if not self.engine.result.wrong:
             return None
@@ -170,7 +168,7 @@ class NodePhase:
         return region
 
     def _above(self, region: Sequence[int], wrong: Iterable[str], taps: Iterable[str]) -> Places:
-        """What the first wrong value depends on, without what right values depend on."""
+        """Return the ancestors of the first wrong value, without the ancestors of right values."""
         made = self.graph.producer
         bad = {made[name] for name in wrong if name in made}
         first = min(bad, default=region[-1])
@@ -179,8 +177,8 @@ class NodePhase:
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
     def _traced(self) -> Places | None:
-        """The nodes that the first wrong value comes from, for failures that are mismatches, when they show
-        the failure.
+        """Find the nodes that compute the first wrong value, for mismatches; returns them if they show the
+        failure.
         """
         region = self._narrowed()
         if region is None:
@@ -194,14 +192,14 @@ class NodePhase:
         return self.search.within(region) if self.search.test(region) else None
 
     def _searched(self) -> Places:
-        """A small part of the graph that shows the failure."""
+        """Search a small part of the graph that shows the failure."""
         while len(self.graph.nodes) > MANY and self._halved():
             self._begin()
         return self.search.within(list(range(len(self.graph.nodes))))
 
     def _halved(self) -> bool:
-        """Replace the engine's best by a run of its nodes, with its values recorded anew: what comes next
-        costs what that is large.
+        """Replace the engine's best by a run of its nodes, with its values recorded again, because later
+        steps cost in proportion to its size.
         """
         total = len(self.graph.nodes)
         found = smaller_window(range(total), self.search.test, self.search.prefetch)

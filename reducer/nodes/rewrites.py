@@ -1,5 +1,5 @@
-"""What the compiler's optimiser rewrote: the places where its optimised graph is another than the model, to
-be looked at first.
+"""Find the optimiser's rewrites: the places where its optimised graph differs from the model, which are tried
+first.
 """
 
 import re
@@ -19,8 +19,8 @@ _HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
 
 
 def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | None:
-    """What the target makes of a model; None where it does not tell, or where it fails before it has made it.
-    What another compiler runs can be had, though it may be what that compiler refuses.
+    """Return the target's optimised graph; `None` if it cannot show it, or fails before it has one. A graph
+    that another compiler runs is available even if that compiler refuses it.
     """
     target = test.target.showing_graph
     was_made = test.failure.verdict.stage == "run" or test.target.runtime is not None
@@ -32,11 +32,11 @@ def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | Non
 
 
 def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
-    """Groups of nodes that are not in the optimised graph as they were, in the graph's order.
+    """Group the nodes that the optimised graph changed, in the graph's order.
 
-    Two of them belong together when one reads what the other makes and the optimised graph no longer has that
-    value, or has another operator make it of all that the first one read: then it is a result under an old
-    name. Linear in both.
+    Two nodes belong together if one reads the other's result and the optimised graph lacks that value, or if
+    another operator computes it from all inputs of the first: then an old name has a new value. Linear in
+    both graphs.
     """
     after = {tuple(node.output): (node.op_type, tuple(node.input)) for node in optimised.node}
     left = {name for node in optimised.node for name in (*node.input, *node.output)}
@@ -74,8 +74,8 @@ def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
 
 
 def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Sequence[Places]) -> Places | None:
-    """The first group of which the optimiser made an operator that the model does not have and the text
-    names; None where none is.
+    """Return the first group that the optimiser replaced by a new operator that the text names; `None`
+    without such a group.
     """
     words = set(re.findall(r"\w+", text[:MOST_TEXT])) - {node.op_type for node in graph.nodes}
     results = {name for node in optimised.node if node.op_type in words for name in node.output}

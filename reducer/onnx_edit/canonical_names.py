@@ -13,11 +13,11 @@ from opsieve.gen.model.structure import all_nodes, bodies
 
 
 def renamed(subject: Subject) -> Subject | None:
-    """The subject with canonical names everywhere, None when it has them.
+    """Return the subject with canonical names everywhere; `None` if it already has them.
 
     Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond
-    those outside. Names inside local functions are left alone. Dimensions' names become d0, d1 ... The name
-    of a graph that tells what was broken in it on purpose stays while the operator is there that it names.
+    those outside. Names inside local functions stay. Dimensions are called d0, d1 ... The name of a graph
+    that records an intended defect stays while the operator it names is present.
     """
     model = copied(subject.model)
     names = _Names()

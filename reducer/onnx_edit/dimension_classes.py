@@ -1,11 +1,11 @@
 """Which dimensions must stay equal: classes of (tensor, axis), found by running the operators' declarations
 (gen/analysis/size_ties.py).
 
-Two dimensions fall into one class when changing one alone would make the model invalid or change a type that
-is not computed from it. A rule only says what is equal *at the sizes that are there*: dimensions of size 1
-are left out, since they neither shrink nor hold a broadcast partner. An operator whose declaration says
-nothing of a node is treated as elementwise when its inputs broadcast to its output, else as one that keeps
-the shape of its first input when it does; nothing is taken on trust, as the shrunk model is inferred anew.
+Two dimensions are in one class if changing one alone would make the model invalid or change a type that is
+not computed from it. A rule only tells which sizes are equal *at the current sizes*: dimensions of size 1 are
+left out, because they neither shrink nor hold a broadcast partner. An operator whose declaration does not
+cover a node is treated as elementwise if its inputs broadcast to its output, otherwise as one that keeps the
+shape of its first input if it does; the inference of the shrunk model checks all of this.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +74,7 @@ class Classes:
         return shape[dim[1]] if shape is not None and 0 <= dim[1] < len(shape) else 1
 
     def shape(self, number: int) -> Shape | None:
-        """The shape of a tensor, None when it is absent or unknown."""
+        """Return the shape of a tensor; `None` if it is absent or unknown."""
         return None if number == ABSENT else self.view.tensors[number].shape
 
 
@@ -85,14 +85,14 @@ def integer(step: Step, name: str, default: int) -> int:
 
 
 def integers(step: Step, name: str) -> list[int] | None:
-    """A list attribute of a node, None when it has none."""
+    """Return a list attribute of a node; `None` if it is absent."""
     attribute = attribute_of(step.node, name)
     return None if attribute is None else list(helper.get_attribute_value(attribute))
 
 
 def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:
-    """The axes that a node names by attribute or by a known second input, none when it names none; None when
-    unknown.
+    """Return the axes that a node names by attribute or by a known second input, possibly an empty set;
+    `None` if unknown.
     """
     found = integers(step, "axes")
     if found is None and len(step.inputs) > 1 and step.inputs[1] != ABSENT:
@@ -148,7 +148,7 @@ def _unify(classes: Classes, step: Step) -> None:
 
 
 def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie] | None:
-    """What a declaration ties together; None where it says nothing of this node."""
+    """Return the ties of a declaration; `None` if it does not cover this node."""
     attrs = read_attributes(step.node.attribute)
     ins = [None if number == ABSENT else _typed(classes, number) for number in step.inputs]
     known = all(
@@ -168,8 +168,8 @@ def _typed(classes: Classes, number: int) -> Tensor | None:
 
 
 def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-    """If: outputs as the body's. Loop and Scan: what is carried keeps its shape; scanned axes are left to
-    inference.
+    """Unify the dimensions of bodies. If: outputs equal the body's. Loop and Scan: carried values keep their
+    shape; scanned axes are left to inference.
     """
     kind = step.node.op_type
     if kind == "If":
@@ -198,7 +198,7 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
 
 
 def _shifted(classes: Classes, outer: int, inner: int) -> None:
-    """A scanned value: the outer tensor has one leading axis more."""
+    """Join a scanned value: the outer tensor has one more leading axis."""
     shape = classes.shape(inner)
     if shape is not None:
         for axis in range(len(shape)):
@@ -213,8 +213,8 @@ def _same(classes: Classes, a: int, b: int) -> None:
 
 
 def _aligned(classes: Classes, number: int, onto: int, end: int = 0) -> None:
-    """The last axes of one tensor with the last of another, as broadcasting does; `end` axes of both left
-    out.
+    """Join the last axes of one tensor with the last of another, as broadcasting does, without the last `end`
+    axes of both.
     """
     small, large = classes.shape(number), classes.shape(onto)
     if small is None or large is None:
@@ -249,7 +249,7 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
 
 
 def _regrouped(classes: Classes, step: Step) -> None:
-    """Reshape, Flatten, Squeeze, Unsqueeze: axes that stand alone on both sides of a group are the same."""
+    """Join axes that stand alone on both sides of a group (Reshape, Flatten, Squeeze, Unsqueeze)."""
     x, out = step.inputs[0], step.outputs[0]
     for ins, outs in factors(classes.shape(x) or (), classes.shape(out) or ()):
         if len(ins) == len(outs) == 1:
@@ -257,7 +257,7 @@ def _regrouped(classes: Classes, step: Step) -> None:
 
 
 def _kept(classes: Classes, step: Step) -> None:
-    """Axes whose size is the same on both sides: Slice, Pad, Resize, Tile, TopK, CumSum and the like."""
+    """Join axes whose size is equal on both sides (Slice, Pad, Resize, Tile, TopK, CumSum and the like)."""
     for output in step.outputs:
         left, right = classes.shape(step.inputs[0]) or (), classes.shape(output) or ()
         if len(left) == len(right):
@@ -274,8 +274,8 @@ def _cut(classes: Classes, step: Step) -> None:
 
 
 def _grown(classes: Classes, step: Step) -> None:
-    """Expand: its output's sizes come from the target, those of the input are the same where they are not
-    1.
+    """Join the axes of an Expand: the output's sizes come from the target and equal those of the input except
+    where these are 1.
     """
     _aligned(classes, step.inputs[0], step.outputs[0])
 

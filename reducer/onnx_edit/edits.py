@@ -41,7 +41,9 @@ class OnnxView:
         return list(self._graph.outputs)
 
     def operations(self) -> list[Operation]:
-        """The nodes of the main graph; the only result that something reads, where it is no output."""
+        """List the nodes of the main graph; `result` is the only result with a reader, unless it is an
+        output.
+        """
         graph, found = self._graph, []
         for place, node in enumerate(graph.nodes):
             made = graph.results[place]
@@ -142,7 +144,7 @@ class OnnxEdits:
         return settle(subject, model, inputs)
 
     def freeze(self, subject: Subject, name: str) -> Subject | None:
-        """An input made an initializer; None for one that is an output too."""
+        """Make an input an initializer; returns `None` for one that is also an output."""
         value, graph = subject.inputs.get(name), Graph(subject)
         if name not in graph.inputs or name in graph.outputs or not isinstance(value, np.ndarray):
             return None
@@ -152,8 +154,8 @@ class OnnxEdits:
         return settle(subject, model, {key: item for key, item in subject.inputs.items() if key != name})
 
     def resize(self, subject: Subject, sizes: SizeClass, size: int, keep_last: bool) -> Subject | None:
-        """A class of dimensions made smaller. Where only a constant's value tells the size, no stored element
-        need go: then only what is simpler counts.
+        """Shrink a class of dimensions. If only a constant's value holds the size, stored elements may stay,
+        so only a simpler result counts.
         """
         found = resize(subject, sizes, size, keep_last)
         return found if found is None or sizes.is_held or simpler(found, subject) else None

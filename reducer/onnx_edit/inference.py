@@ -116,7 +116,7 @@ def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, 
 
 
 def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
-    """Whether a declaration says nothing that is known to be false."""
+    """Return whether a declaration is consistent with the known type."""
     if found is None or is_untyped(found):
         return True
     kind = declared.WhichOneof("value")
@@ -139,7 +139,7 @@ def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
 
 
 def types_of(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
-    """What a graph declares, by name; with `shaped`, only what has a shape."""
+    """Return the types that a graph declares, by name; with `shaped`, only those with a shape."""
     infos = (*graph.value_info, *graph.output, *graph.input)
     return {
         info.name: info.type
@@ -185,9 +185,9 @@ def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
 
 
 def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = False) -> None:
-    """Clear what inference finds out by itself: it would hold what is declared against a change.
+    """Clear the types that inference derives itself, because it would compare declared ones with a change.
 
-    With `elements`, what bodies take keeps its element type.
+    With `elements`, the inputs of bodies keep their element types.
     """
     del graph.value_info[:]
     for info in graph.output if main else (*graph.input, *graph.output):
@@ -210,9 +210,9 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
 
 
 def infer_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
-    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition
-    onnx 1.23 types no body's condition, and strictly refuses what reads it. None for a model without bodies,
-    and where it is refused all the same.
+    """Infer the types of a model with bodies whose inputs keep their element types: onnx 1.23 does not type
+    the condition in the body of a Loop without a condition, and then strictly refuses its readers. Returns
+    `None` for a model without bodies, or if it is still refused.
     """
     return infer(without_types(model, inputs, elements=True), strict=True) if owners(model.graph) else None
 

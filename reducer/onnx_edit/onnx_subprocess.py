@@ -1,13 +1,12 @@
-"""What is asked of onnx's C++ while a candidate is made, its shape inference and its inliner: in a process of
-its own.
+"""Run onnx's C++ shape inference and inliner for candidates in a process of its own.
 
-Both may die of a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose input
-has no type), and a reducer makes strange models. The process imports onnx once and answers in a fork that has
-given up files, network and processes, so that a death costs a fork. It ends with its owner.
+Both may crash on a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose
+input has no type), and a reducer makes strange models. The process imports onnx once and answers in a fork
+that has given up files, network and processes, so that a crash costs a fork. It ends with its owner.
 
-Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON that says
-what to do and how many bytes follow, a serialised model. Each is answered by a line with the number of bytes
-that follow, -1 for a refusal or a death.
+Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON with the
+action and the number of bytes that follow, then a serialised model. Each answer is a line with the number of
+bytes that follow, -1 for a refusal or a crash.
 """
 
 import atexit
@@ -34,8 +33,8 @@ _GARBLED = 3  # exit status
 
 
 def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
-    """The model with all types that onnx's shape inference finds; None where it refuses the model, or dies of
-    it.
+    """Return the model with all types that onnx's shape inference finds; `None` if inference refuses the
+    model or crashes.
 
     With `strict` types are checked and every contradiction is a refusal; with `propagate` sizes are computed
     through nodes.
@@ -44,8 +43,8 @@ def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> o
 
 
 def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
-    """The model with these local functions (domain, name) inlined; None where onnx's inliner refuses it, or
-    dies of it.
+    """Return the model with these local functions (domain, name) inlined; `None` if onnx's inliner refuses it
+    or crashes.
     """
     return _call(model, {"do": "inline", "functions": list(functions)})
 
@@ -53,8 +52,8 @@ def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onn
 def outputs(
     node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], known: Sequence[onnx.TensorProto], opset: int
 ) -> Mapping[str, onnx.TypeProto] | None:
-    """The types of a node's outputs as far as its operator's inference tells them, by name; None where it
-    refuses the node, or dies of it.
+    """Return the types of a node's outputs that its operator's inference derives, by name; `None` if it
+    refuses the node or crashes.
 
     `types` are those of the inputs, `known` the values of some of them, by name; `opset` is that of the
     node's domain.

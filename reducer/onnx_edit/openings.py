@@ -1,6 +1,4 @@
-"""Bodies of If, Loop, Scan and SequenceMap, and local functions, put in the place of what owns or calls
-them.
-"""
+"""Replace If, Loop, Scan and SequenceMap by their bodies, and calls by local functions."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -64,8 +62,8 @@ def _take_branch(
 
 
 def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[Opening]:
-    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that
-    are no stacks.
+    """Replace all iterations by one, the barest first: elements of scanned tensors as inputs, and results
+    without stacks.
     """
     elements = _elements(subject, path, node)
     for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
@@ -88,10 +86,10 @@ def _take_turn(
 
 
 def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:
-    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the
-    body's names.
+    """Return values for the body inputs that are elements of a tensor that a Scan or SequenceMap iterates
+    over, by the body's names.
 
-    The first element where the whole is known; else plain values of the type that the body declares.
+    It is the first element if the whole is known, otherwise plain values of the type that the body declares.
     """
     body = next(bodies(node))
     turn = TURNS[node.op_type](node, body)
@@ -109,7 +107,7 @@ def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, A
 
 
 def _plain(type_: onnx.TypeProto) -> Array | None:
-    """Small whole numbers of a tensor type whose sizes are known; None for any other."""
+    """Return small whole numbers of a tensor type with known sizes; `None` for any other."""
     tensor = type_.tensor_type
     if (
         not tensor.elem_type

@@ -65,8 +65,8 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
 
 
 def fields(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """What a model says beside its graph and its versions, as (owner, field) pairs: texts, metadata,
-    annotations.
+    """Yield the fields of a model beside its graph and its versions, as (owner, field) pairs: texts,
+    metadata, annotations.
     """
     yield from (("model", field.name) for field, _ in model.ListFields() if field.name not in _MODEL_CONTENT)
     yield from (
@@ -137,7 +137,7 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
 
 
 def _tensor(path: Path, name: str, array: Array) -> Iterator[OnnxPart]:
-    """The sizes, the values and the element type of what is fed or stored."""
+    """Yield the parts of a fed or stored tensor: its sizes, its values and its element type."""
     key = "/".join((*path, name))
 
     def put(what: str, make: Callable[[Array], Array]) -> tuple[OnnxEdit, ...]:

@@ -28,12 +28,12 @@ def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:
 
 
 def plain_values(subject: Subject) -> Callable[[str], Value | None]:
-    """What makes a plain value for a tensor that a node of the main graph computes; None where its type
-    cannot be declared_types.
+    """Make a function that returns a plain value for a tensor that a node of the main graph computes; `None`
+    if its type is unknown.
 
-    Types come from ONNX's inference, else from the declaration of the operator, else from what the model
-    declares. The result of an operator that none of them describes is assumed to be of the type of its first
-    input: the test decides whether that holds.
+    Types come from ONNX's inference, otherwise from the declaration of the operator, otherwise from the
+    model's own declarations. If all three are silent, the result is assumed to have the type of the
+    operator's first input: the test decides whether that holds.
     """
     types = _types(subject)
 

@@ -1,6 +1,4 @@
-"""Scales of quantised operators: a step must not make one zero, negative or infinite, where nothing is
-defined any more.
-"""
+"""Scales of quantised operators: an edit must not make one zero, negative or infinite, which is undefined."""
 
 import numpy as np
 import onnx

@@ -150,8 +150,8 @@ def _parts(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> list[int]:
 
 
 def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Array] | None:
-    """Constants and inputs whose values repeat sizes, with their new values; None when two nodes disagree on
-    one.
+    """Return the constants and inputs whose values repeat sizes, with their new values; `None` if two nodes
+    disagree on one.
     """
     values: dict[int, Array] = {}
     known = plan.view.known
@@ -201,7 +201,7 @@ def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[in
 def _listed(
     plan: _DimensionPlan, step: Step, rule: SizeRule, old: Array, out: tuple[int, ...], new: dict[Dim, int]
 ) -> Array | None:
-    """What a vector of sizes must hold for an output to have a shape; None where it is no such vector."""
+    """Return the vector of sizes that gives an output its shape; `None` if it is not such a vector."""
     if rule is SizeRule.FILLED and old.size == len(out):
         return np.array(out, dtype=old.dtype)
     if (
@@ -223,7 +223,7 @@ def _listed(
 
 
 def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | None:
-    """Indices that are stored, wrapped into what is left of the axis they point into."""
+    """Return stored indices, wrapped into the remaining size of the axis they point into."""
     data = plan.sizes.shape(step.inputs[0], new)
     tensor = plan.view.tensors[step.inputs[1]]
     if not data or not tensor.source:

@@ -195,8 +195,8 @@ def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
 
 
 def _cast(array: Array, target: int) -> Array | None:
-    """The values in the other dtype; out of its range they are clipped, what is no number cannot be an
-    integer, texts become whole numbers.
+    """Convert values to another dtype; out of its range they are clipped, NaN cannot become an integer, texts
+    become whole numbers.
     """
     if dtype_name(array) == "string":
         array = (np.arange(array.size) % _TEXTS).reshape(array.shape)

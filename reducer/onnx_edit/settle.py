@@ -36,7 +36,7 @@ Types = Mapping[str, onnx.TypeProto]
 def settle(
     subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None, anew: bool = False
 ) -> Subject | None:
-    """Make a subject of a changed model; None when inference refuses it.
+    """Make a subject of a changed model; returns `None` if inference refuses it.
 
     Declarations stay as they are unless inference contradicts them. Where the change gave some value another
     type, a declaration that inference cannot confirm may be false: it loses its sizes.
@@ -118,10 +118,10 @@ def _equal_types(before: Types, after: Types) -> frozenset[str]:
 
 
 def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | None, main: bool) -> None:
-    """Replace declarations of outputs, of a body's inputs and of intermediate values by what was inferred.
+    """Replace declarations of outputs, of a body's inputs and of intermediate values by inferred types.
 
-    Those stay that inference does not contradict, and that are of `unchanged` values, where this is given.
-    Only of outputs of the main graph is a rank asked for.
+    Declarations that inference does not contradict stay, if they are of `unchanged` values, where this is
+    given. Only outputs of the main graph must have a rank.
     """
 
     def holds(info: onnx.ValueInfoProto) -> bool:
@@ -189,7 +189,7 @@ def _is_empty(subject: Subject) -> bool:
 
 
 def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
-    """A tensor type of the same rank whose sizes are unknown."""
+    """Return a tensor type of the same rank with unknown sizes."""
     bare = onnx.TypeProto()
     bare.CopyFrom(type_)
     for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():

@@ -51,8 +51,8 @@ class Sizes:
                     self._steps.setdefault(classes.root((number, axis)), []).append(place)
 
     def solve(self, seeds: Mapping[Dim, int]) -> dict[Dim, int] | None:
-        """New sizes by the root of each changed class, when these roots get these sizes; None when there is
-        no way.
+        """Return new sizes by the root of each changed class, given these roots' sizes; `None` if that is
+        impossible.
         """
         return _Propagation(self, seeds).run()
 
@@ -147,7 +147,7 @@ class _Propagation:
         return self.new.get(root, self.classes.size((number, axis)))
 
     def _fit(self, dims: list[Dim], wanted: int) -> bool:
-        """Give dimensions sizes whose product is wanted, none larger than it was."""
+        """Give dimensions sizes with a wanted product, each at most its old size."""
         chosen = _factored([self.classes.size(dim) for dim in dims], wanted)
         return chosen is not None and all(
             self._set(dim, size) for dim, size in zip(dims, chosen, strict=True)
@@ -241,7 +241,9 @@ class _Propagation:
 
 
 def _factored(limits: list[int], wanted: int) -> list[int] | None:
-    """Factors of a number, each within its limit, the first as large as can be; None when there are none."""
+    """Factor a number, each factor within its limit, the first as large as possible; returns `None` if that
+    is impossible.
+    """
     if not limits:
         return [] if wanted == 1 else None
     if wanted > math.prod(limits):

@@ -195,9 +195,9 @@ def stored_tensors(subject: Subject) -> Iterator[StoredTensor]:
 def changing(
     label: str, touches: Iterable[str], change: Change, parts: Iterable[str] | None = None
 ) -> OnnxEdit:
-    """The edit that applies `change` to a copy of the model and of the inputs by name, then settles it.
+    """Make the edit that applies `change` to a copy of the model and of the inputs by name, then settles it.
 
-    `change` may alter both and returns the inputs that are left; None when it does not apply (any more).
+    `change` may alter both and returns the remaining inputs, or `None` if it does not apply (any more).
     """
 
     def apply(subject: Subject) -> Subject | None:
@@ -209,7 +209,7 @@ def changing(
 
 
 def only_simpler(edit: OnnxEdit) -> OnnxEdit:
-    """The same edit, none where its result is no simpler: whether it is depends on what must be added."""
+    """Restrict an edit to simpler results, which depend on the parts it must add."""
 
     def apply(subject: Subject) -> Subject | None:
         found = edit.apply(subject)

@@ -69,7 +69,7 @@ def find(
 
 
 def installed() -> list[ResolvedTarget]:
-    """Every backend that compiles, as it is installed beside opsieve; onnxruntime first."""
+    """List every installed compiler backend, onnxruntime first."""
     return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
 
@@ -134,8 +134,8 @@ def _find_on(
 def find_judged(
     case: Case, target: ResolvedTarget, judged: Judged, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
-    """The failure that a verdict is, replayed to learn how often it shows; None and the reason where the
-    target passes.
+    """Return the failure in a verdict, replayed to learn its rate; `None` and the reason if the target
+    passes.
 
     Args:
         judged: What `judge_case` says of the case on the target.
@@ -197,8 +197,8 @@ def _as_judged(
 def _doubted(
     case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict
 ) -> tuple[Premise | None, str]:
-    """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or
-    is no wrong result.
+    """Look for a failure on a target that passed once, though a user has seen it fail: an intermittent one,
+    or one other than a wrong result.
     """
     runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
     replays = judged_replays(case, target, runs, workers)
@@ -217,9 +217,7 @@ def _doubted(
 
 
 def _without_failure(verdict: Verdict) -> str:
-    """The verdict as a reason why there is nothing to reduce; Unjudged where it leaves open whether there
-    is.
-    """
+    """Return the verdict as a reason that there is nothing to reduce. Raises Unjudged if it leaves that open."""
     reason = shown(f"{verdict.verdict}: {verdict.reason}", 300)
     if not verdict.is_judged:
         raise Unjudged(reason)

@@ -20,10 +20,10 @@ _BATCH = 6  # runs asked for at once
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How runs of one program differ: `differing` of `runs` gave another result than most, `worst` is how;
-    `names` are the outputs. `usual` is a run of most.
+    """How runs of one program differ: `differing` of `runs` gave another result than the majority, `worst` is
+    the difference; `names` are the outputs. `usual` is a run from the largest group of equal results.
 
-    `ended` is a run that did not end well, None where all did: then nothing is said of the others.
+    `ended` is the first failed run, None if all ended well; the other fields are then unset.
     """
 
     runs: int
@@ -35,7 +35,7 @@ class Spread:
 
 
 def spread_of(answers: Sequence[Observation]) -> Spread:
-    """How answers of one program, one at least, differ beyond what the comparison policy allows."""
+    """Compare the answers of one program, at least one, by the comparison policy."""
     ended = next((answer for answer in answers if answer.outputs is None), None)
     if ended is not None:
         return Spread(len(answers), 0, ended=ended)

@@ -1,4 +1,4 @@
-"""The failure that a reduction keeps: what it is, who says so, and how sure that is."""
+"""The failure that a reduction keeps: its description, its oracles, and its reproduction rate."""
 
 from dataclasses import dataclass
 
@@ -33,8 +33,8 @@ class Premise:
     assumed: bool = False
 
     def held(self, level: Level) -> str:
-        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was
-        seen.
+        """Return a sentence for people that says what a reduction at this level preserves, and in how many
+        runs it was seen.
         """
         verdict, key = self.failure.verdict, self.failure.fingerprint.key
         stage = "" if verdict.kind in WRONG_OUTPUTS or not verdict.stage else f" at {verdict.stage}"

@@ -29,10 +29,9 @@ _SCREEN = 3  # pairs of runs, all of them slow, before the time of a build is me
 def measure_rate(
     case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers
 ) -> tuple[Premise | None, str]:
-    """Replay a failure that one run in several shows, to learn how often it does; None and the reason when no
-    replay shows it.
+    """Replay an intermittent failure to learn its rate; returns `None` and the reason if every replay passes.
 
-    Where no run of a process that has run the program shows it, each run gets a process of its own.
+    If it never shows in a process that has already run the program, each run gets a process of its own.
     """
     seen: list[tuple[Observation, Verdict]] = []
     apart = False
@@ -110,8 +109,8 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
 
 
 def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premise | None, str]:
-    """A build that takes more CPU time than its unoptimised one by more than the margin; None and the reason
-    where it does not.
+    """Find a build that takes more CPU time than its unoptimised one by more than the margin; returns `None`
+    and the reason otherwise.
     """
     baseline = target.baseline
     if baseline is None or baseline == target:

@@ -42,11 +42,11 @@ class Runnable(Protocol):
 class TargetTest:
     """One run of the target for each subject, and of the arbiter where the target's answer needs it.
 
-    `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be
-    asked. `sick` and `well` are other builds that have to fail on a subject, and to be well: at the level
-    `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite:
-    those of the whole model were. With `any_type` the element type of a wrong result may change, where `sick`
-    and `well` say that the cure is the same. `apart` gives each run of the target a process of its own.
+    `arbiter` gives the right outputs, or the judgement that a program must be accepted; None if there is no
+    arbiter. `sick` and `well` are other builds that have to fail, and to pass, on a subject: at the level
+    `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite,
+    as those of the whole model were. With `any_type` the element type of a wrong result may change, if `sick`
+    and `well` show that the cure is the same. `apart` gives each run of the target a process of its own.
     """
 
     workers: Workers
@@ -80,7 +80,7 @@ class TargetTest:
             yield self._ended(subject, test, got, None)
 
     def known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:
-        """The answer for a subject that the target and the arbiter were already asked about."""
+        """Return the result for a subject whose target and arbiter were already run."""
         test = Test(subject.program, subject.inputs)
         if self.failure.verdict.kind in WRONG_OUTPUTS:
             return self._compared(subject, test, got, wanted)
@@ -92,7 +92,7 @@ class TargetTest:
         return self.arbiter
 
     def observations(self, subject: Runnable) -> tuple[Observation, Observation]:
-        """What the target and the arbiter make of a subject."""
+        """Run the target and the arbiter on a subject."""
         got = self.workers.observe(self.target, subject.program, subject.inputs)
         return got, self.workers.observe(self._arbiter, subject.program, subject.inputs)
 
@@ -166,8 +166,8 @@ def cure_set(
 
 
 def find_cures(check: TargetTest, subject: Runnable) -> dict[str, ResolvedTarget]:
-    """The passes of the compiler that acted and without any one of which a subject is well, each with the
-    build that leaves it out; {} where the backend cannot tell.
+    """Return the passes that acted and whose removal makes a subject pass, each with the build that skips it;
+    {} if the backend cannot tell.
     """
     target, option = check.target, choose_skip_option(check.target.facts.options)
     if not option or "trace" not in target.facts.options:

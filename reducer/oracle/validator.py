@@ -1,4 +1,4 @@
-"""What is wrong with an ONNX candidate, before it costs a test."""
+"""Validate an ONNX candidate before it costs a test."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _LARGE = 64 << 10  # bytes of a tensor that is no shape
 
 
 class OnnxValidator:
-    """Says of a candidate, before it costs a check, what is wrong with it."""
+    """Finds errors in a candidate before it costs a test."""
 
     def __init__(self, workers: Workers, start: Subject):
         self._workers = workers
@@ -27,7 +27,7 @@ class OnnxValidator:
         self.strict = not self._complaint(start)
 
     def complaints(self, subjects: Sequence[Subject]) -> list[str]:
-        """What is wrong with each subject, "" for a valid one."""
+        """Return the error of each subject, "" for a valid one."""
         found = [structural(subject) or self._degenerate(subject) for subject in subjects]
         if not self.strict:
             return found
@@ -49,7 +49,7 @@ class OnnxValidator:
 
 
 def structural(subject: Subject) -> str:
-    """What is wrong with a subject's structure, "" when nothing is; pure Python."""
+    """Return the error in a subject's structure, "" if it is valid; pure Python."""
     try:
         check_structure(subject.model)
     except BadInput as error:

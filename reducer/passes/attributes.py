@@ -126,8 +126,8 @@ def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:
 
 
 def _padding_fits(node: onnx.NodeProto) -> bool:
-    """Whether no window of a pool lies in the padding alone: what it gives is left open, and most engines
-    refuse it.
+    """Return whether every window of a pool touches more than padding: ONNX leaves the result open otherwise,
+    and most engines refuse it.
     """
     kernel, pads = attribute_of(node, "kernel_shape"), attribute_of(node, "pads")
     if kernel is None or pads is None or not node.op_type.endswith("Pool"):
@@ -138,7 +138,7 @@ def _padding_fits(node: onnx.NodeProto) -> bool:
 def _omissions(
     path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]
 ) -> Iterator[OnnxEdit]:
-    """Optional inputs left out, and optional outputs that nothing reads."""
+    """Drop optional inputs, and optional outputs without a reader."""
     if schema is None:
         return
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional

@@ -1,8 +1,8 @@
 """Bodies of If, Loop, Scan and SequenceMap, and local functions: inlined, or made smaller inside.
 
-Inside a body a node is taken out as outside: what it computed is replaced by a tensor of the same type that
-is in scope, or by a new input of the model with plain values (nothing was recorded of a body). A Loop's trip
-count is a value like any other and is lowered by `opsieve.reducer.passes.values`; what a Scan scans is
+Inside a body a node is removed as outside: its result is replaced by a tensor of the same type that is in
+scope, or by a new input of the model with plain values (values inside bodies are not recorded). A Loop's trip
+count is a value like any other and is lowered by `opsieve.reducer.passes.values`; a scanned tensor is
 shortened by `opsieve.reducer.passes.dimensions`.
 """
 
@@ -206,7 +206,7 @@ def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: on
 def _redirected(
     function: onnx.FunctionProto, outputs: set[str], name: str, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
-    """A function's result must be made by a node: the one that makes the stand-in gets the result's name."""
+    """Give the stand-in's node the name of the function's result, because a node must make that result."""
     wanted = next(item for item in function.output if item in outputs)
     maker = next((node for node in function.node if name in node.output), None)
     if maker is None or name in function.output:

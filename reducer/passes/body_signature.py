@@ -1,9 +1,9 @@
-"""What goes into a body and what comes out of it, dropped: results that nothing reads, states that a Loop or
-Scan carries, what a Scan scans.
+"""Drop inputs and outputs of bodies: results without a reader, states that a Loop or Scan carries, scanned
+tensors of a Scan.
 
-One description of a node with bodies, its signature, says which input and output of the node belongs to which
-of the body; each edit is the same for every operator then. A state that goes is read in the body as the value
-that it began with.
+One description of a node with bodies, its signature, maps each input and output of the node to those of the
+body, so each edit is the same for every operator. The body reads the initial value in place of a dropped
+state.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 @dataclass(frozen=True)
 class SignaturePart:
-    """What goes together: places of inputs and outputs of the node and of its bodies, -1 for none.
+    """The positions of connected inputs and outputs of the node and of its bodies, -1 for an absent one.
 
-    `scanned` counts what a Scan scans, for its attributes; -1 for anything else.
+    `scanned` is the number of a scanned tensor, for the attributes of Scan; -1 for anything else.
     """
 
     name: str
@@ -69,8 +69,8 @@ def signature(node: onnx.NodeProto) -> list[SignaturePart]:
 
 
 def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
-    """The parts of a node's signature that can go: results that nothing reads, whatever the body does with
-    the rest.
+    """Drop droppable parts of a node's signature: results without a reader, whatever the body does with the
+    rest.
     """
     node = step.node
     graph = graph_at(subject.model, step.path)

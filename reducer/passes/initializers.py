@@ -56,7 +56,7 @@ def _sharing(name: str, other: str) -> OnnxEdit:
 
 
 def _renamed(model: onnx.ModelProto, name: str, other: str) -> bool:
-    """Let every reader of an initializer read another; False when a body defines one of the names anew."""
+    """Redirect every reader of an initializer to another; returns False if a body redefines one of the names."""
     for path, graph in graphs(model.graph):
         defined = {info.name for info in graph.input} | {item for node in graph.node for item in node.output}
         if path:

@@ -57,7 +57,7 @@ def _edit(key: _Key, edit: OnnxEdit) -> OnnxEdit:
 
 
 def _drop_parameters(inner: Subject) -> Iterator[OnnxEdit]:
-    """Drop the inputs of a function that nothing in it reads."""
+    """Drop the unread inputs of a function."""
 
     def apply(subject: Subject, name: str) -> Subject | None:
         model = copied(subject.model)
@@ -76,8 +76,8 @@ def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:
 
 
 def _inside(subject: Subject, key: _Key) -> Subject | None:
-    """The body of a function as the first call in the main graph sees it; None where it takes attributes, or
-    a value is not known.
+    """Return the body of a function as its first call in the main graph sees it; `None` if it takes
+    attributes, or a value is unknown.
     """
     model = subject.model
     function = next((each for each in model.functions if _key(each) == key), None)
@@ -104,8 +104,8 @@ def _inside(subject: Subject, key: _Key) -> Subject | None:
 
 
 def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
-    """The subject with a function whose body was changed; None where a call reads a result that is gone, or
-    what is new is large.
+    """Return the subject with a function whose body was changed; `None` if a call reads a missing result, or
+    a new value is large.
     """
     model = copied(subject.model)
     function = next(each for each in model.functions if _key(each) == key)

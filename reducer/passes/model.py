@@ -1,6 +1,4 @@
-"""What surrounds the graph: unused entries, text nobody runs, versions, dynamic dimensions, Constant nodes,
-names.
-"""
+"""The surroundings of the graph: unused entries, texts, versions, dynamic dimensions, Constant nodes, names."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -100,7 +98,7 @@ def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
 
 
 def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> OnnxEdit:
-    """An edit that no type depends on: nothing is inferred anew."""
+    """Make an edit that leaves all types unchanged, so that inference is skipped."""
 
     def apply(subject: Subject) -> Subject | None:
         model = copied(subject.model)
@@ -194,9 +192,7 @@ def _lower_further(model: onnx.ModelProto) -> bool:
 
 
 def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
-    """Operators in an earlier form than the model has them in; what it then means, the checker and the test
-    say.
-    """
+    """Lower operators below the opset of the model; the checker and the test decide what the result means."""
     before = {entry.domain: entry.version for entry in model.opset_import}
     for owner in (model, *model.functions):
         for entry in owner.opset_import:

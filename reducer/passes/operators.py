@@ -1,8 +1,8 @@
-"""An operator replaced by a plainer one: one input (or two, added), no attributes, no bodies.
+"""Replace an operator by a plainer one: one input (or two, added), no attributes, no bodies.
 
-Where a wrong result is looked for, it is one that the model has elsewhere: a bug of another operator would be
-another bug, and its wrong result looks the same. A failure that says what it is, in words or by a stack, may
-also be shown with operators that do next to nothing.
+For a wrong result, the new operator must occur in the model: a bug of another operator would be another bug,
+and its wrong result looks the same. A failure with a message or a stack may also be shown with nearly trivial
+operators.
 """
 
 from collections.abc import Iterator, Sequence

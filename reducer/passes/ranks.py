@@ -85,8 +85,8 @@ def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
 
 
 def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
-    """Take a dimension of size 1 from every tensor of this rank; attributes and constants that count axes
-    follow.
+    """Remove a dimension of size 1 from every tensor of this rank, and update the attributes and constants
+    that count axes.
     """
     seen = view(subject)
     model = copied(subject.model)
@@ -107,8 +107,8 @@ def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
 
 
 def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelProto) -> bool:
-    """Attributes and shape constants of one node, for tensors of a rank less; False where it names the axis
-    that goes.
+    """Update attributes and shape constants of one node for tensors of a lower rank; returns False if it
+    names the dropped axis.
     """
     numbers = [number for number in (*step.inputs[:1], *step.outputs[:1]) if number != ABSENT]
     shapes = [seen.tensors[number].shape for number in numbers]

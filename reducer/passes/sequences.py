@@ -1,4 +1,4 @@
-"""What is fed as a sequence made plain: fewer tensors, smaller ones, zeros."""
+"""Simplify inputs that are sequences: fewer tensors, smaller ones, zeros."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,8 +17,8 @@ _Tensors = list[Array]
 
 
 def simplify_sequences(subject: Subject) -> Iterator[OnnxEdit]:
-    """Feed sequences of fewer tensors first, then of smaller ones, then of plainer ones; none where a
-    sequence holds anything but tensors.
+    """Feed sequences of fewer tensors first, then of smaller ones, then of plainer ones; skips sequences that
+    hold anything but tensors.
     """
     for name, value in subject.inputs.items():
         if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):

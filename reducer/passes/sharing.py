@@ -53,7 +53,9 @@ def _type(array: Array) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
 
 
 def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxEdit:
-    """`other` read wherever `name` is, some of what is left under another value."""
+    """Make an edit after which every reader of `name` reads `other`, with new values for some of the
+    remaining tensors.
+    """
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         stored = {tensor.name for tensor in model.graph.initializer}

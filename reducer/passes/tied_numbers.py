@@ -1,9 +1,9 @@
-"""Numbers of a small graph made smaller together, as the operators' declarations tie them
+"""Shrink numbers of a small graph together, as the operators' declarations tie them
 (`opsieve.gen.analysis.shrink_numbers`).
 
-A size, an attribute or an element of a shape goes down, and what the rules tie to it follows in the same
-step: a kernel with its weight and paddings, a hidden size with the weights of all gates. It comes after the
-dimensions that change one thing at a time, and proposes only what they cannot reach.
+A size, an attribute or an element of a shape goes down, and the numbers that the rules tie to it follow in
+the same step: a kernel with its weight and paddings, a hidden size with the weights of all gates. It comes
+after the dimensions that change one thing at a time, and proposes only changes out of their reach.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,7 @@
-"""Values of inputs and stored tensors made plain: splats, small whole numbers, fewer distinct ones, fewer
-digits. An input may also become a constant (an input less).
+"""Simplify values of inputs and stored tensors: splats, small whole numbers, fewer distinct ones, fewer
+digits. An input may also become a constant (one input less).
 
-What is simpler is decided by `opsieve.reducer.problem.order.value_complexity`; nothing that is not is
-proposed.
+`opsieve.reducer.problem.order.value_complexity` defines simpler; only simpler values are proposed.
 """
 
 from collections.abc import Iterator

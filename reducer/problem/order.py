@@ -78,8 +78,8 @@ def value_complexity(array: "np.ndarray[Any, Any]") -> int:
 
 @lru_cache(maxsize=4096)
 def _known(dtype: "np.dtype[Any]", data: bytes) -> int:
-    """The complexity of a small array: nearly all of a candidate's tensors are those of the subject that it
-    was made of.
+    """Return the complexity of a small array, cached: nearly all tensors of a candidate are those of its
+    subject.
     """
     return _complexity(np.frombuffer(data, dtype))
 

@@ -36,13 +36,12 @@ def recorded(
     workers: Workers,
     plain: Plain = lambda _: lambda _: None,
 ) -> Subject:
-    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is
-    needed.
+    """Return the subject with the values of all its tensors, as far as available; each is computed on demand.
 
-    They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from
-    the reference evaluator, what that cannot give from onnxruntime without optimisation. What no compiler can
-    compute, the result of a user's operator say, stays as it was, else it is what `plain` makes of the
-    subject.
+    They come from `source`, the unoptimised build of the compiler under test; where it fails, from the
+    reference evaluator; where that fails too, from onnxruntime without optimisation. A value that all of them
+    fail on, such as the result of a user's operator, stays as it was, or else is the value that `plain` makes
+    for the subject.
     """
     tape = _Tape(subject, source, workers, plain)
     return replace(subject, values=Recording(tape.names, tape.play))
@@ -54,7 +53,7 @@ def complete(subject: Subject) -> bool:
 
 
 class _Tape:
-    """What was recorded of one model so far."""
+    """The values recorded of one model so far."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class _Tape:
 
     @cached_property
     def _strange(self) -> set[int]:
-        """The nodes of operators that neither ONNX nor the model defines."""
+        """The nodes of operators that are unknown to ONNX and to the model."""
         local = {(function.domain, function.name) for function in self.graph.subject.model.functions}
         return {
             place
@@ -117,7 +116,7 @@ class _Tape:
         }
 
     def _worth_it(self) -> bool:
-        """Whether recording everything costs little more than recording what is asked for."""
+        """Return whether recording everything costs little more than recording the requested values."""
         if len(self.names) <= _FEW:
             return True
         if len(self.names) > _MANY:
@@ -140,8 +139,8 @@ class _Tape:
 
 
 def _kept(value: Value) -> Value:
-    """A value by itself, without the answer that it came in; a large one in a file of no name that is mapped,
-    for memory to be had back.
+    """Detach a value from the answer that it came in; a large one moves to an unnamed mapped file, so that
+    its memory can be reclaimed.
     """
     if not isinstance(value, np.ndarray) or value.dtype.kind == "O":
         return value
@@ -154,7 +153,7 @@ def _kept(value: Value) -> Value:
 
 
 def _third(source: ResolvedTarget | None) -> Iterator[ResolvedTarget]:
-    """Who is asked for what neither the compiler under test nor the reference can compute."""
+    """Yield the compilers to run if the compiler under test and the reference both fail."""
     for oracle in SECOND_ORACLES:
         if oracle.name == "onnxruntime" and (source is None or source.name != oracle.name):
             yield oracle
@@ -166,8 +165,8 @@ def _bytes(values: Mapping[str, Any]) -> int:
 
 
 def _exposed(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Value]]:
-    """What computes these values, with them as outputs, and its inputs; the types of the outputs are left to
-    the compiler.
+    """Return the program that computes these values, with them as outputs, and its inputs; the compiler
+    infers the outputs' types.
     """
     places = sorted(graph.ancestors(graph.producer[name] for name in names))
     read = {name for place in places for name in graph.reads[place]}

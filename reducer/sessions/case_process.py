@@ -1,7 +1,7 @@
-"""One case reduced in a process of its own: started, waited for, and stopped when its time is over.
+"""Reduce one case in a process of its own: start it, wait for it, and stop it when its time is over.
 
-The process writes what it says to stderr and the facts as JSON to stdout. It ends with 0, with the
-`exit_code` of a BadInput, or with 130 after a signal, its best so far saved.
+The process writes messages to stderr and the facts as JSON to stdout. It ends with 0, with the `exit_code` of
+a BadInput, or with 130 after a signal, its best so far saved.
 """
 
 import ctypes
@@ -44,9 +44,7 @@ class ChildTask:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How the process ended: its status (case_process.py), what it printed, and whether that was within its
-    time.
-    """
+    """The end of the process: its status (case_process.py), its output, and whether it kept within its time."""
 
     status: int
     out: str
@@ -93,7 +91,7 @@ class _ToStderr:
         print(PREFIX + printable(sentence), file=sys.stderr, flush=True)
 
     def progress(self, at: Progress) -> None:
-        """Nothing: nobody looks."""
+        """Ignore progress, which has no reader here."""
 
 
 def main() -> NoReturn:

@@ -44,8 +44,8 @@ _MAX_JSON = 1 << 20
 
 
 def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: float) -> ExportedFailure:
-    """The failure of a case, judged anew, as an export shows it; NoFailure when it does not fail, Unjudged
-    where that is unknown.
+    """Judge the failure of a case again, as an export shows it. Raises NoFailure if it passes, Unjudged if
+    that stays unknown.
 
     `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
     """
@@ -86,7 +86,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
 
 
 def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
-    """The verdict of a case of a store; None for any other case, and for another target."""
+    """Return the verdict of a case of a store; `None` for any other case, and for another target."""
     try:
         record = read_failure(folder)
         return get_verdict(record) if resolve(record.target) == target else None
@@ -176,7 +176,7 @@ def _beside(place: Path, name: str) -> dict[str, Any]:
 
 
 def printed(subject: Runnable, workers: Workers) -> str:
-    """The program as text; a sentence for a model that onnx cannot print."""
+    """Return the program as text; a sentence for a model that onnx cannot print."""
     ir = ir_of(subject.program)
     if ir.keeps_script or not ir.printer(subject.program):
         return subject.program.text()

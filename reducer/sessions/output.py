@@ -1,4 +1,4 @@
-"""What a reduction leaves on disk: a case folder with the reduced model, its inputs, a script and the whole
+"""The output of a reduction on disk: a case folder with the reduced model, its inputs, a script and the whole
 story.
 
 FOLDER/case.reduced.onnx    the model (.json for a module of TVM; model.onnx and case.json too: the folder is

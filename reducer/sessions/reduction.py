@@ -74,8 +74,8 @@ def _unread(test: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """In how many runs a noisy check exits with 0, of how many: for the whole model, and for what is left of
-    it without the result's nodes (None where that is no model), which ought to be never.
+    """In how many runs a noisy check exits with 0, and the number of runs: for the whole model, and for the
+    rest of it without the result's nodes (None if that is not a model), for which it should never happen.
     """
 
     start: tuple[int, int]
@@ -84,8 +84,8 @@ class Noise:
 
 @dataclass(frozen=True)
 class Reduction(Generic[S]):
-    """What came of it. `same` is the last word of the judge or the check. `census_checks` are those of
-    `checks` that no dimension asked for.
+    """The result of a reduction. `same` is the final word of the judge or the check. `census_checks` are
+    those of `checks` that the census ran.
 
     `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how
     many (of start and result, where a check always saw it; None where nothing was replayed). `premise` is the
@@ -128,7 +128,7 @@ class Listeners(Generic[S]):
 
 @dataclass(frozen=True)
 class _Setting(Generic[S]):
-    """What all runs of one reduction share: what it began with and when; values are recorded on `source`."""
+    """The common settings of all runs of one reduction: its start and time; values are recorded on `source`."""
 
     start: S
     since: float
@@ -154,12 +154,12 @@ def reduce_failure(
     mark: str = "",
 ) -> Reduction[S]:
     """Reduce a subject whose failure is known; `start_at` is a simpler one that is known to show it, from an
-    earlier call. Once the budget is spent the simplest so far is the result. `mark` tells what the journal
-    says of this failure from what it says of others.
+    earlier call. Once the budget is spent the simplest so far is the result. `mark` separates the journal's
+    entries for this failure from others.
 
-    `pool` are workers for tests at the same time, the first of which does everything else too. A result that
-    the judge no longer takes for the same failure is given up for the last step before it that he does, and
-    reduced on with the level `cure` and with him consulted at every step.
+    `pool` are workers for parallel tests, the first of which does everything else too. If the judge no longer
+    confirms that a result is the same failure, reduction restarts from the last confirmed step with the level
+    `cure`, and the judge confirms every step.
     """
     workers = pool[0]
     since = time.monotonic()
@@ -252,8 +252,8 @@ def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers)
 
 
 def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | None:
-    """The failure that a wrong result is when the small program gives it only sometimes; None where it gives
-    it each time.
+    """Return the failure of a wrong result that the small program shows only sometimes; `None` if it shows
+    each time.
     """
     best = run.engine.best
     if (
@@ -281,9 +281,9 @@ def _without_converters(
     tests: Sequence[InterestingnessTest[Runnable]],
     premise: Premise,
 ) -> "_Run[S] | None":
-    """The result reduced on where something in it may only convert what is wrong: then the type of the wrong
-    result is free, as long as the same builds of the compiler are well. None where nothing converts, or the
-    judge sees nothing any more.
+    """Reduce the result on if a part of it may only convert the wrong value: then the type of the wrong
+    result is free, as long as the same builds of the compiler pass. Returns `None` without converters, or if
+    the judge no longer sees the failure.
     """
     best, test = run.engine.best, tests[0]
     if not isinstance(test, TargetTest) or not _converts(best.program.operators()):
@@ -310,12 +310,12 @@ def reduce_by_check(
     start_at: S | None = None,
     budget: Budget = _UNBOUNDED,
 ) -> Reduction[S]:
-    """Reduce a subject by any test, a user's script say, of which `tests` are equal; `source` is where values
-    are recorded. Once the budget is spent the simplest so far is the result.
+    """Reduce a subject by any test, such as a user's script, of which `tests` are equal; values are recorded
+    on `source`. Once the budget is spent the simplest so far is the result.
 
-    The test may be flaky: it is replayed on the start, and on what comes out, and one that says `same` only
-    sometimes is from then on repeated as often as its rate asks for. NoFailure when it never says `same` of
-    the start.
+    The test may be flaky: it is replayed on the start and on the result, and a test that says `same` only
+    sometimes is repeated as often as its rate requires. Raises NoFailure if it never says `same` of the
+    start.
     """
     setting = _Setting(start, time.monotonic(), workers, source, journal, listeners, passes, budget)
     seen = _first_replays(tests, start)
@@ -492,7 +492,7 @@ class _Run(Generic[S]):
         )
 
     def _rest_fails(self, start: S) -> str:
-        """Whether the start fails elsewhere too; what is left of it is kept among the other failures."""
+        """Return whether the start fails elsewhere too; its rest is kept among the other failures."""
         rest = self.form.rest(start)
         if rest is None:
             return ""
@@ -565,9 +565,7 @@ def interestingness_of(
 def confirmed_by_judge(
     premise: Premise, workers: Workers, level: Level, start: Runnable, judged: bool
 ) -> InterestingnessTest[Runnable]:
-    """`interestingness_of`, every `same` of which the judge has to confirm where he was consulted at every
-    step.
-    """
+    """Return `interestingness_of`, with every `same` confirmed by the judge if `judged`."""
     test = interestingness_of(premise, workers, level, start)
     return JudgedTest(test, premise, workers) if judged else test
 
@@ -583,15 +581,15 @@ def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
 
 
 def _known_result(test: object, premise: Premise, start: Runnable) -> CheckResult | None:
-    """What the test says of the whole model, from what was observed when the failure was found."""
+    """Return the test's result for the whole model, from the observations that revealed the failure."""
     if premise.right is None or not isinstance(test, TargetTest) or test.level == "cure":
         return None
     return test.known(start, premise.observation, premise.right)
 
 
 def _compiler_text(premise: Premise) -> str:
-    """All that the compiler said; nothing for a mismatch, whose words would be our own. What runs says
-    nothing: then, what is broken.
+    """Return all text of the compiler; "" for a mismatch, whose words would be our own. For an accepted
+    invalid program it is the broken rule.
     """
     seen = premise.observation
     if premise.failure.verdict.kind == "accepts-invalid":

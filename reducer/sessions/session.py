@@ -71,7 +71,7 @@ _ANYWHERE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "mem
 
 @dataclass(frozen=True)
 class ReductionRequest:
-    """What is to be reduced, and how."""
+    """A reduction's subject and options."""
 
     path: Path
     inputs: Path | None = None
@@ -100,8 +100,8 @@ class SessionListener(Protocol):
 
 @dataclass(frozen=True)
 class Reduced:
-    """What a session ends with: the facts that `--json` prints, the reduction (None, with an `error`, when
-    nothing fails), the model as text.
+    """The result of a session: the facts that `--json` prints, the reduction (None, with an `error`, if the
+    case passes), the model as text.
     """
 
     facts: dict[str, Any]
@@ -177,7 +177,7 @@ class Session:
                     )
 
     def reduce(self) -> Reduced:
-        """Find, reduce and write. A case that does not fail ends with facts that say what was tried."""
+        """Find, reduce and write. A case that passes ends with facts that list the attempts."""
         since = time.monotonic()
         case = self._opened()
         form = form_of(case.program)
@@ -303,8 +303,8 @@ class Session:
         return open_case(request.path, request.inputs, request.expected, request.seed)
 
     def _premise(self, case: Case, named: str = "", level: Level | None = None) -> Premise | None:
-        """What fails, held fixed at a level (that of the request); None when the user's own script says
-        so.
+        """Return the failure, preserved at a level (that of the request); `None` if the user's own script
+        decides.
         """
         if self.request.script is not None:
             return None
@@ -322,14 +322,14 @@ class Session:
         return premise
 
     def _story(self) -> "_Story":
-        """What a result tells of how it came about; nothing for any other case."""
+        """Return the story in a result's folder; an empty one for any other case."""
         path = self.request.path / STORY
         with suppress(msgspec.DecodeError, UnicodeDecodeError, BadInput):
             return msgspec.json.decode(read_file(path, 1 << 30), type=_Story)
         return _Story()
 
     def _claimed(self) -> Path:
-        """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
+        """Return the folder of the results: new, or one of ours; never the case itself or a foreign folder."""
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _begun(folder)
         # Where nobody named the folder, a link of that name may be a stranger's and lead anywhere.
@@ -367,9 +367,7 @@ class Session:
 
 
 class _Best:
-    """The best subject so far, on disk: nothing that is kept there is replaced by anything that is not
-    simpler.
-    """
+    """The best subject so far, on disk, which only a simpler one replaces."""
 
     def __init__(
         self,
@@ -396,8 +394,8 @@ class _Best:
         self._session.listener.progress(at)
 
     def shown(self, subject: Any) -> None:
-        """A simpler subject that shows the failure: the first one is written at once, later ones at most once
-        a second, and of large ones so rarely that it takes a tenth of the time.
+        """Save a simpler subject that shows the failure: the first at once, later ones at most once a second,
+        and large ones so rarely that it takes a tenth of the time.
         """
         self._subject = subject
         since = time.monotonic()
@@ -422,8 +420,8 @@ class _Best:
 
 
 def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
-    """What an earlier call left in a folder, where it is simpler than the start; None for nothing, or what
-    cannot be read.
+    """Load the result of an earlier call from a folder, if it is simpler than the start; returns `None` if it
+    is missing or unreadable.
     """
     if not is_case(folder):
         return None
@@ -435,7 +433,7 @@ def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
 
 
 def _begun(folder: Path) -> bool:
-    """Whether a folder holds a result that a reduction is to begin with."""
+    """Return whether a folder holds a result from which a reduction continues."""
     try:
         return is_case(folder) and load(folder).origin.generator == GENERATOR
     except BadInput:

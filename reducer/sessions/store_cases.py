@@ -1,6 +1,4 @@
-"""Cases of a store as what is to be reduced: found by what people call them, with the target that they fail
-on.
-"""
+"""Find cases of a store to reduce by the names that people use, with the targets on which they fail."""
 
 from pathlib import Path
 
@@ -9,11 +7,11 @@ from opsieve.triage.store.failure_record import NAME, read_failure
 
 
 def place_of(what: Path, store: Path) -> Path:
-    """The case folder that a path means, or else the name of a cluster or a fingerprint in a store: its
+    """Return the case folder for a path, or for the name of a cluster or a fingerprint in a store: its
     smallest case.
 
-    BadInput for a name that the store does not know, or of which it kept no case. What is neither is returned
-    as it is.
+    Raises BadInput for a name that the store does not know, or whose cases it did not keep. Anything else is
+    returned unchanged.
     """
     if what.exists() or len(what.parts) != 1 or what.suffix or not store.is_dir():
         return what

@@ -1,6 +1,6 @@
-"""Cases of a store reduced within a budget, each by a process of its own, here or on a Dask cluster.
+"""Reduce cases of a store within a budget, each in a process of its own, here or on a Dask cluster.
 
-`opsieve triage` then fingerprints them by what is left of them.
+`opsieve triage` then fingerprints the reduced cases.
 """
 
 import json
@@ -78,12 +78,12 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
 def reduce_cases(
     request: StoreReductionRequest, wanted: Sequence[Candidate], reducer: Reducer = ended
 ) -> Iterator[ReducedCase]:
-    """Reduce cases until the budget is spent; what was begun ends with its best saved.
+    """Reduce cases until the budget is spent; running ones end with their best saved.
 
-    A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done,
-    again with what became of it in a longer turn. Each result lies in the folder `reduced` of its case; an
-    unfinished one is gone on with the next time. Of the cases of one test, on several levels of a compiler
-    say, one is reduced at a time, and each begins with the result of another where it shows its failure too.
+    A case that takes long gives way to the others: it is yielded as `unfinished`, and again after a longer
+    turn when they are done. Each result lies in the folder `reduced` of its case; the next call continues an
+    unfinished one. Cases of one test, such as several levels of a compiler, are reduced one at a time, and
+    each begins with the result of another if it shows its failure too.
     """
     end = time.monotonic() + request.budget
     waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
@@ -164,7 +164,9 @@ def _reduce(
 
 
 def _nodes_so_far(output: Path) -> int | None:
-    """The nodes of the best that an interrupted reduction saved, bodies included; None when it saved none."""
+    """Count the nodes of the best that an interrupted reduction saved, bodies included; returns `None`
+    without a saved one.
+    """
     try:
         return len(list(all_nodes(load_program(output / "model.onnx").proto.graph.node)))
     except BadInput:
@@ -192,8 +194,8 @@ class ClusterReducer:
 
 
 def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, dict[str, bytes]]:
-    """On a worker: the case of these files, begun with what was `kept` of an earlier turn; what is left of
-    it.
+    """Reduce on a worker the case in these files, continuing from the files `kept` of an earlier turn;
+    returns the resulting files.
     """
     with tempfile.TemporaryDirectory() as folder:
         place, output = Path(folder) / "case", Path(folder) / "reduced"

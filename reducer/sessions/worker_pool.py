@@ -20,7 +20,7 @@ class WorkerPool:
     """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with
     the checker.
 
-    `say` hears, one sentence at a time, of what they do that takes long.
+    `say` gets a sentence about each step that takes long.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ def _warm(workers: Workers, target: ResolvedTarget) -> None:
 
 
 def _first(targets: Sequence[str]) -> list[ResolvedTarget]:
-    """The target that is run first; none when its name is no good, which is said in its time."""
+    """Return the target that is run first; an empty list if its name is invalid, which is reported later."""
     try:
         return [resolve(targets[0] if targets else _USUAL)]
     except BadTarget:

@@ -1,5 +1,5 @@
-"""Edits of Relax modules as trees: what nothing reads any more goes along, and what TVM is known to fail at
-stays out.
+"""Edits of Relax modules as trees: they drop parts that lost their last reader, and avoid patterns at which
+TVM is known to fail.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _EMPTY = Module((("main", Function((), Seq((), Tuple(())), TupleType(()))),))
 
 @dataclass(frozen=True)
 class Tree:
-    """A module, and what is asked of it again and again."""
+    """A module, with cached properties."""
 
     module: Module
 
@@ -54,13 +54,13 @@ class Tree:
 
     @cached_property
     def unread(self) -> Unread:
-        """The parts that nothing reads; a failure may need them all the same."""
+        """The parts without a reader; a failure may still need them."""
         return unread(self.module)
 
 
 @lru_cache(maxsize=64)
 def read_tree(data: bytes) -> Tree:
-    """Read the tree of a module; an empty one, of which there are no edits, where a tree cannot hold it."""
+    """Read the tree of a module; a module that a tree cannot hold gives an empty one, which has no edits."""
     try:
         module = from_json(data.decode("utf-8"))
     except (MalformedGraph, ValueError):
@@ -76,10 +76,10 @@ def tree_of(subject: TvmSubject) -> Tree:
 def put_module(
     subject: TvmSubject, module: Module, inputs: Mapping[str, Value] | None = None
 ) -> TvmSubject | None:
-    """The subject with another module, and with other values if there are any.
+    """Return the subject with another module, and with other values if given.
 
-    None where that is the same, lacks what it reads, or has something that TVM is known to fail at and this
-    one has not: that would be another failure.
+    Returns `None` if the module is the same, reads undefined names, or has a pattern at which TVM is known to
+    fail and which the subject lacks: that would be another failure.
     """
     tree = tree_of(subject)
     if not is_closed(module) or module == tree.module or not patterns(module) <= tree.known:
@@ -117,7 +117,7 @@ class RelaxView:
         return [param.name for param in params if isinstance(param.type, TupleType | RelaxTensorType)]
 
     def outputs(self) -> list[str]:
-        """The places of what main yields, where that is a tuple."""
+        """Return the positions of main's results, if it returns a tuple."""
         body = self.module.main.body.body
         return [str(place) for place in range(len(body.fields))] if isinstance(body, Tuple) else []
 
@@ -210,8 +210,8 @@ class RelaxEdits:
     def settle(
         self, subject: TvmSubject, module: Module | None, inputs: Mapping[str, Value] | None = None
     ) -> TvmSubject | None:
-        """The subject with a changed module, if there is one, without what nothing reads any more; what
-        nothing read before stays, to go by an edit of its own.
+        """Return the subject with a changed module, if any, without parts that lost their last reader; parts
+        without a reader before the change stay, to be dropped by an edit of their own.
         """
         if module is None:
             return None
@@ -219,7 +219,7 @@ class RelaxEdits:
         return put_module(subject, cleaned(module, unread_before, not self.keeps_parameters), inputs)
 
     def change(self, label: str, touched: str, change: Change, part: str = "") -> TvmEdit:
-        """An edit of the module alone; it simplifies `part`, or what it touches."""
+        """Make an edit of the module alone; it simplifies `part`, or the part that it touches."""
 
         def apply(subject: TvmSubject) -> TvmSubject | None:
             return self.settle(subject, change(tree_of(subject).module))
@@ -255,8 +255,8 @@ class RelaxEdits:
         return self.settle(subject, replace_binding(module, found.var.name, Bind(found.var, call)))
 
     def replace(self, subject: TvmSubject, result: str, by: str, retype: bool) -> TvmSubject | None:
-        """Another variable of the type of a result; None for one of another type, as types are not
-        inferred.
+        """Replace a result by another variable of its type; returns `None` for another type, because types
+        are not inferred.
         """
         view = self.view(subject)
         leaf = view.variables.get(by)

@@ -1,5 +1,5 @@
-"""A function of the module, or a local one, in the place of main, whole or up to something that is computed
-in it, in a branch perhaps: what fails there needs nobody who calls it, and no condition.
+"""Make a function of the module, or a local one, the new main, whole or up to some value in it, possibly in a
+branch: a failure there often needs neither a caller nor a condition.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _SYMBOL = 2  # the size of a symbol in the values that are fed
 
 
 def hoisted(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Each function as main, the smallest first."""
+    """Yield each function as main, the smallest first."""
     module = tree_of(subject).module
     found: list[tuple[str, Function]] = []
     for name, function in functions(module):
@@ -61,8 +61,8 @@ def hoisted(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
 def reached(
     seq: Seq, before: tuple[Binding, ...] = (), depth: int = 0
 ) -> Iterator[tuple[Var, tuple[Binding, ...], int]]:
-    """Every variable bound in a sequence or in a branch of it, the bindings up to it as if its branches were
-    taken, and how many those are.
+    """Yield every variable bound in a sequence or one of its branches, the bindings up to it with its
+    branches taken, and their number.
     """
     for binding in plain(seq).bindings():
         if isinstance(binding.value, If):

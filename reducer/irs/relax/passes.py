@@ -55,7 +55,7 @@ def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
 
 
 def _results(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Main yields what it computed before."""
+    """Make main return an earlier value."""
     main = tree_of(subject).module.main
     for binding in main.body.bindings():
         if isinstance(binding.var.type, RelaxTensorType | TupleType) and binding.var != main.body.body:
@@ -77,7 +77,7 @@ def _blocks(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def _projections(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """A field of a tuple that is built in sight is read as what it was built of."""
+    """Replace a field of a tuple by the value it was built from."""
     found = [binding for _, binding in bindings_of(tree_of(subject).module)]
     built = {each.var.name: each.value for each in found if isinstance(each.value, Tuple)}
     for binding in found:

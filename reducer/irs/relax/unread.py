@@ -1,4 +1,4 @@
-"""Edits that drop parts which nothing reads. A failure may need them (a printer prints them, a pass meets
+"""Edits that drop parts without a reader. A failure may need them (a printer prints them, a pass visits
 them), so each is tried.
 """
 
@@ -13,9 +13,7 @@ from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
 
 
 def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Each binding, parameter and function that nothing reads is left out, first with all that only it read,
-    then alone.
-    """
+    """Drop each unread binding, parameter and function, first with everything that only it read, then alone."""
     found = tree_of(subject).unread
     parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
     parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]

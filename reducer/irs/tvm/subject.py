@@ -1,4 +1,4 @@
-"""Modules of TVM with their inputs as subjects: what is simpler, equal, how large. For Relax modules and TIR
+"""Modules of TVM with their inputs as subjects: their order, equality and size. For Relax modules and TIR
 functions alike.
 """
 
@@ -23,15 +23,13 @@ from opsieve.reducer.problem.order import value_complexity
 
 @dataclass(frozen=True)
 class TvmSubject:
-    """A module with its passes, and a value for every input, by name; nothing in it is ever changed in
-    place.
-    """
+    """A module with its passes, and a value for every input, by name; it is never changed in place."""
 
     program: TvmProgram
     inputs: dict[str, Value]
 
     def with_module(self, module: bytes) -> "TvmSubject | None":
-        """The same test of another module, with the values that still fit; None where it wants others."""
+        """Return the same test of another module, with the values that still fit; `None` if it needs others."""
         program = replace(self.program, module=module, script="", script_is_exact=False)
         try:
             wanted = program.inputs()
@@ -86,7 +84,7 @@ def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes,
 
 
 class TvmValidator:
-    """TVM's own check of a module, in a worker, where what the reduction begins with passes it."""
+    """TVM's own validation of a module, in a worker; skipped if the initial module is already invalid."""
 
     def __init__(self, workers: Workers, start: TvmSubject):
         self._workers = workers

@@ -1,5 +1,5 @@
-"""Edits of TIR functions as nodes: statements left out, loops run once, branches taken, values made constant,
-buffers that nobody needs.
+"""Edits of TIR functions as nodes: drop statements, run loops once, take branches, make values constant, drop
+unused buffers.
 """
 
 import hashlib
@@ -78,14 +78,14 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Drop each argument that nothing reads or writes."""
+    """Drop each argument without reads and writes."""
     for name in _buffers(subject):
         yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
 
 
 @lru_cache(maxsize=64)
 def _function(data: bytes) -> ObjectNode | None:
-    """The function of a module; None where it has none."""
+    """Return the function of a module; `None` if it lacks one."""
     try:
         return TirProgram(data).entry
     except BadInput:
@@ -106,7 +106,7 @@ def _buffers(subject: TvmSubject) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _content(node: ObjectNode) -> str:
-    """What a statement is, whatever it is called: two that are written alike are one."""
+    """Hash a statement by its content, so that equal statements are one."""
     return hashlib.sha256(encode(node).encode()).hexdigest()
 
 
@@ -187,8 +187,8 @@ def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
 
 
 def _unblocked(realize: ObjectNode) -> ObjectNode | None:
-    """What a block does, with the values of its iteration variables; None for one that has memory or a
-    beginning of its own.
+    """Return a block's body, with the values of its iteration variables; `None` for a block with memory or an
+    initialisation.
     """
     block = _field("block", realize)
     if block is None or any(block.get(name) for name in ("init", "alloc_buffers", "match_buffers")):
@@ -204,7 +204,7 @@ def _unblocked(realize: ObjectNode) -> ObjectNode | None:
 
 
 def _without_memory(block: ObjectNode) -> ObjectNode | None:
-    """A block without the buffers that nobody uses in it."""
+    """Return a block without its unused buffers."""
     allocated, body, init = block["alloc_buffers"], _field("body", block), _field("init", block)
     if not isinstance(allocated, tuple) or body is None:
         return None
@@ -218,7 +218,7 @@ def _without_init(block: ObjectNode) -> ObjectNode | None:
 
 
 def _parts(statement: ObjectNode) -> list[ObjectNode]:
-    """The expressions of a statement that could be evaluated alone, so that what they stand in can go."""
+    """Return the subexpressions of a statement that can be evaluated alone, so that the rest of it can go."""
     if statement.type == "tirx.Evaluate":
         whole = statement["value"]
         found: list[Value] = list(N.children(whole)) if isinstance(whole, ObjectNode) else []
