@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.judge.divergence import Divergence, locate_divergence
 from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, name_optional_oracle
 from opsieve.backends.judge.oracles import FLOAT64
@@ -40,7 +41,8 @@ class JudgeRequest:
     """The options for judging models.
 
     `values` is a word of gen/values or ""; `tolerance` is (relative, absolute) and replaces the policy's;
-    `oracles` are additional ones; failures are written as case folders into `save`.
+    `oracles` are additional ones; failures are written as case folders into `save`. With `locate` the first
+    node whose output is wrong is searched where outputs are.
     """
 
     targets: tuple[str, ...] = ()
@@ -55,16 +57,18 @@ class JudgeRequest:
     save: Path | None = None
     limits: Limits = _LIMITS
     offline: bool = False
+    locate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """One model on one target."""
+    """One model on one target; `located` where that was asked for."""
 
     model: str
     case: Case
     target: ResolvedTarget
     judged: Judged
+    located: Divergence | None = None
 
     def _repr_html_(self) -> str:
         """The verdict and the program, for notebooks."""
@@ -101,6 +105,7 @@ class JudgeResult:
             "version": observation.version,
             "notes": list(observation.notes),
             "inputs": self.case.origin.inputs,
+            **({} if self.located is None else {"located": self.located.as_json()}),
         }
 
 
@@ -223,7 +228,13 @@ def _judge_one(
         judged = judge_case(case, target, cache, policy, request.oracles)
         if request.save is not None and judged.verdict.verdict == "fail":
             _save_failure(request.save, name, case, target, judged, cache.workers)
-        yield JudgeResult(name, case, target, judged)
+        located = None
+        if request.locate:
+            problem = f"no output is wrong: the verdict is {judged.verdict.verdict}"
+            located, given = Divergence(problem=problem), judged.observations[0].outputs
+            if judged.verdict.mismatch is not None and given is not None:
+                located = locate_divergence(case.program, case.inputs, target, given, cache, policy)
+        yield JudgeResult(name, case, target, judged, located)
 
 
 def _iter_variants(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:

@@ -78,6 +78,7 @@ def run(
     seconds: float = 60.0,
     memory: int = 0,
     offline: bool = False,
+    locate: bool = False,
     say: Say = _ignore_sentence,
 ) -> "list[JudgeResult]":
     """Run a model on compilers and judge each result, as `opsieve run` does.
@@ -93,6 +94,7 @@ def run(
         seconds: Time limit of one run, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         offline: Use only releases that are installed.
+        locate: Whether to find the first node whose output is wrong given correct inputs (``result.located``).
         say: Receives diagnostics, one sentence per call.
 
     Returns:
@@ -116,6 +118,7 @@ def run(
             check=check,
             limits=_make_limits(seconds, memory),
             offline=offline,
+            locate=locate,
         )
         for found in judge_models([files.model], request, say):
             if not isinstance(found, JudgeResult):

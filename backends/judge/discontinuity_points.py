@@ -47,7 +47,7 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
     graph = model.graph
     jumping = {(f.domain, f.name) for f in model.functions if _has_discontinuous(f.node)}
     exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
-    needed = _find_upstream(graph, outputs)
+    needed = find_upstream(graph, outputs)
     found: dict[str, None] = {}
     decided = True
     for node in graph.node:
@@ -97,7 +97,7 @@ def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
     """Return the part of the model that makes the tensors of `names`, which are its outputs."""
     copy = tap_model(model, names)
     graph = copy.graph
-    needed = _find_upstream(graph, names)
+    needed = find_upstream(graph, names)
     nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
     outputs = [
         type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names
@@ -178,7 +178,8 @@ def _has_discontinuous(nodes: Iterable[NodeProto]) -> bool:
     )
 
 
-def _find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
+def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
+    """Return the values on which the outputs depend, themselves included."""
     needed = set(outputs)
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):

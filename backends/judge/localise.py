@@ -134,7 +134,7 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
             right: Values | None = {name: whole[name + MADE] for name in made}
         else:
             right = _evaluate_node(dispute, node, own)
-        if right is None or not compare(made, right, _get_dtypes(made), session.policy).agrees:
+        if right is None or not compare(made, right, get_dtypes(made), session.policy).agrees:
             yield node
 
 
@@ -170,7 +170,7 @@ def _judge_operator(
     found, asked = judged
     if found.verdict == "fail":
         alone = asked.run_target(session.target).outputs or {}
-        by_itself = compare(alone, inside, _get_dtypes(inside), session.policy).agrees
+        by_itself = compare(alone, inside, get_dtypes(inside), session.policy).agrees
         place = "by itself too" if by_itself else "only inside this program"
         return Finding(
             "wrong", (), node.op_type, f"{place}: {describe_mismatch(found.mismatch)}", found.blame
@@ -203,5 +203,6 @@ def _list_agreeing(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarge
     )
 
 
-def _get_dtypes(values: Mapping[str, Any]) -> dict[str, str]:
+def get_dtypes(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the element types of values, "" for a sequence."""
     return {name: str(getattr(getattr(value, "dtype", None), "name", "")) for name, value in values.items()}

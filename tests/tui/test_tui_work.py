@@ -21,6 +21,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.triage.store.finished_test import FinishedTest
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.editor import choose_command, run_editor
@@ -308,3 +309,17 @@ def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) ->
     assert run_editor(contextlib.nullcontext, ["no-such-editor", "x"])[1] == "error"
     with pytest.raises(BadInput, match="set EDITOR"):
         choose_command(tmp_path, {"EDITOR": "'"})
+
+
+def test_the_page_of_the_first_wrong_node_runs_the_case_and_highlights_the_way(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("enter")
+        await on_screen(pilot, ClusterScreen)
+        await pilot.press("enter")
+        case = await on_screen(pilot, CaseScreen)
+        await pilot.press("9")
+        await until(pilot, lambda: case.located is not None and case.located.is_over)
+        await shows(pilot, "9 path", "the first wrong value is t2", "inherited", "Tanh → t2")
+
+    drive(app_of(store), journey)

@@ -1,6 +1,7 @@
 """One case: failure, graph, tensors, observations, trace and fingerprint; replayed on demand."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -15,6 +16,7 @@ from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
+from opsieve.tui.app.views.located_lines import list_located_graph
 from opsieve.tui.app.views.replay_lines import list_replay
 from opsieve.tui.app.views.tensor_lines import list_tensors
 from opsieve.tui.app.widgets.key_footer import KeyFooter
@@ -23,7 +25,7 @@ from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
-PAGES = (*case_pages.PAGES, "replay")
+PAGES = (*case_pages.PAGES, "replay", "path")
 # pages that are prose; the others keep their columns
 _FLOWING = (
     "overview",
@@ -58,6 +60,7 @@ class CaseScreen(SteadyScreen[None]):
         self.summary_problem = ""
         self.original = False  # show the case as it was found though a reduced one is there
         self.replayed: Job | None = None
+        self.located: Job | None = None
 
     @property
     def subject(self) -> ActionSubject:
@@ -105,13 +108,10 @@ class CaseScreen(SteadyScreen[None]):
             self.replay_case(target)
 
     def _load_summary(self) -> None:
-        case = self.case
         self.summary, self.summary_problem = None, ""
-        if case is None:
-            return
-        folder = case.folder if self.original or case.reduced is None else case.reduced
+        folder = self._find_folder()
         if folder is None:
-            self.summary_problem = case.problem
+            self.summary_problem = "" if self.case is None else self.case.problem
             return
 
         def show_problem(sentence: str) -> None:
@@ -148,6 +148,12 @@ class CaseScreen(SteadyScreen[None]):
             name = self.query_one(PageBar).page_name
             if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
                 self._start_replay(self.case.member.target)  # what it gave is not kept
+            if name == "path" and self.located is None and (folder := self._find_folder()) is not None:
+                command = (*OPSIEVE, "run", str(folder), "--target", self.case.member.target)
+                extra = ("--offline",) if get_app(self).offline else ()
+                self.located = get_app(self).run_job(
+                    "replay", self.cluster.id, (*command, "--locate", "--json", *extra)
+                )
             flows = name in _FLOWING
             self.query_one("#page", LinesView).show_lines(
                 self._make_lines(self.case), keep=keep is True, wrap=flows
@@ -174,6 +180,8 @@ class CaseScreen(SteadyScreen[None]):
                     ),
                 )
             ]
+        if name == "path":
+            return list_located_graph(self.located, self.summary.graph)
         if name == "graph":
             return case_pages.list_graph(self.summary)
         if name == "tensors":
@@ -194,7 +202,7 @@ class CaseScreen(SteadyScreen[None]):
         if self.case is None or self.case.reduced is None:
             get_app(self).show_notice("there is no reduced case yet; r reduces it")
             return
-        self.original, self.replayed = not self.original, None
+        self.original, self.replayed, self.located = not self.original, None, None
         self._show_figures()
         self._load_summary()
         self._show_page()
@@ -215,12 +223,16 @@ class CaseScreen(SteadyScreen[None]):
         self.query_one(PageBar).current = PAGES.index("replay")
         self._show_page()
 
+    def _find_folder(self) -> Path | None:
+        """Find the folder of the case that is shown; None if it was not kept."""
+        case = self.case
+        if case is None:
+            return None
+        return case.folder if self.original or case.reduced is None else case.reduced
+
     def _start_replay(self, target: str) -> bool:
         """Start the replay of the shown case; False if no case was kept."""
-        case = self.case
-        folder = (
-            None if case is None else case.folder if self.original or case.reduced is None else case.reduced
-        )
+        folder = self._find_folder()
         if folder is None:
             return False
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
@@ -230,5 +242,6 @@ class CaseScreen(SteadyScreen[None]):
 
     def update_job(self, job: Job) -> None:
         """Update the page after a change of the replay."""
-        if job is self.replayed and self.query_one(PageBar).page_name in ("replay", "tensors"):
+        pages = ("replay", "tensors") if job is self.replayed else ("path",) if job is self.located else ()
+        if self.query_one(PageBar).page_name in pages:
             self._show_page(keep=True)

@@ -43,14 +43,14 @@ class PageBar(Static):
         """Render the pages on one line, the current one reversed."""
         parts: list[Content | str | tuple[str, str]] = []
         for at, name in enumerate(self.pages):
-            parts.append((f" {at + 1} {name} ", "reverse bold" if at == self.current else ""))
+            parts.append((f" {at + 1} {name}", "reverse bold" if at == self.current else ""))
         return Content.assemble(*parts)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the page under the mouse."""
         begin = 0
         for at, name in enumerate(self.pages):
-            end = begin + len(name) + 4
+            end = begin + len(name) + 3
             if begin <= event.x < end:
                 self.current = at
             begin = end

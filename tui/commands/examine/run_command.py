@@ -11,12 +11,14 @@ import click
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
+from opsieve.tui.app.views.located_lines import list_located
 from opsieve.tui.cli import print_problem, report_fault
 from opsieve.tui.commands import options
 from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
 from opsieve.tui.commands.text import print_message
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
+TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green", "accent": "cyan"}
 
 _REPORTS = 3  # of one command, however many of its items failed
 
@@ -52,6 +54,11 @@ _REPORTS = 3  # of one command, however many of its items failed
 @click.option(
     "--save", type=options.PATH, help="Save each failure as a case directory inside this directory."
 )
+@click.option(
+    "--locate",
+    is_flag=True,
+    help="Where outputs are wrong, show the first node whose output is wrong given correct inputs, and every value.",
+)
 @ALLOW_UNJUDGED
 @options.JSON
 def command(
@@ -83,6 +90,8 @@ def command(
                 results.append(found.facts())
                 if not as_json:
                     click.echo(_format_result(results[-1]))
+                    for line in list_located(results[-1].get("located", {})):
+                        click.echo("".join(click.style(text, fg=TONES.get(tone)) for text, tone in line))
             else:
                 refused += 1
                 print_problem(found.reason if found.fault is None else f"{found.model}: {found.reason}")
@@ -133,6 +142,7 @@ def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
         save=given["save"],
         limits=Limits(seconds=given["seconds"], memory=given["memory"] << 20),
         offline=given["offline"],
+        locate=given["locate"],
     )
 
 

@@ -1,0 +1,185 @@
+"""Find the first node of a program whose output is wrong given correct inputs.
+
+The target returns the values between its nodes, as further outputs. That can change what it optimises, so
+values are read in groups, and a group counts only if it leaves the outputs bit for bit as they were; a group
+that does not is halved. Each value is then compared twice: with the value that the reference computes of the
+whole program, and with the value that it computes from the target's own inputs of that node. Only a value
+that differs both times is the node's own fault.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from onnx import ModelProto
+
+from opsieve.backends.compare import POLICY, Policy, compare, error, identical, type_text
+from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sever
+from opsieve.backends.judge.judging_session import find_sum_lengths
+from opsieve.backends.judge.localise import get_dtypes
+from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
+from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, tap_model
+from opsieve.backends.reference.hazards import inputs_of
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.program import Program
+
+_MOST_RUNS = 128  # of the target; values that are left then count as hidden
+
+State = Literal["right", "wrong", "inherited", "hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedValue:
+    """One value of the program: what the target and the reference compute, at the worst element.
+
+    `state` is `right`; `wrong` (given the target's own inputs, too); `inherited` (only because an input is
+    off); or `hidden` (reading it changes what is optimised, so the target's value is unknown). `error` is the
+    largest difference over the largest expected magnitude; -1 of a hidden value.
+    """
+
+    name: str
+    operator: str
+    state: State
+    target: str
+    reference: str
+    index: tuple[int, ...]
+    error: float
+    on_path: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The values of a program in their order, and the `first` whose node is at fault, "" for none.
+
+    `nodes` are the operators that can be at fault: the one that makes `first`, and those before it whose
+    values are hidden. `runs` counts the runs of the target, `groups` the groups that kept the failure. `problem`
+    says why values are missing.
+    """
+
+    values: tuple[LocatedValue, ...] = ()
+    first: str = ""
+    nodes: tuple[str, ...] = ()
+    groups: int = 0
+    runs: int = 0
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the keys of `located` in `opsieve run --json`."""
+        return asdict(self)
+
+
+def locate_divergence(
+    program: Program,
+    inputs: Values,
+    target: ResolvedTarget,
+    outputs: Values,
+    lab: Lab,
+    policy: Policy = POLICY,
+) -> Divergence:
+    """Locate where the `outputs` of a target begin to differ from the reference."""
+    model = ir_of(program).graph(program)
+    names = [] if model is None else list(dict.fromkeys(list_made_values(model)))
+    if model is None or not names:
+        return Divergence(problem="values are located in graphs of ONNX alone")
+    tapped = OnnxProgram(tap_model(model, names).SerializeToString(), program.name)
+    truth = next((seen for by in (FLOAT64, NATIVE) if (seen := lab.observe(by, tapped, inputs).outputs)), None)
+    if truth is None:
+        return Divergence(problem="the reference cannot evaluate the values of this model")
+    reader = _Reader(model, inputs, target, outputs, lab)
+    chunks = [names[at : at + MOST_VALUES] for at in range(0, len(names), MOST_VALUES)]
+    own = {name: value for chunk in chunks for name, value in reader.read_values(chunk).items()}
+    dtypes = get_dtypes(own)
+    off = compare(own, {name: truth[name] for name in own}, dtypes, policy).mismatches
+    held = get_constants(model)
+    wrong = {name for name in _find_wrong(model, inputs, own, dtypes, lab, policy) if name in off} - set(held)
+    failing = [value.name for value in model.graph.output if value.name in off]
+    upstream = find_upstream(model.graph, failing or list(wrong))
+    first = next((name for name in names if name in wrong and name in upstream), "")
+    path = upstream & _list_downstream(model, first)
+    makers = {name: node.op_type for node in model.graph.node for name in node.output}
+    values = []
+    for name in names:
+        state: State = (
+            "hidden" if name not in own else "wrong" if name in wrong else "inherited" if name in off else "right"
+        )
+        index = off[name].index if name in off else ()
+        shown = _format_value(own.get(name), index), _format_value(truth[name], index)
+        far = error(own[name], truth[name]) if name in own else -1.0
+        values.append(LocatedValue(name, makers[name], state, *shown, index, far, name in path))
+    nodes = tuple(makers[name] for name in _iter_hidden_before(model, first, own))
+    return Divergence(tuple(values), first, nodes, reader.groups, reader.runs)
+
+
+class _Reader:
+    """Reads values of the target in groups that leave its outputs as they are."""
+
+    def __init__(
+        self, model: ModelProto, inputs: Values, target: ResolvedTarget, outputs: Values, lab: Lab
+    ) -> None:
+        self.model, self.inputs, self.target, self.outputs, self.lab = model, inputs, target, outputs, lab
+        self.groups = self.runs = 0
+
+    def read_values(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the values that can be read of `names`."""
+        if self.runs == _MOST_RUNS or not names:
+            return {}
+        self.runs += 1
+        program = OnnxProgram(tap_model(self.model, names).SerializeToString())
+        given = self.lab.observe(self.target, program, self.inputs).outputs
+        if given is not None and all(identical(given.get(name), self.outputs[name]) for name in self.outputs):
+            self.groups += 1
+            return {name: given[name] for name in names if name in given}
+        half = len(names) // 2
+        return {**self.read_values(names[:half]), **self.read_values(names[half:])} if half else {}
+
+
+def _find_wrong(
+    model: ModelProto,
+    inputs: Values,
+    own: Values,
+    dtypes: Mapping[str, str],
+    lab: Lab,
+    policy: Policy,
+) -> set[str]:
+    """Find the values that the reference contradicts given the target's own inputs, in either precision."""
+    severed = OnnxProgram(sever(model, list(own), ()).SerializeToString())
+    wrong = set(own)
+    for reference in (FLOAT64, NATIVE):
+        answer = lab.observe(reference, severed, {**inputs, **own})
+        made = answer.outputs or {}
+        right = {name: made[name + MADE] for name in own if name + MADE in made}
+        terms = {name.removesuffix(MADE): many for name, many in find_sum_lengths(answer.hazards).items()}
+        wrong &= set(compare(own, right, dtypes, policy, terms).mismatches) if right else wrong
+    return wrong
+
+
+def _list_downstream(model: ModelProto, first: str) -> set[str]:
+    reached = {first} - {""}
+    for node in model.graph.node:
+        if any(name in reached for name in inputs_of(node)):
+            reached.update(node.output)
+    return reached - {""}
+
+
+def _iter_hidden_before(model: ModelProto, first: str, own: Values) -> Iterator[str]:
+    """Yield the hidden values on which `first` depends, in their order, then `first`."""
+    needed = {first} - {""}
+    for node in reversed(model.graph.node):
+        if any(name in needed and (name == first or name not in own) for name in node.output):
+            needed.update(inputs_of(node))
+    for name in list_made_values(model):
+        if name in needed and (name == first or name not in own):
+            yield name
+
+
+def _format_value(value: Any, index: tuple[int, ...]) -> str:
+    """Format the element at `index`, or the first one; "" for a value that is not known."""
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)) or not (array := np.asarray(value)).size or len(index) > array.ndim:
+        return type_text(value)
+    element = array[index] if len(index) == array.ndim else array.flat[0]
+    return f"{float(element):.7g}" if array.dtype.kind in "fV" else str(element)[:40]

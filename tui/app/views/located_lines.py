@@ -1,0 +1,68 @@
+"""The values of a program in the target and in the reference, and the first wrong one. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opsieve.gen.model.printable import counted
+from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
+
+TONES = {"wrong": "bad", "inherited": "warn", "hidden": "dim", "right": ""}
+_ROWS = 60  # shown; --json has all
+_BEFORE = 12  # of them before the first wrong value
+_WIDTHS = (24, 18, 9, 14, 14)
+
+
+def list_located(report: dict[str, Any]) -> list[Line]:
+    """List what `located` of `opsieve run --json` says: a sentence, and a row for each value."""
+    values, first = report.get("values", []), str(report.get("first", ""))
+    if not values:
+        problem = str(report.get("problem", ""))
+        return [((f"nothing was located: {to_one_line(problem)}", "warn"),)] if problem else []
+    at = next((row for row, value in enumerate(values) if value["name"] == first), 0)
+    begin = max(0, min(at - _BEFORE, len(values) - _ROWS))
+    lines: list[Line] = [((_describe_first(report, values[at]), "strong"),), ()]
+    heads = ("value", "operator", "state", "target", "reference")
+    lines.append(((_format_row("", *heads, "error"), "dim"),))
+    for value in values[begin : begin + _ROWS]:
+        off = "" if value["error"] < 0 else f"{value['error']:.3g}"
+        cells = [str(value[name]) for name in ("name", *heads[1:])]
+        mark = "→" if value["on_path"] else ""
+        lines.append(((_format_row(mark, *cells, off), TONES.get(str(value["state"]), "")),))
+    left = len(values) - len(values[begin : begin + _ROWS])
+    return [*lines, ((f"… {left:,} more values; --json has all", "dim"),)] if left else lines
+
+
+def list_located_graph(job: Job | None, graph: Sequence[tuple[str, str]]) -> list[Line]:
+    """List the values as `list_located` does, and the graph with the way of the wrong values highlighted."""
+    if job is None or not job.is_over:
+        return [(("reading the values of the target …", "accent"),)]
+    results = job.read_report().get("results", [])
+    if not results:
+        return [((to_one_line(job.last_line) or job.state, "bad"),)]
+    report = results[0]["located"]
+    states = {value["name"]: value["state"] for value in report["values"] if value["on_path"]}
+    lines = [*list_located(report), (), (("graph", "strong"),)]
+    for rails, label in graph:
+        state = next((states[name] for name in label.rpartition("→ ")[2].split(", ") if name in states), "right")
+        lines.append(((f"{escape_text(rails[:80])}  ", "accent"), (to_one_line(label, 500), TONES[state])))
+    return lines
+
+
+def _describe_first(report: dict[str, Any], value: dict[str, Any]) -> str:
+    runs, groups = counted(int(report["runs"]), "run"), counted(int(report["groups"]), "group")
+    how = f"{runs} of the target, {groups} of values read"
+    if not report["first"]:
+        return f"no value is wrong given correct inputs; {how}"
+    nodes = to_one_line(" and ".join(map(str, report["nodes"])), 200)
+    place = f" at {list(value['index'])}" if value["index"] else ""
+    return (
+        f"the first wrong value is {to_one_line(str(value['name']), 80)}, of {nodes}: {value['target']} for"
+        f" {value['reference']}{place}, given correct inputs; {how}"
+    )
+
+
+def _format_row(mark: str, *cells: str) -> str:
+    """Format a row; a cell that is too long loses its end."""
+    shown = [f"{to_one_line(cell, wide):{wide}}" for cell, wide in zip(cells, _WIDTHS, strict=False)]
+    return f"{mark:1} {'  '.join([*shown, *cells[len(_WIDTHS) :]])}".rstrip()
