@@ -85,7 +85,9 @@ def locate_divergence(
     if model is None or not names:
         return Divergence(problem="values are located in graphs of ONNX alone")
     tapped = OnnxProgram(tap_model(model, names).SerializeToString(), program.name)
-    truth = next((seen for by in (FLOAT64, NATIVE) if (seen := lab.observe(by, tapped, inputs).outputs)), None)
+    truth = next(
+        (seen for by in (FLOAT64, NATIVE) if (seen := lab.observe(by, tapped, inputs).outputs)), None
+    )
     if truth is None:
         return Divergence(problem="the reference cannot evaluate the values of this model")
     reader = _Reader(model, inputs, target, outputs, lab)
@@ -103,7 +105,13 @@ def locate_divergence(
     values = []
     for name in names:
         state: State = (
-            "hidden" if name not in own else "wrong" if name in wrong else "inherited" if name in off else "right"
+            "hidden"
+            if name not in own
+            else "wrong"
+            if name in wrong
+            else "inherited"
+            if name in off
+            else "right"
         )
         index = off[name].index if name in off else ()
         shown = _format_value(own.get(name), index), _format_value(truth[name], index)

@@ -44,7 +44,9 @@ def list_located_graph(job: Job | None, graph: Sequence[tuple[str, str]]) -> lis
     states = {value["name"]: value["state"] for value in report["values"] if value["on_path"]}
     lines = [*list_located(report), (), (("graph", "strong"),)]
     for rails, label in graph:
-        state = next((states[name] for name in label.rpartition("→ ")[2].split(", ") if name in states), "right")
+        state = next(
+            (states[name] for name in label.rpartition("→ ")[2].split(", ") if name in states), "right"
+        )
         lines.append(((f"{escape_text(rails[:80])}  ", "accent"), (to_one_line(label, 500), TONES[state])))
     return lines
 
