@@ -1,20 +1,27 @@
-"""Inputs and stored tensors shared: what reads one of them reads another, and the first goes."""
+"""Inputs and stored tensors shared: what reads one of them reads another, and the first goes. Where a node
+goes with it, they are shared no longer: a failure may need two tensors, of which another node has one.
+"""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import onnx
 
 from opsieve.gen.irs.onnx.cuts import Graph
-from opsieve.gen.irs.onnx.graphs import Array, drop_unused, put_array, reread
+from opsieve.gen.irs.onnx.graphs import Array, copied, drop_unused, put_array, reread
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.view import Operation
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
+from opsieve.reducer.onnx_edit.edits import EDITS
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _MOST = 32  # inputs and stored tensors of a model; with more of them it is not yet small
-_FEW = 6  # of them up to which others of any type are tried, and under either value
+_FEW = 6  # of them, and nodes, up to which others of any type are tried, and under either value
 _OTHERS = 2  # of the same type, tried in place of each
 
 
@@ -23,6 +30,11 @@ def share_tensors(subject: Subject) -> Iterator[OnnxEdit]:
     then others that take its value.
     """
     graph = Graph(subject)
+    if 1 < len(graph.nodes) <= _FEW:
+        for operation in EDITS.view(subject).operations():
+            change = partial(_drop_unshared, operation=operation)
+            what = f"drop {operation.label} and share nothing"
+            yield OnnxEdit(what, operation.touches, change, frozenset())
     values = {name: graph.value(name) for name in dict.fromkeys((*graph.inputs, *graph.initializers))}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     if len(arrays) > _MOST:
@@ -46,6 +58,32 @@ def share_tensors(subject: Subject) -> Iterator[OnnxEdit]:
                     turned = {each: value.astype(new) for each, value in arrays.items() if value.dtype == old}
                     turned.pop(name, None)
                     yield _edit(name, other, turned, f", {old} as {new} everywhere")
+
+
+def _drop_unshared(subject: Subject, operation: Operation) -> Subject | None:
+    """The subject without a node, where each place that reads a tensor has one of its own; None where none is
+    read twice.
+    """
+    left = EDITS.remove(subject, operation)
+    if left is None:
+        return None
+    model, inputs, turns = copied(left.model), dict(left.inputs), Counter[str]()
+    declared = {info.name: info for info in model.graph.input}
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            if name not in declared and name not in stored:
+                continue
+            turns[name] += 1
+            if turns[name] > 1:
+                node.input[place] = own = f"{name}_{turns[name]}"
+                if name in inputs:
+                    model.graph.input.add(name=own, type=declared[name].type)
+                    inputs[own] = inputs[name]
+                else:
+                    model.graph.initializer.add().CopyFrom(stored[name])
+                    model.graph.initializer[-1].name = own
+    return None if turns.total() == len(turns) else settle(left, model, inputs)
 
 
 def _type(array: Array) -> tuple[np.dtype[np.generic], tuple[int, ...]]:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -182,6 +183,8 @@ class Session:
         case = self._opened()
         form = form_of(case.program)
         start = form.subject(case)
+        # What validates candidates takes long to start, and the first answer would wait for it.
+        self._stack.enter_context(ThreadPoolExecutor(1)).submit(form.validator, self.pool[0], start)
         try:
             premise = self._premise(case)
             folder = self._claimed()

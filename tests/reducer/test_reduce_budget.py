@@ -1,11 +1,13 @@
 """Budgets, the best so far at any moment, progress, and the noise of a check."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -13,13 +15,16 @@ from commands import opsieve
 from failing import host
 
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.case.case import load
+from opsieve.gen.case.case import load, save
 from opsieve.gen.irs.onnx.subject import Subject
-from opsieve.reducer.engine.form import Budget, Progress
+from opsieve.reducer.engine.form import Budget, Progress, Validator
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
+from opsieve.reducer.oracle.premise import Premise
+from opsieve.reducer.sessions import session
 from opsieve.reducer.sessions.reduction import Listeners, Noise, Reduction, reduce_by_check
+from opsieve.reducer.sessions.session import ReductionRequest
 
 
 @dataclass
@@ -145,3 +150,34 @@ def test_the_noise_of_a_check_is_measured_and_chance_is_not_taken_for_the_failur
     assert found.noise.rest is not None
     assert 0 < found.noise.rest[0] < found.noise.rest[1] / 3
     assert reduced(Needs(frozenset(["Tanh"])), workers).noise is None
+
+
+def test_what_validates_candidates_starts_while_the_failure_is_sought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer would wait for the checker's start otherwise."""
+    started = threading.Event()
+    make, seek = OnnxReduction.validator, session.find
+
+    def validator(self: OnnxReduction, workers: Workers, start: Subject) -> Validator[Subject]:
+        started.set()
+        return make(self, workers, start)
+
+    def find(*given: Any) -> Premise:
+        assert started.wait(60)
+        return seek(*given)
+
+    monkeypatch.setattr(OnnxReduction, "validator", validator)
+    monkeypatch.setattr(session, "find", find)
+    save(host(3, 12, [["Tanh", "Exp"]]), tmp_path / "case")
+    request = ReductionRequest(tmp_path / "case", targets=("fake:crash@Tanh>Exp",), output=tmp_path / "out")
+    with Workers() as workers, session.Session(request, [workers], Silent()) as running:
+        assert running.reduce().facts["nodes_after"] == 2
+
+
+class Silent:
+    def say(self, sentence: str) -> None:
+        pass
+
+    def progress(self, at: Progress) -> None:
+        pass

@@ -312,6 +312,23 @@ def test_a_second_bug_of_another_kind_is_said(workers: Workers, second: str) -> 
     assert any(name == "rest" or name.startswith("fake-error-") for name in result.slippage)
 
 
+def test_a_second_bug_in_the_same_words_is_told_by_the_pass_that_it_needs(workers: Workers) -> None:
+    """DivMulFusion and SimplifiedLayerNormFusion of onnxruntime print one sentence; each cure is of one."""
+    text = """g (float[4] x) => (float[4] t, float[4] r)
+        <float two = {2}, float eps = {0.5}, float[4] w = {1, 1, 1, 1}, float one = {1}> {
+        p = Pow (x, two)  v = ReduceMean <axes = [-1], keepdims = 1> (p)  e = Add (v, eps)
+        q = Sqrt (e)  n = Div (x, q)  r = Mul (w, n)
+        b = Abs (x)  a = Identity (b)  c = Div (one, b)  t = Mul (c, a) }"""
+    start = Subject(program(text, opset=17).proto, {"x": np.ones(4, np.float32)}, {})
+    premise = find(Case(start.program, start.inputs), [resolve("onnxruntime")], None, workers)
+    journal = Journal("")
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", journal, Listeners(), [NODES]
+    )
+    assert result.best.program.operators() == ["Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul"]
+    assert result.rest_fails == "other"
+
+
 def test_a_model_that_passes_ends_with_3_and_names_each_compiler(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
