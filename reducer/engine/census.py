@@ -17,6 +17,7 @@ from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
 _NO_EDIT = "no edit of it applies"
+_NO_GAIN = "its plainest edit makes the whole no simpler"
 _TOO_MUCH = "every edit of it rewrites more, which loses the failure by itself"
 
 
@@ -119,14 +120,16 @@ def _wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], 
 
 
 def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -> PartLine:
-    counts = Counter(known.get(part.key, Counter()))
+    counts, is_plain = Counter(known.get(part.key, Counter())), False
     for edit in _wanted(part, known):
         candidate = edit.apply(engine.best)
         if candidate is None:  # inference refuses what it makes
             counts["invalid"] += 1
         elif engine.form.simpler(candidate, engine.best):
             counts[engine.evaluate(candidate, edit.label).kind] += 1
+        else:
+            is_plain = True
     why = part.simplest
     if not why and not any(counts[kind] for kind in ("gone", "slippage", "invalid", "same")):
-        why = _TOO_MUCH if counts["by_rewriting"] else _NO_EDIT
-    return PartLine(part.kind, part.key, **counts, why=why, simplest=bool(part.simplest))
+        why = _TOO_MUCH if counts["by_rewriting"] else _NO_GAIN if is_plain else _NO_EDIT
+    return PartLine(part.kind, part.key, **counts, why=why, simplest=bool(part.simplest) or why == _NO_GAIN)

@@ -17,10 +17,11 @@ from opsieve.gen.analysis.validity import read_attributes
 from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_input, size_rule
 from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
-from opsieve.gen.irs.onnx.graphs import attribute_of
+from opsieve.gen.irs.onnx.graphs import attribute_of, schema_of
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 
+_INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
 Dim = tuple[int, int]  # tensor number, axis
 Shape = tuple[int, ...]
 
@@ -88,6 +89,25 @@ def integers(step: Step, name: str) -> list[int] | None:
     """Return a list attribute of a node; `None` if it is absent."""
     attribute = attribute_of(step.node, name)
     return None if attribute is None else list(helper.get_attribute_value(attribute))
+
+
+def is_counted(view: View, number: int) -> bool:
+    """Whether a tensor is a vector that a node reads as axes, sizes or places: the operator takes integers
+    only there, and calls them no indices of any rank.
+    """
+    tensor = view.tensors[number]
+    if DTYPES.get(tensor.dtype) not in ("int64", "int32") or len(tensor.shape or ()) != 1:
+        return False
+    for step in view.steps:
+        if number in step.inputs:
+            schema = schema_of(step.node.op_type, step.node.domain, step.version)
+            if schema is None or not schema.inputs:
+                return True
+            kind = schema.inputs[min(step.inputs.index(number), len(schema.inputs) - 1)].type_str
+            allowed = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
+            if kind != "Tind" and allowed.get(kind, {kind}) <= _INTEGERS:
+                return True
+    return False
 
 
 def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:

@@ -36,8 +36,9 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
+from opsieve.reducer.onnx_edit.dimension_classes import is_counted
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import stored_tensors
+from opsieve.reducer.onnx_edit.typed_view import stored_tensors, view
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 
@@ -59,8 +60,12 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     yield from _nodes(subject.model)
     yield from _interface(subject)
     yield from _attributes(subject.model)
-    for tensor in stored_tensors(subject):
-        yield from _tensor(tensor.path, tensor.name, tensor.array)
+    seen = view(subject)
+    counted = {
+        (tensor.path, tensor.name) for place, tensor in enumerate(seen.tensors) if is_counted(seen, place)
+    }
+    for held in stored_tensors(subject):
+        yield from _tensor(held.path, held.name, held.array, (held.path, held.name) in counted)
     yield from _model(subject)
 
 
@@ -136,18 +141,24 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                     yield Part("attributes", f"{owner}/@{attribute.name}", "", (drop,))
 
 
-def _tensor(path: Path, name: str, array: Array) -> Iterator[OnnxPart]:
-    """Yield the parts of a fed or stored tensor: its sizes, its values and its element type."""
+def _tensor(path: Path, name: str, array: Array, counted: bool) -> Iterator[OnnxPart]:
+    """Yield the parts of a fed or stored tensor: sizes, axes, values, element type.
+
+    A `counted` vector names axes, sizes or places.
+    """
     key = "/".join((*path, name))
 
     def put(what: str, make: Callable[[Array], Array]) -> tuple[OnnxEdit, ...]:
         return (_edit(f"{what} {name[:40]!r}", partial(_replaced, path, name, make)),)
 
     for axis, size in enumerate(array.shape):
-        small = "the size is 1" if size == 1 else "there are no elements" if not array.size else ""
-        yield Part(
-            "sizes", f"{key}[{axis}]", small, put(f"one place on axis {axis} of", partial(_first, axis))
-        )
+        empty = "" if array.size else "there are no elements"
+        one = put(f"one place on axis {axis} of", partial(_first, axis))
+        yield Part("sizes", f"{key}[{axis}]", "the size is 1" if size == 1 else empty, one)
+        # what a dimension is tied to changes with it in the passes; here only this tensor does
+        less = put(f"no axis {axis} of", partial(np.squeeze, axis=axis)) if size == 1 else one
+        why = "it names axes, sizes or places" if counted and size == 1 else empty
+        yield Part("axes of one tensor", f"{key}[{axis}]>", why, less)
     zero = "" if value_complexity(array) else "all is zero"
     yield Part("values", key + "=", zero, put("zeros for", _zeros))
     plain = "float32 is the plainest type" if array.dtype == np.float32 else ""

@@ -21,9 +21,9 @@ from opsieve.gen.irs.onnx.graphs import (
     stored_tensor,
 )
 from opsieve.gen.irs.onnx.subject import Subject
-from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
-from opsieve.reducer.onnx_edit.dimension_classes import integer, integers
+from opsieve.reducer.onnx_edit.dimension_classes import integer, integers, is_counted
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
@@ -37,8 +37,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
-
-_INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
 
 
 def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
@@ -55,9 +53,7 @@ def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
             }
             yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
     for number, tensor in enumerate(seen.tensors):
-        whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
-        vector = whole and len(tensor.shape or ()) == 1 and _counts(seen, number)
-        if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
+        if tensor.source and tensor.shape and not is_counted(seen, number):
             yield _narrow(tensor, tensor.shape)
 
 
@@ -156,24 +152,6 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
             return False
         set_attribute(node, name, [item for at, item in enumerate(items) if at % (rank - 2) != axis - 2])
     return True
-
-
-def _counts(seen: View, number: int) -> bool:
-    """Whether a node reads a tensor as axes, sizes or places: where the operator takes integers only, not any
-    type.
-    """
-    for step in seen.steps:
-        if number in step.inputs:
-            try:
-                schema = onnx.defs.get_schema(step.node.op_type, step.node.domain)
-            except onnx.defs.SchemaError:
-                return True
-            place = min(step.inputs.index(number), len(schema.inputs) - 1)
-            allowed = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
-            kind = schema.inputs[place].type_str if place >= 0 else ""
-            if allowed.get(kind, {kind}) <= _INTEGERS:
-                return True
-    return False
 
 
 def _names_axes(node: onnx.NodeProto) -> bool:

@@ -267,6 +267,35 @@ def test_a_state_goes_whose_name_a_body_uses_again() -> None:
     assert (count_nodes(end.model), len(end.model.graph.node[0].output)) == ((1, 0), 1)
 
 
+def test_an_axis_of_one_tensor_goes_or_shrinks_where_broadcasting_gives_it_back(workers: Workers) -> None:
+    """No class of dimensions that are tied changes one tensor alone; the certificate says of each axis what
+    became of it.
+    """
+    text = f"{HEAD} g (float[2, 3] x) => (float[2, 3] y) <float[2, 1, 3] w = {{1, 2, 3, 4, 5, 6}}> {{ v = Squeeze (w, a) y = Add (x, v) }}"
+    text = text.replace("{1, 2, 3, 4, 5, 6}>", "{1, 2, 3, 4, 5, 6}, int64[1] a = {1}>")
+    start = subject(text, x=np.ones((2, 3), np.float32))
+
+    def keeps(now: Subject) -> bool:  # the first operand of the sum has two axes
+        infos = {info.name: info.type for info in (*now.model.graph.input, *now.model.graph.value_info)}
+        sums = [node for node in now.model.graph.node if node.op_type == "Add"]
+        type_ = infos.get(sums[0].input[0]) if sums else None
+        return type_ is not None and [dim.dim_value for dim in type_.tensor_type.shape.dim] == [2, 3]
+
+    found = reduce_by_check(OnnxReduction(), start, [Keeps(keeps)], workers, None, Journal(""), Listeners())
+    assert (operators(found.best), found.minimal) == (["Add"], True)
+    axes = [part for part in found.certificate.parts if part.kind == "axes of one tensor"]
+    assert len(axes) == 2
+    assert all(part.gone or part.invalid for part in axes)
+
+
+def test_a_node_goes_where_the_other_must_get_back_a_tensor_that_it_shares() -> None:
+    """Two inputs were merged before the node went, and each of them was needed then."""
+    text = f"{HEAD} g (float[1, 1] a, int64[1] b) => (float[1, 1] y, int64[1] z) {{ y = Gemm (a, a) z = Gather (b, b) }}"
+    start = subject(text, a=np.zeros((1, 1), np.float32), b=np.zeros(1, np.int64))
+    end = reduced(start, PASSES, lambda now: "Gather" in operators(now) and len(now.inputs) > 1)
+    assert (operators(end), len(end.inputs)) == (["Gather"], 2)
+
+
 def test_of_two_nodes_one_result_is_shown_and_a_call_hands_on_what_is_read(workers: Workers) -> None:
     """Each of these beat a certificate: an output without its node, parameters, a function's imports."""
 
