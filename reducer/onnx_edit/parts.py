@@ -1,5 +1,5 @@
-"""The census of ONNX models: every node, input, output, attribute, body, tensor and field, with the plainest
-edits of it alone.
+"""The census of ONNX models: every node, place that is read, input, output, attribute, body, tensor and field,
+with the plainest edits of it alone.
 
 Keys are the names that edits touch: a node is the path of its graph and its first output; of a tensor `x`,
 `x[0]` is the first axis, `x=` the values, `x:` the element type; `/@name` is an attribute. The edits here are
@@ -7,7 +7,8 @@ a second opinion on the passes: they change one thing, and types are inferred an
 declared.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -15,10 +16,12 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from opsieve.gen.irs.onnx.cuts import Graph, cut
 from opsieve.gen.irs.onnx.graphs import (
     Array,
     Path,
     copied,
+    declared_type,
     drop_unused,
     first_output,
     graph_at,
@@ -28,9 +31,11 @@ from opsieve.gen.irs.onnx.graphs import (
     label,
     node_at,
     node_of,
+    nodes,
     put_array,
     reread,
     set_attribute,
+    tensor_array,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
@@ -49,6 +54,8 @@ DTYPE_ATTRIBUTES = frozenset(
 )
 OLDEST = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
 _STAND_INS = 2  # inputs of a node that are tried in its place
+_READERS = 6  # nodes of a model up to which every value is tried wherever one is read
+_UNREAD = f"of more than {_READERS} nodes, no other value is tried in its place"
 _GRAPH_CONTENT = frozenset(
     ("node", "initializer", "sparse_initializer", "input", "output", "value_info", "name")
 )
@@ -58,6 +65,8 @@ _MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
 def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     """Every part of a model, the weightiest kinds first."""
     yield from _nodes(subject.model)
+    many = sum(1 for _ in nodes(subject.model.graph)) > _READERS
+    yield from _reads(subject.model.graph, (), [], _UNREAD if many else "")
     yield from _interface(subject)
     yield from _attributes(subject.model)
     seen = view(subject)
@@ -105,6 +114,37 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
             last = "a function has one node at least" if not path and len(graph.node) == 1 else ""
             for node in graph.node:
                 yield Part("nodes", "/".join((owner, *path, first_output(node))), last)
+
+
+def _reads(graph: onnx.GraphProto, path: Path, outer: Sequence[str], simplest: str) -> Iterator[OnnxPart]:
+    """Every place that a node reads from: each value that is there stands for the one that it reads, here
+    alone and wherever that is read; what a node gives is fed. `simplest` says why none of it is tried.
+    """
+    places = Counter(name for node in graph.node for name in node.input)
+    own = (*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer))
+    scope = list(dict.fromkeys((*outer, *own)))
+    for node in graph.node:
+        key = first_output(node)
+        for place, name in enumerate(node.input) if key else ():
+            edits = tuple(
+                _edit(
+                    f"read {other[:40]!r} for {name[:40]!r} {where}",
+                    partial(_read, path, key, at, name, other),
+                )
+                for other in (scope if name and not simplest else ())
+                for at, where in ((place, f"at {place} of {label(node)}"), (-1, "everywhere"))
+                if other != name and (at >= 0 or places[name] > 1)
+            )
+            if name:
+                only = simplest or ("" if edits else "it is the only value")
+                yield Part("reads", f"{'/'.join((*path, key))}<{place}", only, edits)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _reads(attribute.g, (*path, key, attribute.name), scope, simplest)
+        scope += filter(None, node.output)
+        if not path and key:
+            feed = OnnxEdit(f"feed what {label(node)} gives", frozenset(), partial(_fed, key))
+            yield Part("fed results", f"{key}!", simplest, (feed,))
 
 
 def _interface(subject: Subject) -> Iterator[OnnxPart]:
@@ -218,6 +258,35 @@ def _bypassed(
         del graph.output[:]
         graph.output.extend(kept)
     return drop_unused(model, inputs)
+
+
+def _read(
+    path: Path, key: str, place: int, name: str, other: str, model: onnx.ModelProto, inputs: dict[str, Value]
+) -> dict[str, Value] | None:
+    graph, node = graph_at(model, path), node_at(model, path, key)
+    if graph is None or node is None:
+        return None
+    if place < 0:
+        reread(graph.node, {name: other})
+    else:
+        node.input[place] = other
+    return drop_unused(model, inputs)
+
+
+def _fed(key: str, subject: Subject) -> Subject | None:
+    """The subject without a node of constants that are fed instead; None where the passes feed them."""
+    graph = Graph(subject)
+    place = graph.producer[key]
+    left = cut(graph, (other for other in range(len(graph.nodes)) if other != place))
+    if left is None:
+        return None
+    model, inputs = copied(left.model), dict(left.inputs)
+    for tensor in left.model.graph.initializer:
+        if tensor.name in graph.results[place] and (array := tensor_array(tensor)) is not None:
+            model.graph.initializer.remove(tensor)
+            model.graph.input.add(name=tensor.name, type=declared_type(array))
+            inputs[tensor.name] = array
+    return settle(subject, model, inputs) if len(inputs) > len(left.inputs) else None
 
 
 def _hidden(name: str, model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:

@@ -27,6 +27,7 @@ from opsieve.gen.irs.onnx.graphs import (
     uses,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
@@ -62,6 +63,7 @@ _POSITIVE = frozenset(
         *("num_outputs", "blocksize", "hidden_size", "num_scan_inputs", "p", "size", "sample_size"),
     )
 )
+_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _VALUED = (
     AttributeProto.INT,
     AttributeProto.INTS,
@@ -147,15 +149,16 @@ def _omissions(
         endless = node.op_type == "Loop" and parameter.name == "M"
         if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
-    if len(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+    if len(schema.inputs) and schema.inputs[-1].option == _VARIADIC:
         for index in range(len(node.input) - 1, max(len(schema.inputs) - 1, schema.min_input) - 1, -1):
             if len(node.input) > schema.min_input:
                 yield _omission(path, node, index, f"input {index}")
-    if schema.outputs and schema.outputs[-1].option != onnx.defs.OpSchema.FormalParameterOption.Variadic:
-        for index in range(1, len(node.output)):
-            optional_output = schema.outputs[index].option == optional
-            if node.output[index] and node.output[index] not in used and optional_output:
-                yield _output_omission(path, node, index)
+    variadic = bool(schema.outputs) and schema.outputs[-1].option == _VARIADIC
+    for index in range(1, len(node.output)):
+        last = variadic and index == len(node.output) - 1 >= schema.min_output and not any(bodies(node))
+        spare = last or (not variadic and schema.outputs[index].option == optional)
+        if node.output[index] and node.output[index] not in used and spare:
+            yield _output_omission(path, node, index)
 
 
 def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> OnnxEdit:

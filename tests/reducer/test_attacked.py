@@ -288,6 +288,33 @@ def test_an_axis_of_one_tensor_goes_or_shrinks_where_broadcasting_gives_it_back(
     assert all(part.gone or part.invalid for part in axes)
 
 
+def test_other_values_are_read_in_each_place_and_what_nothing_reads_of_many_results_goes(
+    workers: Workers,
+) -> None:
+    """A result read for a constant, which goes; a bool result for a float; a result of several less."""
+
+    def left(text: str, fed: dict[str, object], keeps: Callable[[Subject], bool]) -> Subject:
+        form, test = OnnxReduction(), Keeps(keeps)
+        start = subject(text, **fed)
+        found = reduce_by_check(form, start, [test], workers, None, Journal(""), Listeners())
+        assert found.minimal
+        return found.best
+
+    text = f"{HEAD} g (int64[1] c) => (int64[1] b) <float[1] f = {{0}}> {{ a = Shape (f) b = Concat <axis = 0> (c) }}"
+    end = left(text, {"c": np.zeros(1, np.int64)}, lambda now: {"Shape", "Concat"} <= {*operators(now)})
+    assert (operators(end), len(end.inputs) + len(stored(end))) == (["Shape", "Concat"], 1)
+    text = f"{HEAD} g (float[2] x) => (float[1] a, float[1] b) {{ a, b = Split (x) }}"
+    end = left(text, {"x": np.ones(2, np.float32)}, lambda now: operators(now) == ["Split"])
+    assert len(end.model.graph.node[0].output) == 1
+    text = f"{HEAD} g (float[1, 2] x) => (float[2] y) {{ c = Constant <value_ints = [0]> () y = Squeeze (x, c) }}"
+
+    def needs_fed_axes(now: Subject) -> bool:
+        return not stored(now) and len(set(now.model.graph.node[-1].input)) == 2
+
+    end = left(text, {"x": np.ones((1, 2), np.float32)}, needs_fed_axes)
+    assert (operators(end), len(end.inputs)) == (["Squeeze"], 2)
+
+
 def test_a_node_goes_where_the_other_must_get_back_a_tensor_that_it_shares() -> None:
     """Two inputs were merged before the node went, and each of them was needed then."""
     text = f"{HEAD} g (float[1, 1] a, int64[1] b) => (float[1, 1] y, int64[1] z) {{ y = Gemm (a, a) z = Gather (b, b) }}"
