@@ -92,8 +92,9 @@ def integers(step: Step, name: str) -> list[int] | None:
 
 
 def is_counted(view: View, number: int) -> bool:
-    """Whether a tensor is a vector that a node reads as axes, sizes or places: the operator takes integers
-    only there, and calls them no indices of any rank.
+    """Return whether a node reads a tensor as a vector of axes, sizes or places.
+
+    The operator takes only integers there, and does not call them indices of any rank (`Tind`).
     """
     tensor = view.tensors[number]
     if DTYPES.get(tensor.dtype) not in ("int64", "int32") or len(tensor.shape or ()) != 1:

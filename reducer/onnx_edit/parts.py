@@ -117,8 +117,10 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
 
 
 def _reads(graph: onnx.GraphProto, path: Path, outer: Sequence[str], simplest: str) -> Iterator[OnnxPart]:
-    """Every place that a node reads from: each value that is there stands for the one that it reads, here
-    alone and wherever that is read; what a node gives is fed. `simplest` says why none of it is tried.
+    """Yield a part for each place that a node reads from, and one for what each node gives.
+
+    Each other value in scope is tried in that place alone, and wherever the old one is read; what a node
+    gives is fed. `simplest` says why none of it is tried.
     """
     places = Counter(name for node in graph.node for name in node.input)
     own = (*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer))
@@ -274,7 +276,7 @@ def _read(
 
 
 def _fed(key: str, subject: Subject) -> Subject | None:
-    """The subject without a node of constants that are fed instead; None where the passes feed them."""
+    """Feed what a node of constants gives; None where the passes feed it."""
     graph = Graph(subject)
     place = graph.producer[key]
     left = cut(graph, (other for other in range(len(graph.nodes)) if other != place))

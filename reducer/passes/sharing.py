@@ -61,9 +61,7 @@ def share_tensors(subject: Subject) -> Iterator[OnnxEdit]:
 
 
 def _drop_unshared(subject: Subject, operation: Operation) -> Subject | None:
-    """The subject without a node, where each place that reads a tensor has one of its own; None where none is
-    read twice.
-    """
+    """Drop a node and give each place that reads a tensor one of its own; None where none is read twice."""
     left = EDITS.remove(subject, operation)
     if left is None:
         return None
