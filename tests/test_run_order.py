@@ -22,13 +22,15 @@ def test_victim():
 """
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(folder: Path, *arguments: str, turns: str = "[[]]") -> str:
     """Run pytest with the plug-in on a folder's tests, as `make test` and `make repeat` do, and return what
-    it prints.
+    it prints. Each of `turns` adds arguments to a run of its own, in the same process.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = str(Path(run_order.__file__).parent)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "run_order", "-p", "no:opsieve", *arguments]
+    words = ["-q", "-p", "run_order", "-p", "no:opsieve", *arguments]
+    several = f"import pytest, sys; [pytest.main([*sys.argv[1:], *turn]) for turn in {turns}]"
+    command = [sys.executable, "-c", several, *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120).stdout
 
 
@@ -53,10 +55,9 @@ def test_every_test_is_in_one_shard_and_shards_take_equally_long(tmp_path: Path)
     for place in range(run_order.SHARDS):
         lines[place] = f"@pytest.mark.slow(seconds=100)\n{lines[place]}"
     (tmp_path / "test_many.py").write_text("\n".join(["import pytest", *lines]))
-    shards = [
-        set(re.findall(r"test_number_\d+", run(tmp_path, "--collect-only", f"--shard={shard}")))
-        for shard in range(run_order.SHARDS)
-    ]
+    turns = [[f"--shard={shard}"] for shard in range(run_order.SHARDS)]
+    printed = run(tmp_path, "--collect-only", turns=str(turns)).split("Order of this run")
+    shards = [set(re.findall(r"test_number_\d+", each)) for each in printed[: run_order.SHARDS]]
     assert set.union(*shards) == names
     assert list(map(len, shards)) == [10, 10, 10]
     assert all(len(shard & {f"test_number_{number}" for number in (0, 1, 10)}) == 1 for shard in shards)

@@ -1,11 +1,21 @@
-"""The version of a compiler beside opsieve without importing it, which takes some of them seconds."""
+"""Whether a compiler lies beside opsieve, and its version, without importing it, which takes some of them seconds."""
 
 import sys
 import sysconfig
 from importlib import metadata, util
 from pathlib import Path
 
+from opsieve.backends.protocol import BackendFacts
 from opsieve.backends.registry import ResolvedTarget
+
+
+def find_missing_module(facts: BackendFacts) -> str:
+    """Return the module of an extra that is not installed here; "" where only the import tells.
+
+    A process that cannot but fail at its import would cost half a second for each compiler that is missing.
+    """
+    module = (facts.module or facts.package).partition(".")[0]
+    return module if facts.extra and module and util.find_spec(module) is None else ""
 
 
 def installed_version(target: ResolvedTarget) -> str:

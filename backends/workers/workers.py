@@ -21,6 +21,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
 from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
+from opsieve.backends.releases.installed import find_missing_module
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, read_death, read_reply
@@ -434,6 +435,8 @@ class Workers:
 
         try:
             if not target.release and not target.build:
+                if missing := find_missing_module(source.facts):
+                    raise Unavailable(f"ModuleNotFoundError: No module named {missing!r}")
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its
                 # scratch lies where it began.
                 what = None if traced else (source.location, shim, tempfile.gettempdir(), target.libraries)

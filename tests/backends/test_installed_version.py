@@ -1,13 +1,16 @@
-"""The version of a compiler beside opsieve, read without importing it."""
+"""Whether a compiler lies beside opsieve, and its version, learnt without importing it."""
 
 import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from models import X, chain
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.installed import installed_version
+from opsieve.backends.releases.installed import find_missing_module, installed_version
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 
 
 def test_it_is_read_of_the_environment_only_where_the_backend_says_that_it_may(
@@ -27,3 +30,19 @@ def test_it_is_read_of_the_environment_only_where_the_backend_says_that_it_may(
     assert installed_version(resolve("onnxruntime")) == ""
     monkeypatch.setattr(resolve("onnxruntime").backend, "package", "no-such-distribution")
     assert installed_version(resolve("onnxruntime")) == ""
+
+
+def test_a_compiler_that_is_missing_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    zygotes = SharedZygotes()
+    monkeypatch.setattr(zygotes, "take_zygote", lambda *_: pytest.fail("a process was started"))
+    with Workers(zygotes=zygotes) as workers:
+        observation = workers.observe(resolve("tinygrad"), chain("Relu"), X)
+    assert observation.outcome == "environment"
+    assert "cannot be imported here: ModuleNotFoundError: No module named 'tinygrad'" in observation.message
+    assert "pip install 'opsieve[tinygrad]'" in observation.message
+
+
+def test_only_what_an_extra_installs_can_be_missing_before_its_import() -> None:
+    for target in ("onnxruntime", "tvm", "onnxsim", "fake", "reference"):
+        assert find_missing_module(resolve(target).facts) == ""

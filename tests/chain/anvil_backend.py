@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import onnx.reference.ops._op_list  # noqa: F401 -- once for the zygotes of all releases, in the process before them
+
 from opsieve.backends.compilers.worker_common import CLASSES, meaning_of
 
 if TYPE_CHECKING:
@@ -62,7 +64,6 @@ class Anvil:
     def load(self) -> str:
         sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # behind that of a release
         import anvil
-        import onnx.reference.ops._op_list  # noqa: F401
 
         return str(anvil.__version__)
 

@@ -55,9 +55,19 @@ def files() -> Iterator[Path]:
                 yield path
 
 
+def iter_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """A module and all statements in it; `ast.walk` goes through expressions, too, which hold none."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, name, ())
+
+
 def count_statements(tree: ast.AST) -> int:
     """AST statements without docstrings."""
-    nodes = list(ast.walk(tree))
+    nodes = list(iter_statements(tree))
     docstrings = sum(
         isinstance(node, _Documented) and ast.get_docstring(node, clean=False) is not None for node in nodes
     )
@@ -71,23 +81,23 @@ def figures() -> SourceFigures:
     for path in files():
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        lines = text.splitlines()
+        lines, words = text.splitlines(), Counter(re.findall(r"\w+", text))
         total.statements[path.relative_to(ROOT).parts[0]] += count_statements(tree)
         total.lines += len(lines)
         total.comment_lines += sum(line.strip().startswith("#") for line in lines)
-        for node in ast.walk(tree):
+        for node in iter_statements(tree):
             if isinstance(node, _Documented) and (docstring := ast.get_docstring(node)):
                 sentence = f" {docstring.lower()} "
                 total.docstrings += 1
                 total.headless += any(words in sentence for words in HEADLESS)
                 total.negations += any(words in sentence for words in NEGATIONS)
             if isinstance(node, _Function) and not node.name.startswith("__"):
-                _count_name(node.name, text, total)
+                _count_name(node.name, words, total)
     return total
 
 
-def _count_name(name: str, text: str, total: SourceFigures) -> None:
-    """Count what a function's name is; `text` is its file, where a private one is called."""
+def _count_name(name: str, words: Counter[str], total: SourceFigures) -> None:
+    """Count what a function's name is; `words` are those of its file, where a private one is called."""
     word = name.strip("_")
     total.functions += 1
     if "_" not in word:
@@ -95,4 +105,4 @@ def _count_name(name: str, text: str, total: SourceFigures) -> None:
         total.participle_names += word in PARTICIPLES or (word.endswith("ed") and len(word) > 4)
     if name.startswith("_"):
         total.private_functions += 1
-        total.called_from_one_place += len(re.findall(rf"\b{name}\b", text)) == 2
+        total.called_from_one_place += words[name] == 2
