@@ -116,12 +116,18 @@ _OF_COMPILERS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its
-    end would leave the others idle.
+    """The chain first, then those, then the terminal app's: xdist gives each process a part of the row, and
+    long tests at its end would leave the others idle.
 
-    pytest-randomly has shuffled the files, and the tests in each; within the three groups its order stays.
+    pytest-randomly has shuffled the files, and the tests in each; within the four groups its order stays.
     """
-    items.sort(key=lambda item: (item.path.name not in _OF_COMPILERS, item.path.parent.name != "tui"))
+    items.sort(
+        key=lambda item: (
+            item.path.name != "test_chain.py",
+            item.path.name not in _OF_COMPILERS,
+            item.path.parent.name != "tui",
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
