@@ -26,7 +26,7 @@ import onnx.parser
 
 import opsieve
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.triage.external.external_logs import compute_fingerprint
+from opsieve.triage.external.external_logs import fingerprint_record
 from opsieve.triage.external.external_records import Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
@@ -152,7 +152,7 @@ def _found(fact: dict[str, Any]) -> Fingerprint:
     trace = "\n".join(["Traceback (most recent call last):", *lines, ending]) if lines else ""
     operators = tuple(fact.get("operators", ()))
     record = Record(fact["backend"], "compile", fact.get("exception", ""), fact.get("message", ""), trace, "", 11 if fact["kind"] == "crash" else 0, fact["kind"] == "hang", operators)  # fmt: skip
-    return compute_fingerprint(record)
+    return fingerprint_record(record)[1]
 
 
 def from_samples(index: IssueIndex) -> None:
@@ -165,7 +165,7 @@ def from_samples(index: IssueIndex) -> None:
         operators = frozenset(program.operators()) - {"Constant"}
         record = Record(seen["target"].partition("=")[0].partition(":")[0], first["stage"], first.get("exception", ""), first.get("message", ""), first.get("traceback", ""), first.get("log", ""), first.get("signal", 0), False, tuple(sorted(operators)))  # fmt: skip
         total += 1
-        if said := named(compute_fingerprint(record), operators, "", index, verdict["kind"]):
+        if said := named(fingerprint_record(record)[1], operators, "", index, verdict["kind"]):
             print(f"  {seen['sample']}: {' '.join(said)}")
     print(f"{total} failures of samples")
 
@@ -175,7 +175,7 @@ def from_logs(path: Path, index: IssueIndex) -> None:
     seen: dict[str, tuple[Fingerprint, frozenset[str]]] = {}
     for _, record in read_records(path):
         if isinstance(record, Record):
-            found = compute_fingerprint(record)
+            found = fingerprint_record(record)[1]
             seen.setdefault(found.key, (found, frozenset(record.operators)))
     bugs = 0
     for found, operators in seen.values():

@@ -127,3 +127,68 @@ def test_a_runner_of_passes_that_hides_the_cause_names_the_pass(tmp_path: Path, 
     ]
     first, second, third = cluster(tmp_path, *records)
     assert first == third != second
+
+
+def test_a_visitor_that_calls_itself_keeps_the_frames_that_it_called(tmp_path: Path) -> None:
+    """A deep program is no endless recursion."""
+    visits = ["cse.py:30 visit_region", "cse.py:41 visit_block"]
+    said = "TypeError: no effects are known"
+    calls = ("traits.py:66 effects", "traits.py:80 effects")
+    flat, deep, other = (
+        record(said, *visits * turns, "cse.py:50 simplify", call)
+        for turns, call in ((1, calls[0]), (5, calls[0]), (5, calls[1]))
+    )
+    first, second, third = cluster(tmp_path, flat, deep, other)
+    assert first == second != third
+
+
+def test_a_function_that_only_raises_is_no_place_of_a_bug(tmp_path: Path) -> None:
+    said = "ParseError: expected a keyword"
+    raiser = "lexer.py:9 raise_error"
+    callers = ("ops.py:10 parse_if", "ops.py:50 parse_for")
+    first, second, third = cluster(
+        tmp_path, *(record(said, call, raiser) for call in (callers[0], callers[0], callers[1]))
+    )
+    assert first == second != third
+
+
+def test_messages_of_one_statement_that_begin_alike_are_one_text(tmp_path: Path) -> None:
+    said = "ValueError: no effects known for {}"
+    whole = "module { " + " ".join(f"op{i}(%{i})" for i in range(40)) + " }"
+    first, second = cluster(
+        tmp_path,
+        *(record(said.format(what), "traits.py:66 effects") for what in (whole, "load %m at %i, %j")),
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("folder", ["/home/u/src/acme", "/home/u/acme-main/acme"])
+def test_callers_of_a_library_are_the_compilers_own_in_an_editable_install_too(
+    tmp_path: Path, folder: str
+) -> None:
+    library = (
+        '  File "v/lib/python3.11/site-packages/onnx/helper.py", line 120, in make_node\n    raise E(x)\n'
+    )
+    records = [record("ValueError: bad node", call) for call in ("conv.py:9 lower", "pool.py:20 lower")]
+    for each in records:
+        each["traceback"] = (
+            each["traceback"].replace(HOME, folder).replace("ValueError", library + "ValueError", 1)
+        )
+    first, second = cluster(tmp_path, *records)
+    assert first != second
+
+
+def test_a_traceback_without_the_compilers_frames_tells_nothing(tmp_path: Path) -> None:
+    """JAX removes its own; what is left is the program that called it."""
+    note = (
+        "--------------------\nFor simplicity, JAX has removed its internal frames from the traceback of the"
+    )
+    records = [record("ValueError: input 0 cannot be lowered") for _ in range(2)]
+    for number, each in enumerate(records):
+        own = f'  File "/home/u/run.py", line {number + 10}, in main{number}\n    jax.jit(f)(x)\n'
+        each["traceback"] = (
+            f"Traceback (most recent call last):\n{own}ValueError: input 0 cannot be lowered\n{note}"
+            " following exception. Set JAX_TRACEBACK_FILTERING=off to include these.\n"
+        )
+    first, second = cluster(tmp_path, *records)
+    assert first == second

@@ -18,7 +18,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from rapidfuzz.distance import LCSseq
+from rapidfuzz.distance import LCSseq, Prefix
 
 from opsieve.triage.clustering.clusters import make_alternative_titles
 from opsieve.triage.fingerprint.component import Component, ComponentName
@@ -29,6 +29,7 @@ MOST_COMPARED = 64  # fingerprints of one statement
 # of the words of the longer message, Drain's threshold; of one `raise` of the shorter, which has one text
 _SAME = 0.5
 _FEWEST = 2  # words that both have
+_FIRST = 3  # words with which two messages of one `raise` begin; what follows may be a whole program
 _MOST_WORDS = 80
 _CALLERS = 3
 _WORD = re.compile(r"<\w+>|[\w.:]+")
@@ -78,8 +79,14 @@ def find_common_text(one: Sequence[Component], other: Sequence[Component]) -> st
         says = not mine or any(any(map(str.isalpha, word)) for word in mine if word[0] != "<")
         return " ".join(mine) if says or _get_frames(one) == _get_frames(other) else None
     common = LCSseq.similarity(mine, theirs)
-    length = min if _is_raise(one) and _is_raise(other) else max
-    if common < max(_FEWEST, _SAME * length(len(mine), len(theirs))):
+    raised = _is_raise(one) and _is_raise(other)
+    length = min if raised else max
+    begins = (
+        raised
+        and Prefix.similarity(*([word for word in each if word[0] != "<"] for each in (mine, theirs)))
+        >= _FIRST
+    )
+    if common < _FEWEST or (not begins and common < _SAME * length(len(mine), len(theirs))):
         return None
     text: list[str] = []
     for edit in LCSseq.opcodes(mine, theirs):

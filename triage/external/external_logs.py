@@ -108,7 +108,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     seen: dict[LoggedFailure, Fingerprint] = {}
     failures: list[tuple[int, LoggedFailure]] = []
     for index, record in records:
-        observation, found = _fingerprint_record(record)
+        observation, found = fingerprint_record(record)
         calls = list_calls(observation.frames) if found.get_value(ComponentName.KIND) == "error" else ()
         failure = describe_failure(found.key, observation.exception, observation.message, calls)
         clusters.add_failure(failure, found.components, calls)
@@ -128,13 +128,10 @@ def _explain(found: Fingerprint) -> str:
     return printable(why)
 
 
-def compute_fingerprint(record: Record) -> Fingerprint:
-    """Compute the fingerprint of another tool's record by the rules of our own failures."""
-    return _fingerprint_record(record)[1]
-
-
-def _fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
-    """Make the observation that a run of ours would have given, and its fingerprint."""
+def fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
+    """Make the observation that a run of ours would have given of another tool's record, and its fingerprint by
+    the rules of our own failures.
+    """
     text = record.text or record.traceback
     trace = read_trace(text or record.output)
     message = record.message or trace.message

@@ -42,10 +42,13 @@ _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
 _SHOWN_WORD = re.compile(r"<\w+>|\w+")
 _ATTRIBUTE = " object has no attribute "  # what the interpreter says here is constant, but for the class
+# JAX chains one that only shows where an operation was written.
+_EXCEPTION = re.compile(r"(?!.*JaxStackTraceBeforeTransformation$).")
 _CAUSED = "The above exception was the direct cause of the following exception"
 
 
 def make_failure_components(
+    backend: str,
     verdict: Verdict,
     observation: Observation,
     operators: Sequence[str],
@@ -63,7 +66,8 @@ def make_failure_components(
     frames = add_location(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
     exhausted = exception == _EXHAUSTED
-    stack = read_stack(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash", exhausted=exhausted)
+    chance, died = kind in _BY_CHANCE, kind == "crash"
+    stack = read_stack(frames, deep, package=backend, outermost=chance, died=died, exhausted=exhausted)
     blamed = find_blamed_operator(message) or find_blamed_operator(observation.log)
     said = _make_message(_remove_callers(template, stack), stack, kind == "crash", exhausted)
     line = _make_line(stack, kind == "crash" or (exhausted and stack.recursive))
@@ -89,7 +93,7 @@ def make_failure_components(
             False,
             "the message tells it; it is the innermost frame",
         ),
-        _make_frames(stack, kind in _BY_CHANCE),
+        _make_frames(stack, chance),
         line,
         make_component(
             ComponentName.STATEMENT,
@@ -118,7 +122,9 @@ def _find_root(observation: Observation) -> tuple[str, str]:
     """
     if _CAUSED not in observation.traceback:
         return "", ""
-    first = next((one for one in read_tracebacks(observation.traceback) if one.exception), None)
+    first = next(
+        (one for one in read_tracebacks(observation.traceback) if _EXCEPTION.match(one.exception)), None
+    )
     return (first.exception, first.message) if first else ("", "")
 
 

@@ -78,7 +78,7 @@ def make_fingerprint(
     elif observation.exception.rpartition(".")[2] == BROKEN_MODEL:
         parts = make_broken_model_components(verdict, observation, operators, evidence, names)
     else:
-        parts = make_failure_components(verdict, observation, operators, evidence, names)
+        parts = make_failure_components(backend, verdict, observation, operators, evidence, names)
     every = [
         make_component(ComponentName.KIND, kind, True, "a crash and a wrong result are different failures"),
         make_component(ComponentName.BACKEND, backend, True, "another compiler's failure is another bug"),

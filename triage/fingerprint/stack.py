@@ -25,6 +25,7 @@ _MOST_LEAVES = 4  # where the stack need not have run out
 _TURNS = 3  # as often must it turn to count as one
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
 _LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
+_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/]*)")
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
 
 
@@ -56,6 +57,7 @@ def read_stack(
     frames: Sequence[Frame],
     limit: int,
     *,
+    package: str = "",
     outermost: bool = False,
     died: bool = False,
     exhausted: bool = False,
@@ -67,23 +69,26 @@ def read_stack(
     function says little, while a call from another file may be the mistake. A dispatching function is
     distinctive if everything began in it: it raised itself, or `died` there. If Python's stack is
     `exhausted`, only the turn of the recursion counts, because the stack ran out at a random place in it. A
-    recursion in one line is identified by that line.
+    recursion in one line is identified by that line. Frames in a folder named like the compiler's `package`
+    are its own, also where it was installed from its sources.
     """
-    own = frames[_find_first_package(frames) :]
+    own = frames[_find_first_package(frames, package) :]
     began = _find_dispatcher(own, died)
     telling = [frame for at, frame in enumerate(own) if at == began or not _is_uninteresting(frame)]
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
     names = _list_names(chosen)
-    names, turn, skipped = _unroll(names, len(names) if exhausted else _MOST_LEAVES)
+    # A visitor in Python calls itself as deep as the program is nested; that tells no failures apart.
+    leaves = len(names) if exhausted else _MOST_LEAVES if died or native else 0
+    names, turn, skipped = _unroll(names, leaves)
     recursive = turn > 0
     if exhausted and recursive:
         names = names[:turn]
     callers: list[str] = []
     statement: tuple[str, ...] = ()
     if not recursive and not outermost:
-        statement = _make_statement(chosen, raised=chosen[:1] == [*frames[-1:]])
+        statement = _make_statement(chosen, raised=_is_raised(chosen, own, package))
         runs = [_find_innermost(list(run), died) for _, run in itertools.groupby(chosen, _get_file)]
         callers = [
             name
@@ -191,16 +196,29 @@ def _is_vague(frame: Frame) -> bool:
     return frame.function.startswith("<") or _get_tail(frame.function) in _load_lists().vague
 
 
-def _find_first_package(frames: Sequence[Frame]) -> int:
-    """Return the index of the outermost frame in an installed package, behind the calling program; 0 without
-    one.
+def _find_first_package(frames: Sequence[Frame], package: str = "") -> int:
+    """Return the index of the outermost frame in an installed package or in `package`, behind the calling
+    program; 0 without one.
     """
-    packages = (
-        i
-        for i, frame in enumerate(frames)
-        if "site-packages/" in frame.file or "dist-packages/" in frame.file
+    return next((i for i, frame in enumerate(frames) if _get_package(frame, package)), 0)
+
+
+def _is_raised(chosen: Sequence[Frame], own: Sequence[Frame], package: str) -> bool:
+    """Whether the innermost chosen frame raised, itself or by a function that only raises; a caller of another
+    package is at fault itself.
+    """
+    return (
+        bool(chosen)
+        and _get_package(own[-1], package) in ("", _get_package(own[0], package))
+        and all(map(_is_raiser, itertools.takewhile(lambda frame: frame is not chosen[0], reversed(own))))
     )
-    return next(packages, 0)
+
+
+def _get_package(frame: Frame, package: str) -> str:
+    """Return the top folder of a frame's installed package, or `package` where a folder has its name."""
+    if installed := _PACKAGES.search(frame.file):
+        return installed[1]
+    return package if package and f"/{package}/".replace("-", "_") in frame.file.replace("-", "_") else ""
 
 
 @dataclass(frozen=True, slots=True)

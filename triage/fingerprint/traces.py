@@ -115,6 +115,10 @@ class FailureTrace:
     raw: str
 
 
+# JAX's note on a traceback without its own frames: those that are left are its caller's.
+_FRAMES_REMOVED = "has removed its internal frames from the traceback"
+
+
 def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
     """Read the failure in a raw text; any text is accepted, and one without a failure has the kind "".
 
@@ -173,7 +177,7 @@ def _read_exception(text: str) -> _Reading | None:
     if last is None:
         return None
     exception, message = last.exception, last.message
-    frames = add_location(chained(blocks), message)
+    frames = () if _FRAMES_REMOVED in text else add_location(chained(blocks), message)
     if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
         if (
             "PanicException" in exception
