@@ -59,7 +59,7 @@ class Policy:
         screen = self.screens.get(dtype, 0.0)
         return float(screen * max(1.0, terms / _SHORT_SUM.get(dtype, _SHORT_SUM_ELSE)) ** 0.5)
 
-    def bound(self, dtype: str, terms: int, size: Any) -> Any:
+    def get_bound(self, dtype: str, terms: int, size: Any) -> Any:
         """Return the absolute difference allowed where the expected magnitudes are `size`: one number, or one
         per element.
         """
@@ -217,7 +217,7 @@ def _tensor(
     a, b = _wide(got), _wide(want)
     size = np.abs(b)
     # False for a NaN on either side and for an infinity, which are looked at one by one.
-    if size.max() < np.inf and (np.abs(a - b) <= policy.bound(kind, terms, size)).all():
+    if size.max() < np.inf and (np.abs(a - b) <= policy.get_bound(kind, terms, size)).all():
         return _zeros(name, a, b) if policy.signed_zero else None
     return _slowly(name, kind, a, b, policy, terms, rules)
 
@@ -235,7 +235,7 @@ def _slowly(
     away = np.where(open_, 0.0, np.abs(a - b))
     size = np.where(open_, 0.0, np.abs(b))
     scale = float(size.max())
-    bound = policy.bound(kind, terms, size)
+    bound = policy.get_bound(kind, terms, size)
     if (open_ & ~wrong & np.isfinite(b)).any():
         rules.add("beyond-range")
     bad = wrong | (away > bound)

@@ -16,7 +16,7 @@ from pathlib import Path
 from opsieve.backends.command_words import absolute_command
 from opsieve.backends.protocol import Backend, BackendFacts, facts_of
 from opsieve.backends.target import BadTarget, Target
-from opsieve.gen.errors import BadInput, meant
+from opsieve.gen.errors import BadInput, suggest_name
 
 GROUP = "opsieve.backends"
 REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
@@ -62,7 +62,9 @@ def plugin(name: str) -> Plugin:
         )
     entry = next(iter(entries), None)
     if entry is None:
-        raise BadTarget(f"there is no backend {name!r}; there are {', '.join(names())}{meant(name, names())}")
+        raise BadTarget(
+            f"there is no backend {name!r}; there are {', '.join(names())}{suggest_name(name, names())}"
+        )
     try:
         module = importlib.import_module(entry.module)
         backend: Backend = getattr(module, entry.attr)
@@ -263,13 +265,13 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
         if name not in facts.options:
             raise BadTarget(
                 f"{facts.name} has no option {(name or value)!r}; it has"
-                f" {', '.join(facts.options) or 'none'}{meant(name, facts.options)}"
+                f" {', '.join(facts.options) or 'none'}{suggest_name(name, facts.options)}"
             )
         legal = facts.options[name]
         if legal and value not in legal:
             raise BadTarget(
                 f"{name} of {facts.name} cannot be {value!r}; it can be"
-                f" {', '.join(legal)}{meant(value, legal)}"
+                f" {', '.join(legal)}{suggest_name(value, legal)}"
             )
         if value and name == facts.libraries:
             value = "+".join(

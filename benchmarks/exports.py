@@ -25,7 +25,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
-from opsieve.reducer.sessions.export import reproduced
+from opsieve.reducer.sessions.export import reproduce_failure
 from opsieve.triage.corpus.collection import read_bugs
 from opsieve.triage.export.exports import export_failure
 from opsieve.tui.samples import SAMPLES
@@ -90,7 +90,7 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
     name = sample.name
     with Workers(Limits()) as workers:
         try:
-            exported = reproduced(open_case(sample, None, None, 0), target, sample, workers, 60.0)
+            exported = reproduce_failure(open_case(sample, None, None, 0), target, sample, workers, 60.0)
         except NoFailure as error:
             return Row(name, "", (0, 0), False, (f"not exported: {error.reason[:80]}", ""))
         issue, script = (

@@ -28,7 +28,7 @@ import onnx
 from onnx import numpy_helper
 
 from opsieve.backends.probing.chosen_values import apply_found, search_cases
-from opsieve.backends.probing.value_search import Effort, exposed, finite
+from opsieve.backends.probing.value_search import Effort, expose_results, finite
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.generation.random_graph import GenRequest
@@ -150,7 +150,7 @@ def counted(folder: Path, workers: Workers) -> Counter[tuple[str, str]]:
     chosen = list(programs(folder))
     for start in range(0, len(chosen), GROUP):
         batch = chosen[start : start + GROUP]
-        tests = [Test(exposed(program), inputs) for program, inputs in batch]
+        tests = [Test(expose_results(program), inputs) for program, inputs in batch]
         for (program, inputs), answer in zip(batch, workers.observe_many(target, tests), strict=True):
             if answer.outputs is not None:
                 weights = {each.name: numpy_helper.to_array(each) for each in program.proto.graph.initializer}

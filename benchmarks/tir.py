@@ -33,7 +33,7 @@ from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir import passes
 from opsieve.gen.irs.tir.arguments import program, values
-from opsieve.gen.irs.tir.fuzzing import mutated
+from opsieve.gen.irs.tir.fuzzing import mutate_function
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
@@ -74,7 +74,7 @@ def function_of(seed: int) -> ObjectNode:
     rng = Rng(f"benchmark {seed}", 0)
     made = rng.choice(basic())
     for _ in range(STEPS):
-        other, _ = mutated(rng, made)
+        other, _ = mutate_function(rng, made)
         text = encode(other)
         made = made if any(word in text for word in KNOWN) else other
     return made
@@ -174,7 +174,7 @@ def slower(count: int, seed: int, workers: Workers) -> None:
     begun = time.process_time()
     while said < count:
         function = function_of(seed)
-        sequence = passes.runnable(passes.drawn(Rng(f"slower {seed}", 0)))
+        sequence = passes.runnable(passes.draw_passes(Rng(f"slower {seed}", 0)))
         found = measure_slowdown(program(function, sequence), values(function, seed), target, workers)
         seed += 1
         if found.verdict == "undecided":

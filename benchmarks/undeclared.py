@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import onnx.defs
 
-from opsieve.gen.declarations.catalogue import known, operators
+from opsieve.gen.declarations.catalogue import known_operators, operators
 
 _MAP = "its input or output is a map, which no generated value is"
 _LEARNT = "`opsieve learn` declares it; programs have it where OPSIEVE_OPERATORS names the file"
@@ -65,7 +65,7 @@ def page() -> str:
 def _rows(schemas: list[onnx.defs.OpSchema]) -> Iterator[str]:
     for schema in schemas:
         if schema.name not in operators():
-            found = known().get(schema.name)
+            found = known_operators().get(schema.name)
             why = found.excluded if found is not None and found.excluded else "not declared yet"
             yield f"| {schema.name} | {why} |"
 
@@ -74,7 +74,7 @@ def _elsewhere() -> Iterator[str]:
     for schema in onnx.defs.get_all_schemas():
         if schema.domain and f"{schema.domain}::{schema.name}" not in operators():
             usual, special = _ELSEWHERE.get(schema.domain, ("not declared yet", {}))
-            found = known().get(f"{schema.domain}::{schema.name}")
+            found = known_operators().get(f"{schema.domain}::{schema.name}")
             why = (
                 "withdrawn"
                 if schema.deprecated

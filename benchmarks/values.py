@@ -27,10 +27,16 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.backends.probing.value_search import Effort, ValueSearchRequest, broken, exposed, search_values
+from opsieve.backends.probing.value_search import (
+    Effort,
+    ValueSearchRequest,
+    expose_results,
+    find_broken_node,
+    search_values,
+)
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
+from opsieve.gen.analysis.input_ranges import Guesses, refill_values, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -55,10 +61,10 @@ def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[OnnxPr
     request = GenRequest(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
     for start in range(0, 1 << 30, GROUP):
         made = [generate("isra", seed, request) for seed in range(start, start + GROUP)]
-        tests = [Test(exposed(case.program), dict(case.inputs)) for case in made]
+        tests = [Test(expose_results(case.program), dict(case.inputs)) for case in made]
         for case, answer in zip(made, workers.observe_many(ORT, tests), strict=True):
             if answer.outputs is not None:
-                met = broken(case.program.proto.graph.node, answer.outputs)
+                met = find_broken_node(case.program.proto.graph.node, answer.outputs)
                 yield case.program, dict(case.inputs), "" if met is None else met.op_type
 
 
@@ -92,9 +98,9 @@ def lost(program: OnnxProgram, inputs: Mapping[str, Any], workers: Workers) -> b
     tests = []
     guesses = Guesses(graph, 0, True)
     for number in range(DRAWS):
-        values, weights = refilled(program.proto, inputs, guesses.everywhere(), number)
+        values, weights = refill_values(program.proto, inputs, guesses.everywhere(), number)
         model = with_weights(program.proto, weights)
-        tests.append(Test(exposed(OnnxProgram(model.SerializeToString(), program.name)), values))
+        tests.append(Test(expose_results(OnnxProgram(model.SerializeToString(), program.name)), values))
     always: dict[str, Any] = {}
     for answer in workers.observe_many(ORT, tests):
         for name, value in (answer.outputs or {}).items():

@@ -51,7 +51,7 @@ def shown(text: object, limit: int = 60) -> str:
     return whole if len(whole) <= limit else f"{whole[: limit // 2]}...{whole[-(limit // 2) :]}"
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean NAME?` for the closest of `names`, "" if all are too different."""
     close = get_close_matches(name[:60], list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -11,7 +11,7 @@ from source_figures import count_statements, figures
 
 # Per cent: of function names, of docstrings, of private functions. The goal is the last column.
 CEILINGS = {
-    "participle names": (6.4, 2),
+    "participle names": (2.0, 2),
     "one-word names": (44.4, 45),
     "headless relative clauses": (1.8, 3),
     "negations": (4.0, 5),

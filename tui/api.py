@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opsieve.gen.errors import BadInput as BadInput  # part of this interface
-from opsieve.gen.errors import meant
-from opsieve.gen.model.printable import counted
+from opsieve.gen.errors import suggest_name
+from opsieve.gen.model.printable import count_noun
 
 if TYPE_CHECKING:
     import onnx
@@ -413,7 +413,7 @@ def assert_agrees(
             return
         lines = [
             f"{files.name} does not agree with what it means on {len(wrong)} of"
-            f" {counted(len(results), 'target')}:"
+            f" {count_noun(len(results), 'target')}:"
         ]
         for result in wrong:
             verdict = result.judged.verdict
@@ -433,7 +433,7 @@ def _describe_reduction(found: "Reduced") -> list[str]:
     facts = found.facts
     if found.reduction is None:
         return [f"  not reduced: {facts['message']}"]
-    size = f"{facts['nodes_before']} to {counted(facts['nodes_after'], 'node')}"
+    size = f"{facts['nodes_before']} to {count_noun(facts['nodes_after'], 'node')}"
     lines = [f"  reduced from {size}: {facts['output']}"]
     return [*lines, f"  script: {facts['script']}"] if facts["script"] else lines
 
@@ -515,14 +515,14 @@ def _write_values(values: Values, model: Path, scratch: str, role: Any) -> Path 
     if values is None or isinstance(values, (str, os.PathLike)):
         return None if values is None else Path(values)
     from opsieve.gen.case.open_case import program_at
-    from opsieve.gen.data.data_set import fitted, write_folder
+    from opsieve.gen.data.data_set import fit_values, write_folder
 
     program = program_at(model)
     types = program.inputs() if role == "input" else program.outputs()
     arrays = {name: _convert_value(value) for name, value in values.items()}
     folder = Path(scratch) / f"given {role}s"
     folder.mkdir()
-    write_folder(folder, fitted(arrays, types, role, f"the {role}s given"), types, role)
+    write_folder(folder, fit_values(arrays, types, role, f"the {role}s given"), types, role)
     return folder
 
 
@@ -545,7 +545,7 @@ def _make_request(model: Model, inputs: Values, options: Mapping[str, Any]) -> I
     known = {field.name for field in fields(BisectRequest)} - {"case", "inputs"}
     if unknown := sorted(options.keys() - known):
         raise BadInput(
-            f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}{meant(unknown[0], known)}"
+            f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}{suggest_name(unknown[0], known)}"
         )
     with _write_files(model, inputs, options.get("expected")) as files:
         yield BisectRequest(files.model, inputs=files.inputs, **{**options, "expected": files.expected})

@@ -11,7 +11,7 @@ from typing import Any
 
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted, facts_table, rows_table
+from opsieve.gen.model.printable import count_noun, facts_table, rows_table
 from opsieve.triage.campaign.campaign import run_campaign
 from opsieve.triage.campaign.coverage_session import CoverageSession
 from opsieve.triage.campaign.session import FuzzRequest, check_store, list_facts, open_campaign
@@ -56,7 +56,7 @@ class FuzzOutcome:
                     " per second"
                 ),
             ),
-            ("failures", f"{found}; {counted(facts['clusters'], 'cluster')}"),
+            ("failures", f"{found}; {count_noun(facts['clusters'], 'cluster')}"),
             ("store", str(self.folder)),
         ]
         rows = [(one["cluster"], one["members"], one["title"]) for one in facts["new_clusters"]]

@@ -99,9 +99,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does; suggest the closest name for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from opsieve.gen.errors import meant
+            from opsieve.gen.errors import suggest_name
 
-            raise click.UsageError(f"No such command '{args[0]}'{meant(args[0], COMMANDS)}", ctx)
+            raise click.UsageError(f"No such command '{args[0]}'{suggest_name(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
             ctx.default_map = {str(name): make_defaults(command, str(name), read_settings(COMMANDS))}

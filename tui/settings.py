@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.files import read_file
 
 FILE = "opsieve.toml"
@@ -195,4 +195,4 @@ def _is_harmless(option: click.Option, key: str, value: Any) -> bool:
 
 
 def _suggest_key(key: str, names: Iterable[str]) -> str:
-    return meant(key, names) or f" (opsieve init writes a {FILE} with all of them)"
+    return suggest_name(key, names) or f" (opsieve init writes a {FILE} with all of them)"

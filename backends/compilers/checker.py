@@ -49,10 +49,10 @@ class Checker(NoReleases):
         import numpy as np
         import onnx
 
-        from opsieve.gen.irs.onnx.model_file import check, inferred
+        from opsieve.gen.irs.onnx.model_file import check, infer_types
 
         if request.options["tell"] == "types":
-            types = np.frombuffer(inferred(request.model), np.uint8)
+            types = np.frombuffer(infer_types(request.model), np.uint8)
             return lambda values: {"model": types}
         if request.options["tell"] == "derived":
             from opsieve.gen.model.derivation import derive_types
@@ -63,9 +63,9 @@ class Checker(NoReleases):
 
             return derive
         if request.options["tell"] == "text":
-            from opsieve.gen.model.text import printed
+            from opsieve.gen.model.text import print_model
 
-            said = printed(request.model)
+            said = print_model(request.model)
             text = np.frombuffer(said.text.encode("utf-8", "replace"), np.uint8)
             return lambda values: {"text": text, "exact": np.array(said.exact)}
         complaint = check(request.model)

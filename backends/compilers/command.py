@@ -167,7 +167,7 @@ class CommandBackend(NoReleases):
                             values[name],
                             files["inputs"],
                         )
-                execute([filled(word, places) for word in words])
+                execute([fill_places(word, places) for word in words])
                 stems = [os.path.join(folder, "outputs", f"output_{place}") for place in range(len(asked))]
                 return {name: read(stem, files["outputs"]) for name, stem in zip(asked, stems, strict=True)}
 
@@ -196,7 +196,7 @@ class CommandBackend(NoReleases):
         return SCRIPT % (WRITES["{inputs:pb}" in command], ", ".join(words), READS["{outputs:pb}" in command])
 
 
-def filled(word: str, places: Mapping[str, str]) -> str:
+def fill_places(word: str, places: Mapping[str, str]) -> str:
     """Return a word with the paths in their places."""
     for name, path in places.items():
         word = word.replace(name, path)

@@ -140,7 +140,7 @@ class Fault:
         value fault.
         """
         if self.kind in VALUE_FAULTS:
-            return altered(self.kind, value)
+            return alter_value(self.kind, value)
         if self.kind in RAISED_FAULTS:
             classes = {"error": FakeError, "unsupported": FakeUnsupported, "rejected": FakeRejection}
             raise classes[self.kind](self.message(chain))
@@ -374,14 +374,14 @@ def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
     return Misbehave
 
 
-def altered(kind: str, value: Any) -> Any:
+def alter_value(kind: str, value: Any) -> Any:
     """Corrupt a value in one way; a value that cannot be corrupted that way (a NaN among integers) stays the
     same.
     """
     if value is None:
         return None
     if isinstance(value, list):
-        return [altered(kind, item) for item in value]
+        return [alter_value(kind, item) for item in value]
     array = np.asarray(value)
     text, boolean = array.dtype.kind in "OUS", array.dtype == bool
     integer = array.dtype.kind in "iu" or "int" in array.dtype.name

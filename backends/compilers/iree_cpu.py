@@ -97,9 +97,9 @@ class IreeCpu:
         names = [item.name for item in model.graph.input if item.name not in given]
         outputs = [(item.name, numpy_name(item.type.tensor_type.elem_type)) for item in model.graph.output]
         model.graph.name = "entry"
-        text = imported(onnx.shape_inference.infer_shapes(model, data_prop=True))
+        text = import_model(onnx.shape_inference.infer_shapes(model, data_prop=True))
         request.stage("compile")
-        data = compiled(text, request.options)
+        data = compile_module(text, request.options)
         config = runtime.Config("local-sync")
         module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, data), config)
 
@@ -158,7 +158,7 @@ def flags(options: Mapping[str, str]) -> list[str]:
     ]
 
 
-def imported(model: Any) -> str:
+def import_model(model: Any) -> str:
     """Return the text of the MLIR module that IREE's importer makes of a ModelProto."""
     from iree.compiler import ir
     from iree.compiler.extras import onnx_importer
@@ -171,7 +171,7 @@ def imported(model: Any) -> str:
         return str(module.get_asm())
 
 
-def compiled(text: str, options: Mapping[str, str]) -> bytes:
+def compile_module(text: str, options: Mapping[str, str]) -> bytes:
     """Return the bytes of the compiled module. Raises NotCompiled with the compiler's first errors."""
     from iree.compiler.api import Output, Session, Source
 

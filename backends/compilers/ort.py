@@ -320,7 +320,7 @@ def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[s
         )
     if wanted.get("mode", "sequential") == "parallel":
         chosen.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
-    chosen += registered(wanted)
+    chosen += list_registrations(wanted)
     head = ["options = ort.SessionOptions()", *chosen] if chosen else []
     settings = ", options" if chosen else ""
     call = "ort.InferenceSession(%s%s, providers=%s%s)" % (model, settings, providers, extra)
@@ -363,7 +363,7 @@ def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
     return [(key, value) for key, _, value in pairs]
 
 
-def registered(wanted: Mapping[str, str]) -> List[str]:
+def list_registrations(wanted: Mapping[str, str]) -> List[str]:
     """The statements of an exported script that set configuration entries and register libraries of custom
     operators.
     """
@@ -392,7 +392,7 @@ def run_source(
     ]
     if wanted.get("mode", "sequential") == "parallel":
         lines.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
-    lines += registered(wanted)
+    lines += list_registrations(wanted)
     shown = str(providers).replace("'", '"')
     lines.append("session = ort.InferenceSession(%s, options, providers=%s%s)" % (model, shown, extra))
     if carriers(dtypes):

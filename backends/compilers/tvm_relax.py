@@ -215,7 +215,7 @@ class TvmRelax:
             import tvm
 
             with passes(tvm, request) as target:
-                return tvm_tir_seeds.lowered(module_of(tvm, request), target)
+                return tvm_tir_seeds.lower_module(module_of(tvm, request), target)
         if request.ir != "onnx" and request.options["target"] == "cuda":
             raise ValueError(
                 "tvm cannot compute on cuda: here a program of that IR is compiled for the processor alone"
@@ -260,11 +260,11 @@ class TvmRelax:
         names = [item.name for item in model.graph.input if item.name not in given]
 
         if request.options["emit"] == "relax":
-            return tvm_tir_seeds.given(tvm, [module])
+            return tvm_tir_seeds.make_module_outputs(tvm, [module])
         request.stage("compile")
         with passes(tvm, request) as target:
             if request.options["emit"] == "tir":
-                return tvm_tir_seeds.lowered(module, target)
+                return tvm_tir_seeds.lower_module(module, target)
             built = build(tvm, request, module, target)
         machine = relax.VirtualMachine(built, device)  # the machine code is made here
         main = machine["main"]

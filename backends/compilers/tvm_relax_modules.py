@@ -107,7 +107,7 @@ def apply(tvm: Any, module: Any, item: str) -> Any:
     try:
         module = make(**({keyword: convert(argument)} if argument else {}))(module)
     except Exception as error:
-        reason = tvm_relax_preconditions.wanted(name, str(error))
+        reason = tvm_relax_preconditions.find_precondition(name, str(error))
         if reason is None:
             raise
         said = " ".join(str(error).split())[-160:]
@@ -120,7 +120,7 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
     """RoundTripError when the module changes by TVM's printer and parser (`text`) or by its JSON (`json`)."""
     import tvm_ffi
 
-    def compared(how: str, back: Callable[[], Any]) -> None:
+    def compare_round_trip(how: str, back: Callable[[], Any]) -> None:
         try:
             other = back()
         except Exception as error:  # noqa: BLE001 - whatever TVM raises is the finding
@@ -135,9 +135,9 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
             raise RoundTripError("%s is read back as another module" % how)
 
     if asked in ("text", "all"):
-        compared("what TVM prints", lambda: tvm.script.from_source(module.script(show_meta=True)))
+        compare_round_trip("what TVM prints", lambda: tvm.script.from_source(module.script(show_meta=True)))
     if asked in ("json", "all"):
-        compared("what TVM saves as JSON", lambda: tvm.ir.load_json(tvm.ir.save_json(module)))
+        compare_round_trip("what TVM saves as JSON", lambda: tvm.ir.load_json(tvm.ir.save_json(module)))
 
 
 def fed(tvm: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:

@@ -50,7 +50,7 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def wanted(name: str, message: str) -> str | None:
+def find_precondition(name: str, message: str) -> str | None:
     """Return the documented precondition that a pass's message reports as violated; `None` if there is no
     such precondition.
     """

@@ -154,11 +154,11 @@ def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
         main(*tensors)
         return {name: tensor.numpy() for name, tensor in zip(names, tensors)}
 
-    def timed(values: Dict[str, Any]) -> float:
+    def time_run(values: Dict[str, Any]) -> float:
         found = built.time_evaluator("main", tvm.cpu(), number=10, repeat=3, min_repeat_ms=3)(*fed(values))
         return CALLS * float(found.median)
 
-    run.timed = timed  # type: ignore[attr-defined]
+    run.timed = time_run  # type: ignore[attr-defined]
     return run
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SIDE = 6
 
 
-def lowered(module: Any, target: Any) -> "Run":
+def lower_module(module: Any, target: Any) -> "Run":
     """Return the TIR functions to which a Relax module is legalised, and those that fusion makes of them."""
     import tvm
     from tvm import relax, tirx
@@ -30,7 +30,7 @@ def lowered(module: Any, target: Any) -> "Run":
         for function in stage.functions.values()
         if isinstance(function, tirx.PrimFunc)
     ]
-    return given(tvm, [alone(tvm, function) for function in functions])
+    return make_module_outputs(tvm, [alone(tvm, function) for function in functions])
 
 
 def topi() -> "Run":
@@ -76,7 +76,7 @@ def topi() -> "Run":
             functions.append(te.create_prim_func(way()))
         except Exception:  # noqa: BLE001, PERF203 -- a function that this release makes otherwise is one seed less
             continue
-    return given(tvm, [alone(tvm, function) for function in functions])
+    return make_module_outputs(tvm, [alone(tvm, function) for function in functions])
 
 
 def alone(tvm: Any, function: Any) -> Any:
@@ -84,7 +84,7 @@ def alone(tvm: Any, function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def given(tvm: Any, modules: List[Any]) -> "Run":
+def make_module_outputs(tvm: Any, modules: List[Any]) -> "Run":
     """Return the modules as outputs."""
     texts = [tvm.ir.save_json(module) for module in modules]
 

@@ -146,7 +146,7 @@ class Probes:
                 add_unstable(item, here)
 
     @property
-    def calibrated(self) -> bool:
+    def is_calibrated(self) -> bool:
         """Return whether the unstable probes are known, perhaps from another campaign."""
         return all(unstable_file(item).exists() for item in self.points)
 

@@ -24,7 +24,7 @@ FLAGS = [
 FLAGS += ["-fno-tree-loop-distribute-patterns", "-fno-asynchronous-unwind-tables"]
 
 
-def compiled(compiler: str = "gcc") -> dict[str, bytes]:
+def compile_functions(compiler: str = "gcc") -> dict[str, bytes]:
     """Compile the functions and return the bytes of each. Raises CalledProcessError or FileNotFoundError
     without a compiler for x86-64 and binutils.
     """
@@ -41,7 +41,7 @@ def compiled(compiler: str = "gcc") -> dict[str, bytes]:
 
 def main() -> None:
     """Print the constants."""
-    for name, code in compiled(*sys.argv[1:]).items():
+    for name, code in compile_functions(*sys.argv[1:]).items():
         lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(code.hex(), 100))
         print(f"{name.upper()} = bytes.fromhex(\n{lines}\n)")
 

@@ -118,9 +118,9 @@ class Tracer:
         self.total = total
         self.numbered = 0
         self.counted: List[Counted] = []
-        block = mapped(PAGE, -1, writable=True)
+        block = map_file(PAGE, -1, writable=True)
         self.state = State.from_address(block)
-        self.state.hits = mapped(max(total, 1), hits, writable=True)
+        self.state.hits = map_file(max(total, 1), hits, writable=True)
         self.watch(-1)
         code = TRAP.replace(STATE_MARK, block.to_bytes(8, "little"))
         self.trap, plant, clear, collect = (install(item) for item in (code, PLANT, CLEAR, COLLECT))
@@ -199,7 +199,7 @@ class Tracer:
         -1: in memory of this process's own.
         """
         size = HEAD + 4 * max(self.total, 1)
-        at = mapped(size, notes, writable=True)
+        at = map_file(size, notes, writable=True)
         self.state.counts, self.state.room, self.state.notes = at, self.total, at + HEAD
         self.counts = (ctypes.c_uint64 * 3).from_address(at)
         place = size + PAGE - 1 & -PAGE
@@ -227,7 +227,7 @@ class Tracer:
         self.counts[0] = 0
 
 
-def mapped(size: int, fd: int, writable: bool = False) -> int:
+def map_file(size: int, fd: int, writable: bool = False) -> int:
     """Map a file and return its address: shared if `writable`, otherwise private; fresh private memory for
     -1.
     """
@@ -249,7 +249,7 @@ def mapped_file(path: str, size: int) -> int:
     """The address of a file's first bytes in memory."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        return mapped(size, fd)
+        return map_file(size, fd)
     finally:
         os.close(fd)
 
@@ -269,7 +269,7 @@ def share_pages(address: int, size: int, fd: int, place: int) -> int:
 
 def install(code: bytes) -> int:
     """The address of machine code, ready to be called."""
-    at = mapped(PAGE, -1, writable=True)
+    at = map_file(PAGE, -1, writable=True)
     ctypes.memmove(at, code, len(code))
     if libc.mprotect(at, PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
         raise OSError(ctypes.get_errno(), "this system does not let a program make code")

@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from opsieve.backends.judge.pieces import get_constants, tap_model
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.model.tensors import read_tensor
 
@@ -151,7 +151,7 @@ def get_rounding(node: NodeProto) -> Rounding:
     """Return how a node reacts to a rounding error; an operator of another domain counts as ONNX's of the
     same name.
     """
-    operator = declared(node.domain, node.op_type) or declared("", node.op_type)
+    operator = find_operator(node.domain, node.op_type) or find_operator("", node.op_type)
     if operator is None:
         return Rounding.NONE
     if isinstance(operator.rounding, Rounding):

@@ -15,7 +15,7 @@ from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.verdict import STRUCTURE, Verdict
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.model.structure import all_nodes
 
 RULE = "levels-disagree"
@@ -74,5 +74,5 @@ def _is_discontinuous(graph: ModelProto, name: str) -> bool:
 
 def _has_random(model: ModelProto) -> bool:
     functions = (node for function in model.functions for node in function.node)
-    found = (declared(node.domain, node.op_type) for node in all_nodes([*model.graph.node, *functions]))
+    found = (find_operator(node.domain, node.op_type) for node in all_nodes([*model.graph.node, *functions]))
     return any(operator is not None and operator.random for operator in found)

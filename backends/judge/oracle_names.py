@@ -25,7 +25,7 @@ from typing import Any
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.program import Program
 
@@ -169,7 +169,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     for name in every:
         if name not in _BY_NAME:
             raise BadInput(
-                f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{meant(name, NAMES)}"
+                f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{suggest_name(name, NAMES)}"
             )
     slowdown, memory = _take_table(fields, "slowdown", file), _take_table(fields, "memory", file)
     choice = OracleChoice(

@@ -46,7 +46,7 @@ class GrowingSupport(Support):
     _of: dict[str, Support] = field(default_factory=dict)
 
     @functools.cached_property
-    def allowed(self) -> Hashable:
+    def support_key(self) -> Hashable:
         """A distinct value for every target, because its support is unknown."""
         return self.target, self.version
 

@@ -22,7 +22,7 @@ from opsieve.gen.data import inputs
 from opsieve.gen.declarations import learned
 from opsieve.gen.declarations.catalogue import domain_version
 from opsieve.gen.declarations.learned_body import LearnedBody
-from opsieve.gen.declarations.learned_file import parsed, written
+from opsieve.gen.declarations.learned_file import parse_toml, write_toml
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
@@ -75,7 +75,7 @@ def export_learnt(request: LearnRequest, found: Sequence[Learnt], version: str) 
         f"from {request.target.display} {version}, {time.strftime('%Y-%m-%d')}",
         *(["not learnt:", *left] if left else []),
     ]
-    return written(declared, "\n".join(" ".join(line.split()) for line in head))
+    return write_toml(declared, "\n".join(" ".join(line.split()) for line in head))
 
 
 @functools.cache
@@ -176,13 +176,13 @@ def _read_kept(path: Path) -> Learnt | None:
         name, text, reason, asked, died = msgspec.json.decode(
             path.read_bytes(), type=tuple[str, str, str, int, int]
         )
-        return Learnt(name, parsed(text)[0] if text else None, reason, asked, died)
+        return Learnt(name, parse_toml(text)[0] if text else None, reason, asked, died)
     except (OSError, msgspec.MsgspecError, ValueError, BadInput, IndexError):
         return None
 
 
 def _write_kept(path: Path, found: Learnt) -> None:
-    text = written([found.operator]) if found.operator is not None else ""
+    text = write_toml([found.operator]) if found.operator is not None else ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode((found.name, text, found.reason, found.asked, found.died)))

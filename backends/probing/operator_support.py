@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from opsieve.gen.declarations.catalogue import form, qualified
+from opsieve.gen.declarations.catalogue import form, name_with_domain
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 
@@ -61,7 +61,7 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
         dtypes = [dtype for place, dtype in enumerate(dtypes) if not place or dtype != dtypes[place - 1]]
     elif len(dtypes) > 3:  # many of which are left out, in many ways
         dtypes = [dtype for dtype in dtypes if dtype != "-"]
-    key = f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}"
+    key = f"{name_with_domain(operator)} {had.since if had else 0} {','.join(dtypes)}"
     for name in _WAYS:
         if name in attrs:
             key += f" {name}={attrs[name]}"
@@ -129,13 +129,13 @@ class Support:
         return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
 
     @functools.cached_property
-    def allowed(self) -> Hashable:
+    def support_key(self) -> Hashable:
         """A value that is equal for tables that allow the same, of any target."""
         return self.digest, self.dtypes, self.sound
 
     @functools.cached_property
     def _identity(self) -> tuple[object, ...]:
-        return self.target, self.version, self.allowed
+        return self.target, self.version, self.support_key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Support) and (self is other or self._identity == other._identity)

@@ -30,7 +30,14 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.probing.support_tables import SupportTable, find_nearest, get_file_name, pack_table
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.declarations.catalogue import OLDEST, OpChoice, first_dtypes, form, operators, qualified
+from opsieve.gen.declarations.catalogue import (
+    OLDEST,
+    OpChoice,
+    first_dtypes,
+    form,
+    name_with_domain,
+    operators,
+)
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import ANY, PLAIN
 from opsieve.gen.errors import BadInput
@@ -63,7 +70,7 @@ class Probe:
     @property
     def name(self) -> str:
         """The unique name of the probe."""
-        return f"{qualified(self.operator)} {self.opset} {self.dtype}"
+        return f"{name_with_domain(self.operator)} {self.opset} {self.dtype}"
 
 
 def list_probes(

@@ -19,7 +19,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.inference import INFERRING, add_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
+from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -119,13 +119,13 @@ def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Questio
     lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
     model = yield from _concrete(wanted.program, wanted.inputs)
     graph = read_graph(model, wanted.inputs)
-    if isinstance(met, onnx.NodeProto) and unreached(graph, met.output[0], effort.weights):
+    if isinstance(met, onnx.NodeProto) and is_unreachable(graph, met.output[0], effort.weights):
         return lost
     starts = [(given, model)]
     if "repaired" in effort.methods:
         ranges = repair(graph, wanted.seed, effort.weights).ranges
         if ranges:
-            moved, changed = _drawn(given, model, ranges, wanted.seed, "repaired")
+            moved, changed = _draw_values(given, model, ranges, wanted.seed, "repaired")
             met_again = yield from _check_values(moved.program, moved.inputs)
             if met_again == "":
                 return moved
@@ -157,7 +157,7 @@ def _search_by_guesses(
         drawn = guesses.around(place)
         if not drawn:
             return None
-        found, changed = _drawn(best, model, drawn, seed + number, "guessed")
+        found, changed = _draw_values(best, model, drawn, seed + number, "guessed")
         met = yield from _check_values(found.program, found.inputs)
         if met == "":
             return found
@@ -171,11 +171,11 @@ def _check_values(
     program: OnnxProgram, inputs: Mapping[str, Any]
 ) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
     """The first node with a result that is not finite; "" for none, None when nobody runs the program."""
-    shown = Test(exposed(program), dict(inputs))
+    shown = Test(expose_results(program), dict(inputs))
     for runner in RUNNERS:
         answer = yield runner, shown
         if answer.outputs is not None:
-            return broken(program.proto.graph.node, answer.outputs) or ""
+            return find_broken_node(program.proto.graph.node, answer.outputs) or ""
     return None
 
 
@@ -193,7 +193,7 @@ def _gradient(
         return None
     values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
     changed = {name: value for name, value in answer.outputs.items() if name not in start.inputs}
-    return FoundValues(_weighted(start.program, changed), values, "gradient")
+    return FoundValues(_with_weights(start.program, changed), values, "gradient")
 
 
 def _concrete(
@@ -214,26 +214,26 @@ def _concrete(
                     info.type.tensor_type.shape.dim.add().dim_value = side
     if not lacks_types(model):
         return model
-    bound = _written(model, program)
+    bound = _write_program(model, program)
     answer = yield INFERRING, Test(bound, {}, as_is=True)
     return add_inferred_types(bound, answer)[0]
 
 
-def _drawn(
+def _draw_values(
     start: FoundValues, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
 ) -> tuple[FoundValues, onnx.ModelProto]:
     """Values drawn from ranges in place of those of `start`, and its model (the program with all types known)
     with them.
     """
-    inputs, weights = refilled(model, start.inputs, ranges, seed)
-    return FoundValues(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
+    inputs, weights = refill_values(model, start.inputs, ranges, seed)
+    return FoundValues(_with_weights(start.program, weights), inputs, how), with_weights(model, weights)
 
 
-def _weighted(program: OnnxProgram, weights: Mapping[str, Any]) -> OnnxProgram:
-    return _written(with_weights(program.proto, weights), program) if weights else program
+def _with_weights(program: OnnxProgram, weights: Mapping[str, Any]) -> OnnxProgram:
+    return _write_program(with_weights(program.proto, weights), program) if weights else program
 
 
-def broken(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:
+def find_broken_node(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:
     """The first node with a result that is not finite; None for none."""
     for node in nodes:
         if any(not finite(values[name]) for name in node.output if name in values):
@@ -252,7 +252,7 @@ def finite(value: Any) -> bool:
     return "float" not in value.dtype.name or bool(np.isfinite(value.astype(np.float32)).all())
 
 
-def exposed(program: OnnxProgram) -> OnnxProgram:
+def expose_results(program: OnnxProgram) -> OnnxProgram:
     """The program with every result of a node of its graph as an output."""
     model = onnx.ModelProto()
     model.CopyFrom(program.proto)
@@ -264,12 +264,12 @@ def exposed(program: OnnxProgram) -> OnnxProgram:
             if name and name not in given:
                 given.add(name)
                 graph.output.add().CopyFrom(known.get(name) or onnx.ValueInfoProto(name=name))
-    return _written(model, program)
+    return _write_program(model, program)
 
 
 def _open(model: onnx.ModelProto) -> bool:
     return any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim)
 
 
-def _written(model: onnx.ModelProto, like: OnnxProgram) -> OnnxProgram:
+def _write_program(model: onnx.ModelProto, like: OnnxProgram) -> OnnxProgram:
     return OnnxProgram(model.SerializeToString(deterministic=True), like.name)

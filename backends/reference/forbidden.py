@@ -41,27 +41,27 @@ def _axes(axes: Sequence[int], rank: int) -> str:
     return "an axis is named twice" if len({axis % rank for axis in axes}) < len(axes) else ""
 
 
-def _reduced(node: Any, inputs: Inputs) -> str:
+def _check_reduction(node: Any, inputs: Inputs) -> str:
     return _axes(_numbers(node, inputs, 1, "axes") or [], np.ndim(inputs[0]))
 
 
-def _cumulated(node: Any, inputs: Inputs) -> str:
+def _check_cumulation(node: Any, inputs: Inputs) -> str:
     return _axes([int(np.ravel(inputs[1])[0])], np.ndim(inputs[0]))
 
 
-def _squeezed(node: Any, inputs: Inputs) -> str:
+def _check_squeeze(node: Any, inputs: Inputs) -> str:
     shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
     broken = _axes(axes, len(shape))
     wide = [] if broken else [axis for axis in axes if shape[axis] != 1]
     return f"axis {wide[0]} is {shape[wide[0]]} wide, not 1" if wide else broken
 
 
-def _unsqueezed(node: Any, inputs: Inputs) -> str:
+def _check_unsqueeze(node: Any, inputs: Inputs) -> str:
     axes = _numbers(node, inputs, 1, "axes") or []
     return _axes(axes, np.ndim(inputs[0]) + len(axes))
 
 
-def _sliced(node: Any, inputs: Inputs) -> str:
+def _check_slice(node: Any, inputs: Inputs) -> str:
     if 0 in (_numbers(node, inputs, 4, "steps") or []):
         return "a step is 0"
     return _axes(_numbers(node, inputs, 3, "axes") or [], np.ndim(inputs[0]))
@@ -88,7 +88,7 @@ def _one_hot(node: Any, inputs: Inputs) -> str:
     return "the depth is negative" if np.ravel(inputs[1])[0] < 0 else ""
 
 
-def _padded(node: Any, inputs: Inputs) -> str:
+def _check_pad(node: Any, inputs: Inputs) -> str:
     shape, pads = np.shape(inputs[0]), _numbers(node, inputs, 1, "pads") or []
     axes = _numbers(node, inputs, 3, "axes") or list(range(len(shape)))
     taken = [
@@ -101,7 +101,7 @@ def _padded(node: Any, inputs: Inputs) -> str:
     )
 
 
-def _resized(node: Any, inputs: Inputs) -> str:
+def _check_resize(node: Any, inputs: Inputs) -> str:
     scales = inputs[2] if len(inputs) > 2 else None
     return (
         "a scale is not greater than 0"
@@ -117,11 +117,11 @@ def _nonnegative(place: int, what: str) -> Rule:
     return rule
 
 
-def _ranged(node: Any, inputs: Inputs) -> str:
+def _check_range(node: Any, inputs: Inputs) -> str:
     return "the delta is 0" if np.ravel(inputs[2])[0] == 0 else ""
 
 
-def _placed(place: int, more: int) -> Rule:
+def _check_position(place: int, more: int) -> Rule:
     """Make the rule for a position in a sequence: before an element, or with `more` after the last."""
 
     def rule(node: Any, inputs: Inputs) -> str:
@@ -133,7 +133,7 @@ def _placed(place: int, more: int) -> Rule:
     return rule
 
 
-def _windowed(node: Any, inputs: Inputs) -> str:
+def _check_window(node: Any, inputs: Inputs) -> str:
     """Check that the window of a Conv or a pooling operator fits into the padded input."""
     sides = np.shape(inputs[0])[2:]
     kernel = getattr(node, "kernel_shape", None) or (np.shape(inputs[1])[2:] if len(inputs) > 1 else ())
@@ -148,20 +148,20 @@ def _windowed(node: Any, inputs: Inputs) -> str:
     return ""
 
 
-def _convolved(node: Any, inputs: Inputs) -> str:
+def _check_convolution(node: Any, inputs: Inputs) -> str:
     bias = inputs[2] if len(inputs) > 2 else None
     if bias is not None and np.shape(bias) != np.shape(inputs[1])[:1]:
         return f"a bias of size {np.size(bias)} where the kernel has {np.shape(inputs[1])[0]}"
-    return _windowed(node, inputs)
+    return _check_window(node, inputs)
 
 
-def _reversed(node: Any, inputs: Inputs) -> str:
+def _check_reverse(node: Any, inputs: Inputs) -> str:
     axis = getattr(node, "time_axis", 0) or 0
     side, longest = np.shape(inputs[0])[axis], int(np.max(inputs[1], initial=0))
     return f"a sequence of length {longest} on an axis of {side}" if longest > side else ""
 
 
-def _sloped(node: Any, inputs: Inputs) -> str:
+def _check_slope(node: Any, inputs: Inputs) -> str:
     """Check that the slope broadcasts to the first input; before opset 7 it held one number per channel."""
     shape, slope = np.shape(inputs[0]), np.shape(inputs[1])
     if len(shape) > 1 and slope == shape[1:2]:
@@ -171,7 +171,7 @@ def _sloped(node: Any, inputs: Inputs) -> str:
     return "" if fits else f"a slope of shape {slope} for an input of shape {shape}"
 
 
-def _cropped(node: Any, inputs: Inputs) -> str:
+def _check_crop(node: Any, inputs: Inputs) -> str:
     axes = getattr(node, "axes", None) or range(np.ndim(inputs[0]))
     return f"{np.size(inputs[1])} sizes for {len(axes)} axes" if np.size(inputs[1]) != len(axes) else ""
 
@@ -190,7 +190,7 @@ def _elements(node: Any, inputs: Inputs) -> str:
     return f"indices of shape {places} are wider than the data of shape {data}" if wide else ""
 
 
-def _dropped(node: Any, inputs: Inputs) -> str:
+def _check_dropout(node: Any, inputs: Inputs) -> str:
     ratio = float(np.ravel(inputs[1])[0]) if len(inputs) > 1 and np.size(inputs[1]) else 0.0
     return "" if 0 <= ratio < 1 else f"a ratio of {ratio:g} is not from 0 to below 1"
 
@@ -202,31 +202,31 @@ def _sequence_of_parts(node: Any, inputs: Inputs) -> str:
 
 _RULES: Mapping[str, Rule] = {
     **{
-        f"Reduce{name}": _reduced
+        f"Reduce{name}": _check_reduction
         for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
     },
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _windowed),
-    "CenterCropPad": _cropped,
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _check_window),
+    "CenterCropPad": _check_crop,
     "ConstantOfShape": _nonnegative(0, "a size"),
-    "Conv": _convolved,
-    "CumSum": _cumulated,
-    "Dropout": _dropped,
+    "Conv": _check_convolution,
+    "CumSum": _check_cumulation,
+    "Dropout": _check_dropout,
     "GatherElements": _elements,
     "OneHot": _one_hot,
-    "PRelu": _sloped,
-    "Pad": _padded,
-    "Range": _ranged,
-    "Resize": _resized,
-    "ReverseSequence": _reversed,
+    "PRelu": _check_slope,
+    "Pad": _check_pad,
+    "Range": _check_range,
+    "Resize": _check_resize,
+    "ReverseSequence": _check_reverse,
     "ScatterElements": _elements,
-    "SequenceAt": _placed(1, 0),
-    "SequenceErase": _placed(1, 0),
-    "SequenceInsert": _placed(2, 1),
-    "Slice": _sliced,
+    "SequenceAt": _check_position(1, 0),
+    "SequenceErase": _check_position(1, 0),
+    "SequenceInsert": _check_position(2, 1),
+    "Slice": _check_slice,
     "Split": _split,
     "SplitToSequence": _sequence_of_parts,
-    "Squeeze": _squeezed,
+    "Squeeze": _check_squeeze,
     "Tile": _nonnegative(1, "a number of repeats"),
     "TopK": _top,
-    "Unsqueeze": _unsqueezed,
+    "Unsqueeze": _check_unsqueeze,
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto
 
-from opsieve.gen.declarations.catalogue import known
+from opsieve.gen.declarations.catalogue import known_operators
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM, Open, Values
 
 
@@ -21,7 +21,7 @@ def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> l
 
     `node` has the node's attributes as Python attributes; absent inputs are None.
     """
-    declared = known().get(operator)
+    declared = known_operators().get(operator)
     return [met for rule in (declared.undefined if declared else ()) for met in rule(node, inputs, outputs)]
 
 
@@ -30,7 +30,7 @@ def leaves_open(rule: str) -> bool:
     return rule != RANDOM and not rule.startswith(ACCUMULATION)
 
 
-def disturbed(value: Any, mask: Any) -> Any:
+def disturb_value(value: Any, mask: Any) -> Any:
     """Return another result that ONNX allows as well: `value` with the open elements changed.
 
     What does not change behind it does not depend on the open elements.

@@ -17,7 +17,7 @@ from onnx.reference.op_run import OpRun
 
 from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, not_computed, standard
 from opsieve.backends.reference.reference_ops_control import ScanOfBatches
-from opsieve.backends.reference.reference_ops_indices import padded
+from opsieve.backends.reference.reference_ops_indices import pad_array
 
 NEW = 19  # the first opset without an old form that is evaluated here
 BARE = 13  # the first opset without attributes that have no effect
@@ -80,7 +80,7 @@ def operators(opset: int) -> tuple[type[OpRun], ...]:
     return (*batches, *classes("", found))
 
 
-def _placed(a: Array, b: Array, axis: int | None) -> Array:
+def _place_operand(a: Array, b: Array, axis: int | None) -> Array:
     """Reshape the second operand to begin at the dimension `axis` of the first; by default it is aligned at
     the end.
     """
@@ -94,21 +94,21 @@ def _binary(function: Callable[[Array, Array], Any]) -> Function:
     def run(a: Array, b: Array, axis: int | None = None, broadcast: int = 0) -> Array:
         if not broadcast and a.shape != b.shape:
             raise ValueError(f"shapes {a.shape} and {b.shape} could not be broadcast: `broadcast` is 0")
-        return np.asarray(function(a, _placed(a, b, axis) if broadcast else b))
+        return np.asarray(function(a, _place_operand(a, b, axis) if broadcast else b))
 
     return run
 
 
-def _divided(a: Array, b: Array) -> Array:
+def _divide_like_c(a: Array, b: Array) -> Array:
     """Divide integers as C does, towards 0."""
     return np.asarray(np.trunc(a / b).astype(a.dtype) if a.dtype.kind in "iu" else a / b)
 
 
-def _powered(a: Array, b: Array) -> Array:
+def _run_power(a: Array, b: Array) -> Array:
     return np.asarray(np.power(a, b).astype(a.dtype))
 
 
-def _flattened(function: Callable[[Array], Array]) -> Function:
+def _run_flattened(function: Callable[[Array], Array]) -> Function:
     """Apply a function along all dimensions from `axis` on, flattened into one."""
 
     def run(x: Array, axis: int = 1) -> Array:
@@ -152,7 +152,7 @@ def _dropout_with_bool(x: Array, ratio: float = 0.5) -> Any:
     return x, np.ones(x.shape, bool)
 
 
-def _normalised(
+def _run_batch_norm(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5,
     momentum: float = 0.9, spatial: int = 1
 ) -> Any:  # fmt: skip
@@ -164,7 +164,7 @@ def _normalised(
     return scale * (x - mean) / np.sqrt(var + epsilon) + bias
 
 
-def _resized(x: Array, scales: Any, mode: str = "nearest") -> Array:
+def _run_resize(x: Array, scales: Any, mode: str = "nearest") -> Array:
     """Compute Upsample and the first Resize: a position is the index over the scale, rounded down for the
     nearest element.
     """
@@ -174,11 +174,13 @@ def _resized(x: Array, scales: Any, mode: str = "nearest") -> Array:
     return np.asarray(standard("Resize", x, np.zeros(0, np.float32), wide, **asked))
 
 
-def _upsampled(x: Array, height_scale: float = 1.0, width_scale: float = 1.0, mode: str = "nearest") -> Array:
-    return _resized(x, [1.0, 1.0, height_scale, width_scale], mode)
+def _run_upsample(
+    x: Array, height_scale: float = 1.0, width_scale: float = 1.0, mode: str = "nearest"
+) -> Array:
+    return _run_resize(x, [1.0, 1.0, height_scale, width_scale], mode)
 
 
-def _reshaped(x: Array, shape: Any = ()) -> Array:
+def _run_reshape(x: Array, shape: Any = ()) -> Array:
     """Reshape: 0 keeps a dimension, -1 is computed from the others."""
     return x.reshape([x.shape[at] if side == 0 else side for at, side in enumerate(shape)])
 
@@ -195,7 +197,7 @@ def _of_one_shape(function: Callable[[Array, Array], Any], mean: bool = False) -
     return run
 
 
-def _clipped(
+def _run_clip(
     x: Array,
     min: float | None = None,  # noqa: A002  # the attribute's name
     max: float | None = None,  # noqa: A002  # the attribute's name
@@ -206,7 +208,7 @@ def _clipped(
     )
 
 
-def _dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
+def _run_dequantise(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
     """Compute (x - zero) * scale, along an axis if the scale has one."""
     wide = [-1 if at == axis % max(x.ndim, 1) else 1 for at in range(x.ndim)] if scale.ndim and x.ndim else ()
     off = x.astype(np.int64) - (0 if zero is None else zero.astype(np.int64).reshape(wide))
@@ -227,10 +229,10 @@ def _product(
 def _pad_by(
     x: Array, pads: Any = (), mode: str = "constant", value: float = 0.0, paddings: Any = ()
 ) -> Array:
-    return padded(x, np.asarray(pads or paddings), value, None, mode)
+    return pad_array(x, np.asarray(pads or paddings), value, None, mode)
 
 
-def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = None) -> Any:
+def _run_split(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = None) -> Any:
     """Split into parts of the sizes that an input or an attribute lists."""
     listed = split if sizes is None else sizes
     if listed is None:
@@ -241,16 +243,16 @@ def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = No
     return tuple(np.split(x, np.cumsum(listed)[:-1], axis))
 
 
-def _averaged(x: Array, **attributes: Any) -> Array:
+def _run_average_pool(x: Array, **attributes: Any) -> Array:
     """Average the elements without the padding."""
     return np.asarray(standard("AveragePool", x, **attributes))
 
 
-def _scattered(x: Array, places: Array, values: Array, axis: int = 0) -> Array:
+def _run_scatter(x: Array, places: Array, values: Array, axis: int = 0) -> Array:
     return np.asarray(standard("ScatterElements", x, places, values, axis=axis))
 
 
-def _tiled(x: Array, times: Array, axis: Array) -> Array:
+def _run_tile(x: Array, times: Array, axis: Array) -> Array:
     """Repeat the elements along one axis."""
     return np.concatenate([x] * int(times.item()), int(axis.item()))
 
@@ -258,14 +260,14 @@ def _tiled(x: Array, times: Array, axis: Array) -> Array:
 # The forms of opsets below each number, downwards: of several for an operator the last that is above the
 # model's opset holds.
 _FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
-    (19, {"DequantizeLinear": _dequantised}),
-    (13, {name: _flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),
-    (12, {"Dropout": _dropout_with_bool}), (11, {"Resize": _resized, "Scatter": _scattered, "Pad": _pad_by}),
-    (10, {"Dropout": _dropout, "Upsample": _resized}), (9, {"BatchNormalization": _normalised}),
+    (19, {"DequantizeLinear": _run_dequantise}),
+    (13, {name: _run_flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),
+    (12, {"Dropout": _dropout_with_bool}), (11, {"Resize": _run_resize, "Scatter": _run_scatter, "Pad": _pad_by}),
+    (10, {"Dropout": _dropout, "Upsample": _run_resize}), (9, {"BatchNormalization": _run_batch_norm}),
     (8, {"Max": _of_one_shape(np.maximum), "Min": _of_one_shape(np.minimum), "Sum": _of_one_shape(np.add), "Mean": _of_one_shape(np.add, mean=True)}),
     (7, {name: _binary(each) for name, each in _BINARY.items()}),
-    (7, {"Div": _binary(_divided), "Pow": _binary(_powered), "PRelu": _prelu, "Upsample": _upsampled}),
-    (7, {"Gemm": _product, "AveragePool": _averaged}), (6, {"Clip": _clipped, "Tile": _tiled}),
-    (5, {"Reshape": _reshaped}), (2, {"Split": _parted}),
+    (7, {"Div": _binary(_divide_like_c), "Pow": _binary(_run_power), "PRelu": _prelu, "Upsample": _run_upsample}),
+    (7, {"Gemm": _product, "AveragePool": _run_average_pool}), (6, {"Clip": _run_clip, "Tile": _run_tile}),
+    (5, {"Reshape": _run_reshape}), (2, {"Split": _run_split}),
     (4, {"Concat": lambda *parts, axis=1: np.concatenate(parts, axis)}),
 )  # fmt: skip

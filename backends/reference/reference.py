@@ -95,7 +95,7 @@ class ReferenceBackend(NoReleases):
         from opsieve.gen.model.detached import as_inputs
 
         request.stage("import")
-        weights = _mapped(request)
+        weights = _map_tensors(request)
         model = onnx.load_model_from_string(request.model)
         if weights:
             model = as_inputs(model, weights)
@@ -161,7 +161,7 @@ class ReferenceBackend(NoReleases):
         return _SCRIPT if options["precision"] == "native" else ""
 
 
-def _mapped(request: "Request") -> dict[str, Any]:
+def _map_tensors(request: "Request") -> dict[str, Any]:
     """Map large tensors by name; an empty dict if one of them is packed: the request then holds the whole
     model.
     """
@@ -204,7 +204,7 @@ class _Watch:
             if value.type.WhichOneof("value") == "optional_type" and value.name not in given
         ]
 
-    def met(self, node: Any, rule: str) -> None:
+    def on_hazard(self, node: Any, rule: str) -> None:
         if len(self.found) < _MAX_HAZARDS:
             label = node.onnx_node.name or next(iter(node.onnx_node.output), "")
             self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
@@ -262,7 +262,7 @@ class _Watched:
     def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
         from opsieve.backends.compilers.float64_model import narrow_value, promote_value, refuse_bits
         from opsieve.backends.reference.forbidden import Forbidden, forbidden
-        from opsieve.backends.reference.hazards import disturbed, leaves_open, open_results
+        from opsieve.backends.reference.hazards import disturb_value, leaves_open, open_results
 
         node, watch = self._node, self._watch
         watch.running.append(self._place)
@@ -283,14 +283,14 @@ class _Watched:
             if self._standard:
                 for rule, mask in open_results(node.op_type, node, inputs, outputs):
                     if not watch.disturbing:
-                        watch.met(node, rule)
+                        watch.on_hazard(node, rule)
                     elif leaves_open(rule):
                         rest = (
                             outputs[1:]
                             if mask is not None
-                            else [disturbed(value, None) for value in outputs[1:]]
+                            else [disturb_value(value, None) for value in outputs[1:]]
                         )
-                        outputs = (disturbed(outputs[0], mask), *rest)
+                        outputs = (disturb_value(outputs[0], mask), *rest)
         finally:
             watch.running.pop()
         return tuple(outputs)

@@ -76,7 +76,7 @@ class Scan(OpRun):
             scan_input_directions or [0] * num_scan_inputs,
         )
         rows = [_rows(*each) for each in zip(values[first:], axes, backwards, strict=True)]
-        state, made = scanned(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]  # set from the node's attribute
+        state, made = run_scan(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]  # set from the node's attribute
         axes = scan_output_axes or [0] * len(made)
         backwards = scan_output_directions or [0] * len(made)
         found = [
@@ -110,7 +110,7 @@ class ScanOfBatches(OpRun):
                 _rows(value[at, :length], 0, back)
                 for value, back in zip(values[first:], backwards, strict=True)
             ]
-            state, made = scanned(
+            state, made = run_scan(
                 self.body,  # type: ignore[attr-defined]  # as above
                 [value[at] for value in values[:first]],
                 rows,
@@ -133,7 +133,7 @@ def _rows(value: Array, axis: int, backwards: int) -> Array:
     return rows[::-1] if backwards else rows
 
 
-def scanned(
+def run_scan(
     body: Any, state: Sequence[Any], rows: Sequence[Array], context: dict[str, Any], attributes: Any
 ) -> tuple[list[Any], list[Array]]:
     """Run a body for each row; returns the last state and the stacked outputs."""

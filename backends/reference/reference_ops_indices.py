@@ -47,10 +47,10 @@ class Pad(OpRun):
     """Pad whose numbers may be negative, which takes elements away: an error in onnx 1.23."""
 
     def _run(self, data, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]  # as above
-        return (padded(data, pads, value, axes, mode or "constant"),)
+        return (pad_array(data, pads, value, axes, mode or "constant"),)
 
 
-def padded(data: Array, pads: Any, value: Any, axes: Any, mode: str) -> Array:
+def pad_array(data: Array, pads: Any, value: Any, axes: Any, mode: str) -> Array:
     """`data` with so many elements more before and behind each axis, or fewer where a number is negative.
 
     Elements are taken away first, but for a constant, which is first put before and behind.

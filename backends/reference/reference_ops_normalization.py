@@ -51,7 +51,7 @@ class BatchNormalization(OpRun):
         return (y, *running, batch_mean, batch_var)[: len(self.output)]
 
 
-def _stashed(x: Array, stash_type: int | None) -> Array:
+def _cast_to_stash_type(x: Array, stash_type: int | None) -> Array:
     """A value in the type in which the first stage is computed: the one that the node names, or its own where
     that is wider.
     """
@@ -69,7 +69,7 @@ class LayerNormalization(OpRun):
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, scale, bias=None, axis=-1, epsilon=1e-5, stash_type=1
     ):
-        wide = _stashed(x, stash_type)
+        wide = _cast_to_stash_type(x, stash_type)
         axes = tuple(range(axis % x.ndim, x.ndim))
         mean = wide.mean(axis=axes, keepdims=True)
         away = wide - mean
@@ -88,7 +88,7 @@ class RMSNormalization(OpRun):
     """
 
     def _run(self, x, scale, axis=-1, epsilon=1e-5, stash_type=1):  # type: ignore[no-untyped-def]  # as above
-        wide = _stashed(x, stash_type)
+        wide = _cast_to_stash_type(x, stash_type)
         square = (wide * wide).mean(axis=tuple(range(axis % x.ndim, x.ndim)), keepdims=True)
         normal = wide * np.reciprocal(np.sqrt(square + wide.dtype.type(epsilon)))
         return ((normal.astype(x.dtype) * scale).astype(x.dtype),)

@@ -63,13 +63,13 @@ class _Recurrent(OpRun):
             _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes)
             for at in range(directions)
         ]
-        outputs, *states = unrolled(steps, direction, x, lengths, h, c)
+        outputs, *states = unroll_steps(steps, direction, x, lengths, h, c)
         if batched:
             outputs, states = outputs.transpose(2, 0, 1, 3), [np.swapaxes(state, 0, 1) for state in states]
         return (outputs, *states)[: len(self.output)]
 
 
-def unrolled(
+def unroll_steps(
     steps: Sequence[Step], direction: str, x: Array, lengths: Array | None, h: Array, c: Array
 ) -> tuple[Array, Array, Array]:
     """(Y, Y_h, Y_c) of one step function a direction; X is [steps, batch, input], h and c [directions, batch,
@@ -105,12 +105,14 @@ def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> li
         function, alpha, beta = ACTIVATIONS[name.lower()]
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
-        made.append(_bound(function, alpha, beta, clip))
+        made.append(_bind_activation(function, alpha, beta, clip))
     count = len(names) // directions
     return [made[at * count : (at + 1) * count] for at in range(directions)]
 
 
-def _bound(function: Callable[[Array, Any, Any], Array], alpha: Any, beta: Any, clip: Any) -> Function:
+def _bind_activation(
+    function: Callable[[Array, Any, Any], Array], alpha: Any, beta: Any, clip: Any
+) -> Function:
     return lambda x: function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
 
 

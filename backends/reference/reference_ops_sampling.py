@@ -171,7 +171,7 @@ def _taps(
     if padding == "border" and mode != "cubic":
         place = np.where((place < low) | (place > high), np.clip(place, 0, side - 1), place)
     elif padding == "reflection":
-        place = _reflected(place, low, high)
+        place = _reflect_places(place, low, high)
     if mode == "nearest":
         return [_pixel(place, np.ones_like(place), side, low, high, padding)]
     first = np.floor(place)
@@ -188,11 +188,11 @@ def _pixel(at: Array, share: Array, side: int, low: float, high: float, padding:
     if padding == "zeros":
         share = np.where((at >= 0) & (at < side), share, 0)
     elif padding == "reflection":
-        at = np.trunc(_reflected(at, low, high))
+        at = np.trunc(_reflect_places(at, low, high))
     return np.clip(np.nan_to_num(at), 0, side - 1).astype(np.int64), share
 
 
-def _reflected(place: Array, low: float, high: float) -> Array:
+def _reflect_places(place: Array, low: float, high: float) -> Array:
     """Reflect places at the borders until they lie inside."""
     span = high - low
     if span == 0:

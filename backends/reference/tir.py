@@ -269,13 +269,13 @@ class _Machine:
         if kind in ("ir.IntImm", "ir.FloatImm"):
             value = node["value"]
             assert isinstance(value, int | float)
-            return self.held(value, N.dtype(node)) if kind == "ir.FloatImm" else value
+            return self.hold_value(value, N.dtype(node)) if kind == "ir.FloatImm" else value
         act = _EXPRESSIONS.get(kind)
         if act is None:
             raise Unknown(f"an expression {kind}")
-        return self.held(act(self, node), N.dtype(node))
+        return self.hold_value(act(self, node), N.dtype(node))
 
-    def held(self, value: Number, kind: str) -> Number:
+    def hold_value(self, value: Number, kind: str) -> Number:
         """Return the value as its type stores it."""
         if kind in _LIMITS:
             low, high = _LIMITS[kind]
@@ -316,7 +316,7 @@ class _Machine:
         self.values[_node(node, "var")] = self.expression(_node(node, "value"))
         return self.expression(_node(node, "body"))
 
-    def negated(self, node: ObjectNode) -> Number:
+    def negate_value(self, node: ObjectNode) -> Number:
         value = self.expression(_node(node, "a"))
         if node.type == "prim.Not":
             return int(not value)
@@ -451,8 +451,8 @@ _EXPRESSIONS: dict[str, Callable[[_Machine, ObjectNode], Number]] = {
         f"prim.{name}": _Machine.pair
         for name in (*_PAIRS, "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "RShift")
     },
-    "prim.Not": _Machine.negated,
-    "prim.BitwiseNot": _Machine.negated,
+    "prim.Not": _Machine.negate_value,
+    "prim.BitwiseNot": _Machine.negate_value,
     "prim.Cast": _Machine.cast,
     "prim.Select": _Machine.select,
     "prim.Let": _Machine.let,

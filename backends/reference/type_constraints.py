@@ -32,7 +32,7 @@ def _faults(graph: GraphProto, opsets: Mapping[str, int], outer: Mapping[str, in
     types = {**outer, **{value.name: value.type.tensor_type.elem_type for value in declared}}
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
     for node in graph.node:
-        taken = _taken(node.op_type, opsets.get(node.domain, 0), node.domain)
+        taken = _list_input_types(node.op_type, opsets.get(node.domain, 0), node.domain)
         for place, name in enumerate(node.input if taken else ()):
             element = types.get(name, TensorProto.UNDEFINED)
             spelt = f"tensor({TensorProto.DataType.Name(element).lower()})"
@@ -48,7 +48,7 @@ def _bodies(node: NodeProto) -> Iterable[GraphProto]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _taken(operator: str, opset: int, domain: str) -> tuple[frozenset[str], ...]:
+def _list_input_types(operator: str, opset: int, domain: str) -> tuple[frozenset[str], ...]:
     """Return the types that each input of an operator accepts, the last entry for all further inputs of a
     variadic one; () for an unknown operator.
     """

@@ -111,7 +111,7 @@ def check_allowed(target: ResolvedTarget) -> None:
             )
 
 
-def trusted(text: str) -> str:
+def check_trusted(text: str) -> str:
     """Return a target that a store or a case names. Raises BadInput for the user's own code that was never
     named on the command line.
     """
@@ -138,7 +138,7 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
     python = _python_of(place)
     state = build_state(backend, path)
     if python is not None:
-        return Environment(python, (), path, _asked(python, module_of(backend), place)[0], state)
+        return Environment(python, (), path, _ask_python(python, module_of(backend), place)[0], state)
     return Environment(Path(sys.executable), (_holding(backend, place),), path, sys.version_info[:3], state)
 
 
@@ -196,7 +196,7 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
         return ()
     python = _python_of(place)
     if python is not None:
-        return tuple(map(Path, _asked(python, module_of(backend), place)[1]))
+        return tuple(map(Path, _ask_python(python, module_of(backend), place)[1]))
     return tuple(_packages(_holding(backend, place), module_of(backend)))
 
 
@@ -236,7 +236,7 @@ def _check(backend: Backend, path: str) -> None:
         return
     python = _python_of(place)
     if python is not None:
-        _asked(python, module_of(backend), place)
+        _ask_python(python, module_of(backend), place)
     elif place.is_dir():
         _check_extensions(backend, place, _packages(_holding(backend, place), module_of(backend)))
     else:
@@ -257,7 +257,7 @@ def _python_of(place: Path) -> Path | None:
     return python
 
 
-def _asked(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int], list[str]]:
+def _ask_python(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int], list[str]]:
     """Return a Python's version and the place of a package in it. Raises BadInput if either does not qualify."""
     try:
         done = subprocess.run(

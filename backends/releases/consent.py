@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.builds import is_remembered, remember, trusted
+from opsieve.backends.releases.builds import check_trusted, is_remembered, remember
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import may_be_own
 from opsieve.gen.errors import BadInput, Unconfirmed, shown
@@ -29,7 +29,7 @@ def named_by_file(
     command line, Unconfirmed for a release that would have to be installed. `recorded` are the versions in
     the case's origin.
     """
-    trusted(text)
+    check_trusted(text)
     release = "" if offline else _missing_release(text)
     if release:
         versions = ", ".join(f"{name} {version}" for name, version in sorted((recorded or {}).items())[:8])
@@ -42,7 +42,7 @@ def _unconfirmed_release(what: str, yes: str) -> Unconfirmed:
     return Unconfirmed(
         f"{what}: {yes} installs it from your package index, -t names another target",
         f"{what[0].upper()}{what[1:]}. Install it from your package index?",
-        given,
+        give_consent,
     )
 
 
@@ -54,7 +54,7 @@ def _missing_release(text: str) -> str:
     consented = os.environ.get(SWITCH, "")
     if target is None or not target.release or consented == "yes" or _name(target) in consented.split():
         return ""
-    here = {release for release, _ in ReleaseStore().installed(target.facts.package)}
+    here = {release for release, _ in ReleaseStore().list_installed(target.facts.package)}
     return "" if target.release in here else _name(target)
 
 
@@ -106,7 +106,7 @@ def _agreeing(sentence: str) -> Iterator[None]:
     yield
 
 
-def given(releases: Iterable[str] = ()) -> AbstractContextManager[None]:
+def give_consent(releases: Iterable[str] = ()) -> AbstractContextManager[None]:
     """Consent, for this process and its children, to all installations or to these releases. Raises BadInput
     for a text that is not a release.
     """

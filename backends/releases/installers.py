@@ -113,7 +113,7 @@ CONFIGURED = PackageIndex()
 HASHES = "OPSIEVE_HASHES"
 
 
-def hashed(package: str, release: str) -> list[str]:
+def list_hash_options(package: str, release: str) -> list[str]:
     """Return options that make uv accept only files with recorded hashes: PACKAGE-RELEASE.txt, as `uv pip
     compile --no-deps --generate-hashes` writes it, in the folder that OPSIEVE_HASHES names; [] if the
     variable is unset. Raises BadInput for a release without such a file.
@@ -226,7 +226,7 @@ def list_releases(
     pip = _pip()
     asked = [*index.options(), *["--pre"] * preliminary]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        answers = list(pool.map(lambda minor: _listed(pip, package, minor, asked), minors))
+        answers = list(pool.map(lambda minor: _list_releases(pip, package, minor, asked), minors))
     releases = {release for listed, _ in answers for release in listed if _RELEASE.fullmatch(release)}
     if not releases:
         where = f"the package index {shown(index.public, 200)}" if index.place else "the package index"
@@ -234,7 +234,9 @@ def list_releases(
     return sorted(releases, key=release_key)
 
 
-def _listed(pip: Sequence[str], package: str, minor: Minor, asked: Sequence[str]) -> tuple[list[str], str]:
+def _list_releases(
+    pip: Sequence[str], package: str, minor: Minor, asked: Sequence[str]
+) -> tuple[list[str], str]:
     """Return the releases of `package` with a wheel for one Python version, and pip's last other line."""
     options = ["--retries", "1", "--timeout", "20", "--no-input", "--disable-pip-version-check", "--no-color"]
     query = [

@@ -27,8 +27,8 @@ from opsieve.backends.releases.installers import (
     Minor,
     PackageIndex,
     check_package,
-    hashed,
     install,
+    list_hash_options,
     list_releases,
     release_key,
 )
@@ -135,7 +135,7 @@ class ReleaseStore:
         """The recipe's environment, made unless it is there."""
         try:
             check_private(self.root)
-            chosen = self._chosen(recipe)
+            chosen = self._read_chosen(recipe)
             found = self._ready(backend, recipe, chosen) if chosen else None
             return found or self._obtain(backend, recipe, offline, say)
         except OSError as error:
@@ -145,7 +145,7 @@ class ReleaseStore:
                 "set OPSIEVE_STORE to a folder that can be written"
             ) from error
 
-    def installed(self, package: str, index: PackageIndex = CONFIGURED) -> list[tuple[str, Minor]]:
+    def list_installed(self, package: str, index: PackageIndex = CONFIGURED) -> list[tuple[str, Minor]]:
         """List the installed releases of `package` from an index, oldest first, each with the Python version
         it was installed for.
         """
@@ -218,7 +218,7 @@ class ReleaseStore:
             say(f"installing {recipe.package} {recipe.release} for Python {version}")
             place = ["--python", str(interpreter.path), "--target", str(folder), "--no-deps"]
             where = recipe.index.options(alone=len(recipe.requirements) == 1)
-            wanted = [] if recipe.wheel else hashed(recipe.package, recipe.release)
+            wanted = [] if recipe.wheel else list_hash_options(recipe.package, recipe.release)
             command = ["pip", "install", "--no-build", *where, *place, *(wanted or recipe.requirements)]
             install(command, offline, self.root, lock, recipe.package)
 
@@ -249,7 +249,7 @@ class ReleaseStore:
         if self._facts(name) is not None:
             return
         final, partial = self.root / name, self.root / ".partial" / name
-        with self._locked(name, say) as lock:
+        with self._hold_lock(name, say) as lock:
             if self._facts(name) is not None:  # another process made it while this one waited
                 return
             _remove(partial)  # of a process that died: this one has the lock now
@@ -264,7 +264,7 @@ class ReleaseStore:
         self._sweep()
 
     @contextmanager
-    def _locked(self, name: str, say: Say) -> Iterator[int]:
+    def _hold_lock(self, name: str, say: Say) -> Iterator[int]:
         """Hold the lock of one entry; yields its descriptor. The lock is released when the last process that
         inherited it ends.
         """
@@ -304,7 +304,7 @@ class ReleaseStore:
         gone = (folder / "pyvenv.cfg").exists() and not (folder / "bin" / "python").exists()
         return None if gone else facts
 
-    def _chosen(self, recipe: _Recipe) -> Minor | None:
+    def _read_chosen(self, recipe: _Recipe) -> Minor | None:
         """Return the Python version that an opsieve under this Python chose before."""
         try:
             text = (self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}").read_text(

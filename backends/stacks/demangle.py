@@ -63,7 +63,7 @@ def _encoding(text: str, at: int) -> list[str]:
             parts, at = ["std"], at + 2
         if text[at] == "L":  # internal linkage
             at += 1
-        name, at = _unqualified(text, at, parts)
+        name, at = _read_unqualified(text, at, parts)
         return [*parts, name]
     at += 1
     while text[at] in "rVKRO":  # qualifiers of the member function
@@ -80,12 +80,12 @@ def _encoding(text: str, at: int) -> list[str]:
         elif text[at] == "B":  # an ABI tag
             at = _source_name(text, at + 1)[1]
         else:
-            name, at = _unqualified(text, at + (text[at] == "L"), parts)
+            name, at = _read_unqualified(text, at + (text[at] == "L"), parts)
             parts.append(name)
     return parts
 
 
-def _unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
+def _read_unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
     """Read one name; returns it and the position after it. `parts` are the enclosing names."""
     if text[at].isdigit():
         return _source_name(text, at)

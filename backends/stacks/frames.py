@@ -60,7 +60,7 @@ class Raised:
     frames: tuple[Frame, ...]
 
 
-def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
+def chain_frames(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
     """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what
     `read_tracebacks` reads.
 
@@ -98,7 +98,7 @@ def read_tracebacks(text: str) -> list[Raised]:
         elif (frame := python_frame(line, mixed=True)) is not None:
             blocks.append(_Block("", headless=True))
             blocks[-1].frames.append(frame)
-    return [block.raised() for block in blocks[-_MAX_BLOCKS:]]
+    return [block.get_raised() for block in blocks[-_MAX_BLOCKS:]]
 
 
 def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
@@ -206,7 +206,7 @@ class _Block:
         self.frames += [self.numbered[number] for number in sorted(self.numbered, reverse=True)]
         self.numbered.clear()
 
-    def raised(self) -> Raised:
+    def get_raised(self) -> Raised:
         self._settle()
         frames = tuple(
             frame for frame in self.frames if frame.function or frame.module or frame.language == "native"
@@ -244,7 +244,7 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
         if frame is None:
             if into in ("numbered", "symbols") or (into == "shim" and line.startswith("@end")):
                 into = ""
-            found = _listed(line, build_id)
+            found = _read_listed(line, build_id)
             if found is None or into or (sanitizer and stacks.get("numbered")):
                 continue
             into, frame = found
@@ -278,7 +278,7 @@ def _block(line: str) -> str | None:
     return None
 
 
-def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
+def _read_listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
     """Return the kind of a list that begins with `line` without an announcement, and its first frame."""
     numbered = numbered_frame(line, build_id)
     if numbered is not None and numbered[0] == 0:

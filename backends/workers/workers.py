@@ -271,12 +271,12 @@ class Workers:
                 if worker is None:
                     worker = self._fork_worker(target, zygote) if fresh else self._take_worker(target, zygote)
                     for batch in sent:
-                        worker.submit_frame(batch.make_frame(), batch.unanswered, batch.file)
+                        worker.submit_frame(batch.make_frame(), batch.count_unanswered, batch.file)
                 while held and (
                     not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh and not again)
                 ):
                     sent.append(held)
-                    worker.submit_frame(held.make_frame(), held.unanswered, held.file)
+                    worker.submit_frame(held.make_frame(), held.count_unanswered, held.file)
                     held = next(batches, None)
                 batch = sent[0]
                 answer = worker.read_reply(self.limits.seconds)
@@ -290,7 +290,7 @@ class Workers:
                     retried.add(id(test))
                     continue
                 batch.done += 1
-                if not batch.unanswered:
+                if not batch.count_unanswered:
                     sent.popleft()
                 if isinstance(answer, Death):
                     worker = None
@@ -491,7 +491,7 @@ class _Batch:
     done: int = 0
 
     @property
-    def unanswered(self) -> int:
+    def count_unanswered(self) -> int:
         """Return the number of tests without an answer yet."""
         return len(self.tests) - self.done
 

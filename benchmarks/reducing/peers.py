@@ -34,7 +34,7 @@ from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.onnx_form import OnnxForm
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.recording import record_values
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed
 _MOST_QUERIES = 1500
@@ -75,7 +75,7 @@ class Question:
         premise = find(case, [target], None, workers)
         self.workers = workers
         self.source = target.baseline
-        self.start = recorded(Subject(case.program.proto, case.inputs, {}), self.source, workers)
+        self.start = record_values(Subject(case.program.proto, case.inputs, {}), self.source, workers)
         self.check: InterestingnessTest[Subject] = TargetTest(
             workers, target, premise.failure, premise.arbiter, "fingerprint"
         )
@@ -89,9 +89,12 @@ class Question:
 
     def minimal(self, subject: Subject) -> bool:
         """Whether no single node or output can go and no node can be bypassed."""
-        start = recorded(subject, self.source, self.workers)
+        start = record_values(subject, self.source, self.workers)
         rules = Rules(
-            OnnxForm(), [self.check], self.validator, lambda item: recorded(item, self.source, self.workers)
+            OnnxForm(),
+            [self.check],
+            self.validator,
+            lambda item: record_values(item, self.source, self.workers),
         )
         return certify(Engine(start, rules, Journal("")), [NODES, OUTPUTS, BYPASS]).minimal
 

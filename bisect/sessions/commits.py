@@ -22,7 +22,7 @@ from opsieve.bisect.sources.version_row import open_end
 from opsieve.bisect.sources.version_sequence import raise_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 
 def bisect_commits(
@@ -59,8 +59,8 @@ def bisect_commits(
             confidence=request.confidence,
             jobs=request.probes_at_once,
             progressed=lambda progress: say(
-                f"{counted(progress.candidates, 'commit')} left, about"
-                f" {counted(round(progress.expected), 'probe')} to go"
+                f"{count_noun(progress.candidates, 'commit')} left, about"
+                f" {count_noun(round(progress.expected), 'probe')} to go"
             ),
         )
         answer = replace(make_commit_answer(found), seconds=round(time.monotonic() - started, 2))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.builds import trusted
+from opsieve.backends.releases.builds import check_trusted
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -40,7 +40,7 @@ from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, f
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
 Say = Callable[[str], None]
@@ -247,7 +247,7 @@ def _open_case(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     if request.case is None:
         raise BadInput("name the CASE to run on each version")
     case = open_case(request.case, request.inputs, request.expected, request.seed)
-    named = request.target or trusted(case.parameters.get("target", ""))
+    named = request.target or check_trusted(case.parameters.get("target", ""))
     return case, resolve(named) if named else None
 
 
@@ -275,8 +275,8 @@ def _probe_versions(
         jobs=request.probes_at_once,
         own=own,
         progressed=lambda progress: say(
-            f"{counted(progress.candidates, 'version')} left, about"
-            f" {counted(round(progress.expected), 'probe')} to go"
+            f"{count_noun(progress.candidates, 'version')} left, about"
+            f" {count_noun(round(progress.expected), 'probe')} to go"
         ),
     )
 

@@ -118,7 +118,7 @@ def list_releases(
     """
     store = store or ReleaseStore()
     if offline:
-        found = list(dict.fromkeys(release for release, _ in store.installed(package, index)))
+        found = list(dict.fromkeys(release for release, _ in store.list_installed(package, index)))
     else:
         file = root / "listed" / f"{_name_listing(package, index, preliminary)}.json" if root else None
         found = _read_listing(package, store, file, index, preliminary)

@@ -67,7 +67,7 @@ def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
     while (violation := first_violation(graph, {item.place for item in left})) is not None:
         if not search.mend(violation, {item.place for item in left}):
             left.append(violation)
-    return Repair(search.moved(), tuple(left))
+    return Repair(search.list_moved(), tuple(left))
 
 
 class Guesses:
@@ -103,7 +103,7 @@ class Guesses:
         return {name: self._search.anywhere() for name in self._search.floats(list(self._search.tensors))}
 
 
-def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
+def is_unreachable(graph: TypedGraph, output: str, weights: bool = False) -> bool:
     """Return whether the values of movable leaves cannot change a tensor."""
     reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
     places = [
@@ -112,7 +112,7 @@ def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
     return bool(places) and not reach[places[0]]
 
 
-def refilled(
+def refill_values(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Draw new inputs, and weights by name, for the leaves of a model that `ranges` names.
@@ -165,7 +165,7 @@ class _Search:
                 self.fed[name].add(place)
         self.met: list[DomainViolation | None] = []  # by place, up to the one that is to be mended
 
-    def moved(self) -> dict[str, Bounds]:
+    def list_moved(self) -> dict[str, Bounds]:
         return {
             name: (tensor.low, tensor.high)
             for name, tensor in self.tensors.items()

@@ -101,7 +101,7 @@ def first_violation(
     The tensors up to there hold their intervals afterwards. Returns `None` if the first `upto` + 1 nodes have
     no violation.
     """
-    for violation in _pushed(graph, excused, upto):
+    for violation in _push_nodes(graph, excused, upto):
         return violation
     return None
 
@@ -118,7 +118,7 @@ def unknown(graph: TypedGraph) -> list[str]:
     ]
 
 
-def _pushed(
+def _push_nodes(
     graph: TypedGraph, excused: Collection[int], upto: int | None = None
 ) -> Iterator[DomainViolation]:
     for place, step in enumerate(graph.nodes):
@@ -134,7 +134,7 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
     if step.bodies and has_bodies(step.operator):
         return _bodies(step, place)
     op = step.op
-    if op is None or not step.typed:
+    if op is None or not step.is_typed:
         _set(step, None, False)
         return None
     met = None
@@ -262,7 +262,7 @@ def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
     met: list[DomainViolation] = []
 
     def turn(body: TypedGraph) -> None:
-        met.extend(_pushed(body, ()))
+        met.extend(_push_nodes(body, ()))
 
     if step.operator == "If":
         for body in step.bodies.values():
@@ -277,7 +277,7 @@ def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
         turn(body)
         _take(step.outs, body.outputs)
     else:
-        _looped(step, turn)
+        _push_loop(step, turn)
     if not met:
         return None
     inner = met[0]
@@ -294,7 +294,7 @@ def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
     )
 
 
-def _looped(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
+def _push_loop(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
     body = step.bodies["body"]
     if step.operator == "Loop":
         skipped, states = 2, len(step.ins) - 2

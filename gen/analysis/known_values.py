@@ -55,7 +55,7 @@ def known_values(
             return None
         arrays.append(np.array(each.values).reshape(each.shape))
     try:
-        found = np.asarray(_evaluated(op, arrays, attrs))
+        found = np.asarray(_evaluate_node(op, arrays, attrs))
     except (
         IndexError,
         TypeError,
@@ -72,7 +72,7 @@ def known_values(
     )
 
 
-def _evaluated(op: str, arrays: Sequence[Any], attrs: Attributes) -> Any:
+def _evaluate_node(op: str, arrays: Sequence[Any], attrs: Attributes) -> Any:
     if op == "Gather":
         return np.take(arrays[0], arrays[1].astype(np.int64), attrs.get("axis", 0))
     if op == "Concat":

@@ -136,12 +136,12 @@ class _SourceReader:
                     found.append(Node("Constant", "", [], [made], attrs, proto.name))
                 continue
             ins = [scope[name] if name else None for name in proto.input]
-            outs = self._made(proto, domain, ins, attrs, declared)
+            outs = self._make_outputs(proto, domain, ins, attrs, declared)
             scope.update((tensor.name, tensor) for tensor in outs if tensor.name)
             found.append(Node(proto.op_type, domain, ins, outs, attrs, proto.name))
         return found
 
-    def _made(
+    def _make_outputs(
         self,
         proto: onnx.NodeProto,
         domain: str,
@@ -150,7 +150,7 @@ class _SourceReader:
         declared: Mapping[str, onnx.TypeProto],
     ) -> list[Tensor]:
         operator = operators().get(qualified_name(domain, proto.op_type))
-        types, bounds = _ruled(operator, ins, attrs)
+        types, bounds = _apply_rule(operator, ins, attrs)
         if any(each and (each.name in self._sized or (each.leaf == "input" and each.values)) for each in ins):
             self._sized.update(proto.output)
         outs = []
@@ -159,7 +159,7 @@ class _SourceReader:
                 outs.append(Tensor("", "", ()))
                 continue
             typed = types[place] if place < len(types) else None
-            known = self._typed(declared[name]) if name in declared else None
+            known = self._read_type(declared[name]) if name in declared else None
             if known is not None and (typed is None or not _agree(typed, known)):
                 if typed is not None and name in self._sized:
                     raise UnreadableModel(
@@ -176,7 +176,7 @@ class _SourceReader:
                 outs[0].low, outs[0].high = min(values), max(values)
         return outs
 
-    def _typed(self, proto: onnx.TypeProto) -> Typed | None:
+    def _read_type(self, proto: onnx.TypeProto) -> Typed | None:
         type_, kind = read_type(proto), "{}"
         while isinstance(type_, (SequenceType, OptionalType)):
             kind = kind.format("sequence({})" if isinstance(type_, SequenceType) else "optional({})")
@@ -202,7 +202,7 @@ class _SourceReader:
         scope = dict(outer)
         inputs = []
         for info in graph.input:
-            typed = self._typed(info.type)
+            typed = self._read_type(info.type)
             if typed is None:
                 raise UnreadableModel("a body's input without a type")
             inputs.append(Tensor(info.name, *typed, *_widest(typed[0])))
@@ -223,7 +223,7 @@ def _widest(dtype: str) -> Bounds:
     return LEAST[element], LARGEST[element]
 
 
-def _ruled(
+def _apply_rule(
     operator: Operator | None, ins: Sequence[Tensor | None], attrs: Attributes
 ) -> tuple[Sequence[Typed | None], Sequence[Bounds]]:
     """Return types and intervals by declaration; empty if the declaration is missing or fails."""

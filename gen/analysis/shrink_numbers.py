@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from opsieve.gen.analysis.validity import Typing, settled
+from opsieve.gen.analysis.validity import Typing, settle_types
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 _REPAIRS = 12  # numbers that may follow one
@@ -85,19 +85,19 @@ class System:
         new = {place: target}
         met: set[_BrokenRules] = set()
         for _ in range(_REPAIRS):
-            broken, near = self._broken(new)
+            broken, near = self._find_broken_rules(new)
             if not broken:
                 return new
             met.add(broken)
-            found = self._mended(new, near, met, len(broken), (old, target), wide=False)
+            found = self._mend_number(new, near, met, len(broken), (old, target), wide=False)
             if found is None or len(found[2]) == len(broken):
-                found = self._mended(new, near, met, len(broken) - 1, (old, target), wide=True) or found
+                found = self._mend_number(new, near, met, len(broken) - 1, (old, target), wide=True) or found
             if found is None:
                 return None
             new[found[0]] = found[1]
         return None
 
-    def _mended(
+    def _mend_number(
         self,
         new: Numbers,
         near: list[NumberPlace],
@@ -116,14 +116,14 @@ class System:
             for value in _likely(other, self.numbers[other], *move, wide):
                 if self._trials > _TRIALS:
                     return found
-                broken, _ = self._broken({**new, other: value})
+                broken, _ = self._find_broken_rules({**new, other: value})
                 if len(broken) <= most and broken not in met:
                     most, found = len(broken) - 1, (other, value, broken)
                     if not broken:
                         return found
         return found
 
-    def _broken(self, new: Numbers) -> tuple[_BrokenRules, list[NumberPlace]]:
+    def _find_broken_rules(self, new: Numbers) -> tuple[_BrokenRules, list[NumberPlace]]:
         """Return the rules that are broken under new numbers, and the numbers on which the first node with
         one depends.
         """
@@ -154,14 +154,14 @@ class System:
             ins = tuple(scope.get(name) for name in part.inputs)
             key = (index, own, ins)
             if key not in self._known:
-                self._known[key] = self._settled(part, ins, own)
+                self._known[key] = self._read_part(part, ins, own)
             answer = self._known[key]
             for place, name in enumerate(part.outputs):
                 typed = answer[1][place] if answer is not None and place < len(answer[1]) else None
                 scope[name] = None if typed is None else (*typed, None)
             yield answer, part
 
-    def _settled(
+    def _read_part(
         self, part: RuledNode, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]
     ) -> _Reading | None:
         if any(typing is None and name for typing, name in zip(ins, part.inputs, strict=True)):
@@ -173,7 +173,7 @@ class System:
                 value if place.index < 0 else [*held[: place.index], value, *held[place.index + 1 :]]
             )
         tensors = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing in ins]
-        found = settled(part.operator, self.opset, tensors, attrs, len(part.outputs))
+        found = settle_types(part.operator, self.opset, tensors, attrs, len(part.outputs))
         if found is None:
             return None
         empty = any(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.instance import viewed
+from opsieve.gen.declarations.instance import with_sizes
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 Place = tuple[int, int]  # a tensor of the node, inputs first, and an axis of it
@@ -36,16 +36,16 @@ class MarkedSize(int):
         made.place, made.offset, made.ties = place, offset, ties
         return made
 
-    def _moved(self, by: int) -> int:
+    def _shift_by(self, by: int) -> int:
         return MarkedSize(int(self) + by, self.place, self.offset + by, self.ties)
 
     def __add__(self, other: Any) -> Any:
-        return self._moved(other) if type(other) is int else int(self) + _plain(other)
+        return self._shift_by(other) if type(other) is int else int(self) + _plain(other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._moved(-other) if type(other) is int else int(self) - _plain(other)
+        return self._shift_by(-other) if type(other) is int else int(self) - _plain(other)
 
     def __mul__(self, other: Any) -> Any:
         return self if type(other) is int and other == 1 else int(self) * _plain(other)
@@ -89,7 +89,9 @@ def size_ties(
     with them it does not cover this node.
     """
     ties: set[Tie] = set()
-    marked = [None if tensor is None else _marked(tensor, number, ties) for number, tensor in enumerate(ins)]
+    marked = [
+        None if tensor is None else _mark_sizes(tensor, number, ties) for number, tensor in enumerate(ins)
+    ]
     try:
         if not all(operator.requires(marked, attrs)):  # type: ignore[arg-type]  # rules that look at an optional input say so
             return None
@@ -103,9 +105,9 @@ def size_ties(
     return [*ties, *_handed_on(types, outs, len(ins))]
 
 
-def _marked(tensor: Tensor, number: int, ties: set[Tie]) -> Tensor:
+def _mark_sizes(tensor: Tensor, number: int, ties: set[Tie]) -> Tensor:
     shape = tuple(MarkedSize(size, (number, axis), 0, ties) for axis, size in enumerate(tensor.shape))
-    return viewed(tensor, shape)
+    return with_sizes(tensor, shape)
 
 
 def _agrees(typed: Typed | None, shape: tuple[int, ...]) -> bool:

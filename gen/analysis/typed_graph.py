@@ -55,7 +55,7 @@ class TypedNode:
     _typed: bool = False
 
     @property
-    def typed(self) -> bool:
+    def is_typed(self) -> bool:
         """Whether the type of every input is known, sizes included."""
         if not self._typed:  # what is known once stays so
             self._typed = all(
@@ -150,7 +150,7 @@ def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:
 
 def _infer(step: TypedNode) -> None:
     """Types that the model does not tell (within bodies it seldom does), by the declaration."""
-    if step.op is None or step.bodies or not step.typed:
+    if step.op is None or step.bodies or not step.is_typed:
         return
     try:
         types = step.op.infer(step.ins, step.attrs)  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ class _GraphReader:
         constants = {tensor.name for tensor in graph.initializer}
         for info in graph.input:
             if info.name not in constants:
-                made = _declared(info.name, types.get(info.name))
+                made = _declare_tensor(info.name, types.get(info.name))
                 made.leaf, made.low, made.high = "input", *span(made.dtype)
                 leaves[info.name] = made
         inputs = list(leaves.values())
@@ -187,7 +187,7 @@ class _GraphReader:
                 continue
             steps.append(self.step(node, scope, types, depth))
         outputs = [
-            scope.get(info.name) or _declared(info.name, types.get(info.name)) for info in graph.output
+            scope.get(info.name) or _declare_tensor(info.name, types.get(info.name)) for info in graph.output
         ]
         return TypedGraph(inputs, outputs, steps, leaves)
 
@@ -202,14 +202,16 @@ class _GraphReader:
                 made = Tensor(name, array.dtype.name, array.shape, leaf="constant")
                 _measure(made, array)
                 return made
-        made = _declared(name, types.get(name))
+        made = _declare_tensor(name, types.get(name))
         made.low, made.high = span(made.dtype)
         return made
 
     def step(
         self, node: onnx.NodeProto, scope: dict[str, Tensor], types: Mapping[str, ValueType], depth: int
     ) -> TypedNode:
-        ins = [scope.get(name) or _declared(name, types.get(name)) if name else None for name in node.input]
+        ins = [
+            scope.get(name) or _declare_tensor(name, types.get(name)) if name else None for name in node.input
+        ]
         domain = "" if node.domain == "ai.onnx" else node.domain
         op = operators().get(qualified_name(domain, node.op_type))
         if (node.domain, node.op_type) in self.own or (
@@ -224,7 +226,7 @@ class _GraphReader:
                     attrs[attribute.name] = bodies[attribute.name] = self.graph(attribute.g, scope, depth + 1)
                 continue
             attrs[attribute.name] = _attribute(attribute)
-        outs = [_declared(name, types.get(name)) for name in node.output]
+        outs = [_declare_tensor(name, types.get(name)) for name in node.output]
         made = TypedNode(node.name, node.op_type, op, ins, attrs, outs, bodies)
         if any(tensor.name and not tensor.dtype for tensor in outs):
             _infer(made)
@@ -250,13 +252,13 @@ def span(dtype: str) -> tuple[float, float]:
     return (0.0, 0.0) if dtype == "string" else (-math.inf, math.inf)
 
 
-def _declared(name: str, type_: ValueType | None) -> Tensor:
+def _declare_tensor(name: str, type_: ValueType | None) -> Tensor:
     if isinstance(type_, TensorType):
         if not type_.dtype or type_.shape is None:
             return Tensor(name, "", ())
         return Tensor(name, type_.dtype, tuple("?" if side is None else side for side in type_.shape))
     if isinstance(type_, (SequenceType, OptionalType)):
-        inner = _declared(name, type_.element)
+        inner = _declare_tensor(name, type_.element)
         kind = "sequence" if isinstance(type_, SequenceType) else "optional"
         return Tensor(name, f"{kind}({inner.dtype})" if inner.dtype else "", inner.shape)
     return Tensor(name, "", ())

@@ -76,11 +76,11 @@ def check_model(
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     local = frozenset((function.domain, function.name) for function in model.functions)
     scope = leaves(model.graph, inputs)
-    fault = _walked(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, known or {}, 0)
+    fault = _walk_graph(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, known or {}, 0)
     return ModelCheck(fault, {name: typing[:2] for name, typing in scope.items()})
 
 
-def _walked(
+def _walk_graph(
     graph: onnx.GraphProto,
     scope: dict[str, Typing],
     opset: int,
@@ -102,7 +102,7 @@ def _walked(
                 inner = {**scope, **leaves(body, {})}
                 for info in body.input:  # of what type they are the node tells, which may have changed
                     inner.pop(info.name, None)
-                fault = _walked(body, inner, opset, local, {}, depth + 1)
+                fault = _walk_graph(body, inner, opset, local, {}, depth + 1)
                 if fault:
                     return fault
         check = check_node(node, [scope.get(name) if name else None for name in node.input], opset)
@@ -138,11 +138,11 @@ def leaves(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> dict[str, Typ
                 found[info.name] = (type_.dtype, sides, None)
     for tensor in graph.initializer:
         if tensor.data_type in DTYPES:
-            found[tensor.name] = _stored(tensor)
+            found[tensor.name] = _read_stored(tensor)
     return found
 
 
-def _stored(tensor: TensorProto) -> Typing:
+def _read_stored(tensor: TensorProto) -> Typing:
     shape = tuple(tensor.dims)
     if not 0 <= elements(shape) <= KNOWN or DTYPES[tensor.data_type] == "string" or tensor_problem(tensor):
         return DTYPES[tensor.data_type], shape, None
@@ -156,7 +156,7 @@ def _constant(node: onnx.NodeProto) -> Typing | None:
         return None
     attribute = node.attribute[0]
     if attribute.name == "value" and attribute.t.data_type in DTYPES:
-        return _stored(attribute.t)
+        return _read_stored(attribute.t)
     one = {"value_int": "int64", "value_float": "float32"}.get(attribute.name)
     if one:
         return one, (), (attribute.i if one == "int64" else attribute.f,)
@@ -174,11 +174,11 @@ def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -
         return _SILENT
     given = tuple((typing, bool(name)) for typing, name in zip(ins, node.input, strict=True))
     attributes = tuple(attribute.SerializeToString() for attribute in node.attribute)
-    return _ruled(name, opset, given, attributes, len(node.output))
+    return _check_rules(name, opset, given, attributes, len(node.output))
 
 
 @functools.lru_cache(maxsize=8192)
-def _ruled(
+def _check_rules(
     name: str,
     opset: int,
     given: tuple[tuple[Typing | None, bool], ...],
@@ -194,14 +194,14 @@ def _ruled(
     if any(there and typing is None for typing, there in given):
         return _SILENT
     ins = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing, _ in given]
-    found = settled(name, opset, ins, attrs, outputs)
+    found = settle_types(name, opset, ins, attrs, outputs)
     if found is None:
         return _SILENT
     broken, types = found
     return NodeCheck(f"{name} breaks rule {broken[0]}", ()) if broken else NodeCheck("", types)
 
 
-def settled(
+def settle_types(
     name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
 ) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
     """Return the numbers of the rules that an instance breaks, and its outputs' types (empty if these faults

@@ -123,7 +123,7 @@ def save(case: Case, folder: Path, claimed: bool = False) -> None:
         ) as scratch:
             fresh = Path(scratch) / "case"
             (fresh / DATA).mkdir(parents=True)
-            (fresh / "case.json").write_bytes(_encoded(case))
+            (fresh / "case.json").write_bytes(_encode_case(case))
             write_program(case.program, fresh)
             write_folder(fresh / DATA, case.inputs, inputs, "input")
             if case.expected is not None:
@@ -135,7 +135,7 @@ def save(case: Case, folder: Path, claimed: bool = False) -> None:
 
 def load(folder: Path) -> Case:
     """The case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer opsieve."""
-    file = _decoded(folder / "case.json")
+    file = _decode_file(folder / "case.json")
     program = _read_program(folder, file)
     data = folder / DATA
     inputs = read_folder(data, program.inputs(), "input")
@@ -149,7 +149,7 @@ def load(folder: Path) -> Case:
 
 def load_case_program(folder: Path) -> Program:
     """The program of a case folder, without its values; BadInput as `load`."""
-    file = _decoded(folder / "case.json")
+    file = _decode_file(folder / "case.json")
     return _read_program(folder, file)
 
 
@@ -158,7 +158,7 @@ def _read_program(folder: Path, file: "_File") -> Program:
     return rename(ir.read(folder / ir.files[0]), file.name)
 
 
-def _encoded(case: Case) -> bytes:
+def _encode_case(case: Case) -> bytes:
     origin = case.origin
     file = _File(
         OF_ONNX if case.program.ir == ONNX else FORMAT,
@@ -176,7 +176,7 @@ def _encoded(case: Case) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
-def _decoded(path: Path) -> _File:
+def _decode_file(path: Path) -> _File:
     data = read_file(path, _MAX_JSON)
     try:
         found = msgspec.json.decode(data, type=_Format).format

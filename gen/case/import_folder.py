@@ -11,7 +11,7 @@ from opsieve.gen.case.case import Case, Origin, is_case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.case.polygraphy_json import is_polygraphy, read_polygraphy_inputs
-from opsieve.gen.data.data_set import check_values, fitted
+from opsieve.gen.data.data_set import check_values, fit_values
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.files import is_folder
@@ -135,7 +135,7 @@ def _stranger(name: str) -> str:
 def _folder(folder: Path, files: list[str], root: str) -> tuple[list[ImportResult], set[str]]:
     """Import the cases of one folder, and return the names of the inner folders that belong to them."""
     if is_case(folder):
-        return [_taken(folder, "case", folder)], set()
+        return [_import_case(folder, "case", folder)], set()
     models = [folder / name for name in files if name.endswith(".onnx")]
     sets = sorted(
         entry.name for entry in folder.glob("test_data_set_*") if entry.is_dir() and not entry.is_symlink()
@@ -157,11 +157,11 @@ def _alone(model: Path, only: bool = False) -> ImportResult:
     """A model, with values of its own name beside it if there are any."""
     own = model.with_suffix(".npz")
     if own.exists():
-        return _taken(model, "model with .npz", model, own)
+        return _import_case(model, "model with .npz", model, own)
     if only and (model.parent / "inputs.npz").exists():
         expected = model.parent / "expected.npz"
-        return _taken(model, "model with .npz", model, model.parent / "inputs.npz", expected)
-    return _taken(model, "model", model)
+        return _import_case(model, "model with .npz", model, model.parent / "inputs.npz", expected)
+    return _import_case(model, "model", model)
 
 
 def _data_set(folder: Path, model: Path, root: str) -> ImportResult:
@@ -169,10 +169,10 @@ def _data_set(folder: Path, model: Path, root: str) -> ImportResult:
         astray = _astray(folder, sorted(entry.name for entry in folder.iterdir()), root)
     except OSError as error:
         return Skipped(folder, f"it cannot be read: {error.strerror}")
-    return next(iter(astray.values()), None) or _taken(folder, "ONNX data set", model, folder)
+    return next(iter(astray.values()), None) or _import_case(folder, "ONNX data set", model, folder)
 
 
-def _taken(
+def _import_case(
     path: Path, kind: str, model: Path, inputs: Path | None = None, expected: Path | None = None
 ) -> ImportResult:
     try:
@@ -192,7 +192,7 @@ def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
         program = load_program(model)
         feeds = read_polygraphy_inputs(path)
         types = graph_inputs(program.proto)
-        values = [fitted(feed, types, "input", shown(path, 120)) for feed in feeds]
+        values = [fit_values(feed, types, "input", shown(path, 120)) for feed in feeds]
     except BadInput as error:
         return [Skipped(path, str(error))]
     origin = Origin("user", None, {}, escape_surrogates(path.name))

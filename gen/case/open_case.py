@@ -27,14 +27,14 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
     folder that holds one or the other; expected outputs that come with `inputs` count too. Inputs that nobody
     gave are seeded. BadInput for anything that cannot be read or does not fit.
     """
-    case = _found(path, seed, given=inputs is not None)
+    case = _find_case(path, seed, given=inputs is not None)
     if inputs is not None:
         values, outputs = _values(inputs, case.program)
         if values is None:
             raise BadInput(f"{shown(inputs, 200)} holds no inputs: neither input_0.pb nor inputs.npz")
         case = replace(case, inputs=values, expected=outputs, origin=replace(case.origin, inputs=inputs.name))
     if expected is not None:
-        case = replace(case, expected=_expected(expected, case.program))
+        case = replace(case, expected=_read_expected(expected, case.program))
     return case
 
 
@@ -57,7 +57,7 @@ def program_at(path: Path) -> Program:
     return ir.read(path / ir.files[0])
 
 
-def _found(path: Path, seed: int, given: bool) -> Case:
+def _find_case(path: Path, seed: int, given: bool) -> Case:
     """Open the case at `path`; if inputs are `given`, its own are not read."""
     if is_case(path):
         return load(path)
@@ -93,7 +93,7 @@ def _values(path: Path, program: Program) -> tuple[Values | None, Values | None]
     return read_npz(path / "inputs.npz", types, "input"), outputs
 
 
-def _expected(path: Path, program: Program) -> Values:
+def _read_expected(path: Path, program: Program) -> Values:
     results = program.outputs()
     if not is_folder(path):
         return read_npz(path, results, "output")

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import BUDGET, LIMIT, opened, read_file, reason, sized
+from opsieve.gen.model.files import BUDGET, LIMIT, get_size, open_file, read_file, reason
 from opsieve.gen.model.tensors import (
     NUMBERS,
     OptionalType,
@@ -40,10 +40,10 @@ def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str
     """The values that an `.npz` holds for the inputs or outputs of these types, in their order; `fitted`
     tells how.
     """
-    return fitted(_arrays(path), types, role, shown(path, 120))
+    return fit_values(_arrays(path), types, role, shown(path, 120))
 
 
-def fitted(
+def fit_values(
     arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Role, where: str
 ) -> dict[str, Value]:
     """Convert arrays, read from `where`, to values for the inputs or outputs of these types, in their order.
@@ -61,7 +61,7 @@ def fitted(
                 raise BadInput(f"{where} has no value for the {role} {shown(name)} ({type_})")
             values[name] = None
             continue
-        values[name] = _reinterpreted(named[name], type_)
+        values[name] = _reinterpret_void(named[name], type_)
     check_values(values, types, role, where)
     return values
 
@@ -78,7 +78,7 @@ def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dic
         if not file.exists() and isinstance(type_, OptionalType):
             values[name] = None
             continue
-        total += sized(file)
+        total += get_size(file)
         if total > LIMIT:
             raise BadInput(f"{where} holds over {LIMIT} bytes of values; cut the case down first")
         try:
@@ -136,7 +136,7 @@ def _by_name(
     return arrays
 
 
-def _reinterpreted(array: Value, type_: ValueType) -> Value:
+def _reinterpret_void(array: Value, type_: ValueType) -> Value:
     # a sequence, or an optional that is absent: not from a file of arrays
     if not isinstance(array, np.ndarray):
         return array
@@ -168,7 +168,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     where = shown(path, 160)
     arrays = {}
     try:
-        with opened(path) as file, zipfile.ZipFile(file) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > BUDGET.entries or sum(entry.file_size for entry in entries) > LIMIT:
                 raise BadInput(

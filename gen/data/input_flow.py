@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.declaration import Moves
 from opsieve.gen.declarations.tensor import ANY, Domain, Shape, Site
 from opsieve.gen.errors import BadInput
@@ -89,7 +89,7 @@ class InputFlow:
             roots = scope.roots.get(name)
             if not roots:
                 continue
-            operator = declared(node.domain, node.op_type)
+            operator = find_operator(node.domain, node.op_type)
             domain = (
                 ANY
                 if operator is None
@@ -98,7 +98,7 @@ class InputFlow:
             if domain is ANY:
                 continue
             for root, in_order in roots.items():
-                self.domains[root] = self.domains[root].meet(domain if in_order else domain.unordered())
+                self.domains[root] = self.domains[root].meet(domain if in_order else domain.drop_order())
 
     def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
         if not node.output:
@@ -113,7 +113,7 @@ class InputFlow:
                     )
                     scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
             return
-        operator = declared(node.domain, node.op_type)
+        operator = find_operator(node.domain, node.op_type)
         if operator is None:
             return
         if operator.keeps_shape and node.input and scope.shapes.get(node.input[0]) is not None:

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
-from opsieve.gen.declarations.catalogue import declared, has_attribute
+from opsieve.gen.declarations.catalogue import find_operator, has_attribute
 from opsieve.gen.declarations.tensor import Domain, Shape
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import BUDGET
@@ -74,7 +74,7 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     scalars = {
         node.input[place]
         for node in model.graph.node
-        if (operator := declared(node.domain, node.op_type)) is not None
+        if (operator := find_operator(node.domain, node.op_type)) is not None
         for place in operator.scalars
         if place < len(node.input)
     }

@@ -139,16 +139,16 @@ def _slot(parameter: OpSchema.FormalParameter) -> Slot:
 
 def named_dtypes(strings: Sequence[str]) -> frozenset[str]:
     """The dtypes that ONNX's type strings stand for, of those that the toolkit has values of."""
-    return frozenset(name for text in strings if (name := _named(text)))
+    return frozenset(name for text in strings if (name := _name_type(text)))
 
 
-def _named(text: str) -> str:
+def _name_type(text: str) -> str:
     """Name a type: `tensor(float)` -> `float32`, `seq(tensor(float))` -> `sequence(float32)`, "" for types
     that the toolkit cannot hold.
     """
     for prefix, kind in (("seq(", "sequence"), ("optional(", "optional")):
         if text.startswith(prefix):
-            inner = _named(text[len(prefix) : -1])
+            inner = _name_type(text[len(prefix) : -1])
             return f"{kind}({inner})" if inner else ""
     if not text.startswith(_TENSOR):
         return ""
@@ -194,7 +194,7 @@ def learned_files() -> tuple[Path, ...]:
 
 
 @functools.cache
-def known() -> dict[str, Operator]:
+def known_operators() -> dict[str, Operator]:
     """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted. A declaration by hand
     wins over a learned one.
 
@@ -202,23 +202,23 @@ def known() -> dict[str, Operator]:
     """
     found = [operator for path in learned_files() for operator in learned_operators(path)]
     found += [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
-    return {qualified(operator): operator for operator in sorted(found, key=qualified)}
+    return {name_with_domain(operator): operator for operator in sorted(found, key=name_with_domain)}
 
 
 @functools.cache
 def operators() -> dict[str, Operator]:
     """The declared operators that programs are made of: all but those that are excluded for a reason."""
-    return {name: operator for name, operator in known().items() if not operator.excluded}
+    return {name: operator for name, operator in known_operators().items() if not operator.excluded}
 
 
-def declared(domain: str, name: str) -> Operator | None:
+def find_operator(domain: str, name: str) -> Operator | None:
     """Return the declaration of an operator as nodes name it; `None` for an undeclared one."""
-    return known().get(qualified_name(domain, name))
+    return known_operators().get(qualified_name(domain, name))
 
 
 def size_rule(domain: str, name: str) -> SizeRule:
     """Return how an operator, as nodes name it, repeats sizes outside shapes; `NONE` for an undeclared one."""
-    found = declared(domain, name)
+    found = find_operator(domain, name)
     return SizeRule.NONE if found is None else found.size_rule
 
 
@@ -226,13 +226,13 @@ def shape_input(domain: str, name: str) -> int | None:
     """Return the position of the input that lists the output's sizes; `None` if the operator has no such
     input.
     """
-    found = declared(domain, name)
+    found = find_operator(domain, name)
     return None if found is None else found.shape_input
 
 
 def commutes(name: str) -> bool:
     """Whether the first two inputs of an operator of ONNX's own can change places."""
-    found = known().get(name)
+    found = known_operators().get(name)
     return found is not None and found.commutes
 
 
@@ -243,7 +243,7 @@ def qualified_name(domain: str, name: str) -> str:
     return name if domain in ("", "ai.onnx") else f"{domain}::{name}"
 
 
-def qualified(operator: Operator) -> str:
+def name_with_domain(operator: Operator) -> str:
     """Return the name of an operator with its domain, which is omitted for ONNX's own."""
     return qualified_name(operator.domain, operator.name)
 

@@ -90,12 +90,12 @@ def axis_inside(default: int, beyond: int = 0) -> Callable[[Ins, Mapping[str, An
     return requires
 
 
-def described(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+def is_described(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     """Return False: the declaration describes every instance."""
     return False
 
 
-def given(*names: str) -> Callable[[Ins, Mapping[str, Any]], bool]:
+def has_attribute(*names: str) -> Callable[[Ins, Mapping[str, Any]], bool]:
     """Make a rule for instances that have one of these attributes."""
     return lambda ins, attrs: any(name in attrs for name in names)
 
@@ -184,7 +184,7 @@ class Operator:
     undefined: tuple[OpenRule, ...] = ()
     excluded: str = ""
     rank_ends: RankEnds = RankEnds.NONE
-    unmodelled: Callable[[Ins, Mapping[str, Any]], bool] = described
+    unmodelled: Callable[[Ins, Mapping[str, Any]], bool] = is_described
     size_rule: SizeRule = SizeRule.NONE
     shape_input: int | None = None
     per_axis: tuple[int, ...] = ()

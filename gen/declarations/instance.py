@@ -148,7 +148,7 @@ def between(low: int, high: int) -> Callable[[Draft], int]:
     return lambda draft: draft.rng.between(low, high)
 
 
-def named(name: str) -> Callable[[Draft], Any]:
+def look_up(name: str) -> Callable[[Draft], Any]:
     """Make a rule that looks up a name in the draft."""
     return lambda draft: draft[name]
 
@@ -159,12 +159,12 @@ def axis_of(builder: Builder, x: Tensor) -> int:
     return axis - x.rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
 
-def signed(builder: Builder, axis: int, rank: int) -> int:
+def sign_axis(builder: Builder, axis: int, rank: int) -> int:
     """Return an axis as it is written: sometimes counted from the back."""
     return axis - rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
 
-def viewed(x: Tensor, shape: Sizes) -> Tensor:
+def with_sizes(x: Tensor, shape: Sizes) -> Tensor:
     """Return the same tensor with other terms for its sizes; the caller requires them to be equal."""
     return Tensor(x.name, x.dtype, shape, x.low, x.high, x.values, x.leaf)
 
@@ -324,12 +324,12 @@ def some(*parts: Part, share: float | None = None, where: Callable[[Draft], obje
     them.
     """
 
-    def drawn(draft: Draft) -> None:
+    def draw_parts(draft: Draft) -> None:
         if (where is None or where(draft)) and (share is None or draft.rng.random() < share):
             for part in parts:
                 part(draft)
 
-    return drawn
+    return draw_parts
 
 
 def left_out(draft: Draft) -> None:

@@ -52,7 +52,7 @@ class LearnedBody:
         no input has is 1.
         """
         found = {word: (each.name, axis) for each in self.inputs for axis, word in enumerate(each.sizes)}
-        nodes = [node for out in self.outputs for node in _made(out, found)]
+        nodes = [node for out in self.outputs for node in _make_nodes(out, found)]
         return helper.make_graph(nodes, name, _infos(self.inputs), _infos(self.outputs))
 
     def following(self, rank: int) -> "LearnedBody":
@@ -66,7 +66,7 @@ class LearnedBody:
             outs.append(replace(out, sizes=(*words[:count], *out.sizes[count:])))
         return LearnedBody((replace(self.inputs[0], sizes=words), *self.inputs[1:]), tuple(outs))
 
-    def written(self) -> str:
+    def to_toml(self) -> str:
         """Return its table in a file of declarations."""
         sides = (("inputs", self.inputs), ("outputs", self.outputs))
         texts = [f"{side} = {json.dumps([str(each) for each in values])}" for side, values in sides]
@@ -112,7 +112,7 @@ def _value(text: Any) -> BodyValue | None:
     return BodyValue(match[1], match[2], sizes) if volume <= _LARGEST else None
 
 
-def _made(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> Iterator[onnx.NodeProto]:
+def _make_nodes(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> Iterator[onnx.NodeProto]:
     """Make the nodes of an output: its numbers, expanded to its shape."""
     fixed = next((axis for axis in range(len(out.sizes), 0, -1) if isinstance(out.sizes[axis - 1], str)), 0)
     values = f"{out.name}_values"

@@ -32,7 +32,7 @@ from opsieve.gen.declarations.learned_body import LearnedBody, body_of
 from opsieve.gen.declarations.tensor import LARGEST
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 _TERM = re.compile(r"(?:(\d{1,6})|(?:([1-9]\d{0,3})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
 _TYPE = re.compile(
@@ -69,7 +69,7 @@ class _FileTable(msgspec.Struct):
     operator: list[_OperatorTable] = []
 
 
-def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
+def write_toml(operators: Sequence[LearnedOperator], head: str = "") -> str:
     """Return the TOML of some operators of one domain; `head` holds lines of comment."""
     lines = [f"# {line}" for line in head.splitlines()]
     lines.append(f"domain = {_value(operators[0].domain if operators else '')}")
@@ -106,7 +106,7 @@ def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
     """The operators of a file. BadInput, with its name, where it is not of this form."""
     data = read_file(path, _LARGEST_FILE)
     try:
-        return parsed(data.decode("utf-8"))
+        return parse_toml(data.decode("utf-8"))
     except BadInput as error:
         raise BadInput(f"{shown(str(path))}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ def learned_operators(path: Path) -> tuple[Operator, ...]:
     return tuple(each.operator() for each in read_learned(path))
 
 
-def parsed(text: str) -> tuple[LearnedOperator, ...]:
+def parse_toml(text: str) -> tuple[LearnedOperator, ...]:
     """Parse the operators in a file's text. Raises BadInput for another format, TOMLDecodeError for invalid
     TOML.
     """
@@ -204,7 +204,7 @@ def _tensor(text: str, name: str) -> LearnedTensor:
     fixed = not any(size.first or size.unknown for size in sizes)
     if values and fixed and count != len(values):
         raise BadInput(
-            f"{shown(text, 80)} in {shown(name, 80)} lists {counted(len(values), 'element')} where its shape"
+            f"{shown(text, 80)} in {shown(name, 80)} lists {count_noun(len(values), 'element')} where its shape"
             f" has {count}"
         )
     return LearnedTensor(match[2], sizes, low, high, values, bool(match[7]), bool(match[1]))
@@ -228,4 +228,4 @@ def _number(value: float) -> str:
 
 def _value(value: Any) -> str:
     """A value in TOML, which has JSON's texts, numbers and lists of them."""
-    return value.written() if isinstance(value, LearnedBody) else json.dumps(value, ensure_ascii=False)
+    return value.to_toml() if isinstance(value, LearnedBody) else json.dumps(value, ensure_ascii=False)

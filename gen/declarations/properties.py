@@ -269,7 +269,7 @@ def softmax_of_infinity(_: Any, inputs: Values, outputs: Values) -> Iterator[Ope
         yield "softmax-of-infinity", np.isnan(outputs[0]) if _floats(outputs[0]) else None
 
 
-def unsorted(node: Any, _: Values, __: Values) -> Iterator[Open]:
+def allow_any_order(node: Any, _: Values, __: Values) -> Iterator[Open]:
     """Yield if the operator is asked for unsorted results, whose order is open."""
     if getattr(node, "sorted", 1) == 0:
         yield "topk-unsorted", None
@@ -376,7 +376,7 @@ def normalised_size(_: Any, inputs: Values, __: Values) -> float:
     return float(np.prod(inputs[0].shape[2:])) if inputs[0].ndim > 2 else float(inputs[0].shape[-1])
 
 
-def summed(*values: Any) -> Any:
+def sum_arrays(*values: Any) -> Any:
     """Add arrays."""
     return functools.reduce(operator.add, values)
 

@@ -44,12 +44,12 @@ class Rng:
         chosen = sorted(left.pop(self.below(len(left))) for _ in range(count))
         return [items[place] for place in chosen]
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
+    def shuffle_items(self, items: Sequence[T]) -> list[T]:
         """Return the items in random order."""
         random, left = self.random, list(items)
         return [left.pop(int(random() * count)) for count in range(len(left), 0, -1)]
 
-    def binned(self, low: int, high: int) -> int:
+    def draw_binned(self, low: int, high: int) -> int:
         """Draw a number from `low` (at least 0) to `high`, both included, by bins of exponential width."""
         bins = _bins(low, high, self.bins)
         first, width = bins[int(self.random() * len(bins))]

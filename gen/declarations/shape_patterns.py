@@ -87,7 +87,7 @@ def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
             sizes[name] = shape[place]
 
 
-def sized(
+def match_sizes(
     texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]
 ) -> tuple[Sized, list[Truth]]:
     """Match shapes and return the sizes of the names, and the relations that inputs must satisfy; `""` is an
@@ -116,4 +116,4 @@ def sized(
 
 def agree(*texts: str) -> Callable[[Ins, Mapping[str, Any]], Sequence[Truth]]:
     """The `requires` of an operator whose inputs have shapes that agree."""
-    return lambda ins, attrs: sized(texts, ins, attrs)[1]
+    return lambda ins, attrs: match_sizes(texts, ins, attrs)[1]

@@ -43,7 +43,7 @@ class Domain:
         exact = other.exact if self.exact is None else self.exact
         return Domain(low, high, self.nonzero or other.nonzero, exact, self.numeral or other.numeral)
 
-    def unordered(self) -> "Domain":
+    def drop_order(self) -> "Domain":
         """Return the same numbers in any order."""
         if not self.exact:
             return Domain(self.low, self.high, self.nonzero, None, self.numeral)

@@ -196,7 +196,7 @@ class PatternBuilder:
     def order(self, *axes: int) -> list[int]:
         """Return a permutation; in a twisted structure at times another one."""
         if self.is_broken_here(self.rates.other_order):
-            return self.rng.shuffled(axes)
+            return self.rng.shuffle_items(axes)
         return list(axes)
 
     def axis(self, axis: int, rank: int) -> int:

@@ -9,7 +9,7 @@ from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.values.values import RANGED, named_values
 
@@ -65,7 +65,7 @@ def select_operators(patterns: Sequence[str]) -> frozenset[str] | None:
         if not met:
             raise BadInput(
                 f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for"
-                f" several{meant(pattern, there)}"
+                f" several{suggest_name(pattern, there)}"
             )
         found = found - met if pattern.startswith("-") else found | met
     if not found:

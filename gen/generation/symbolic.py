@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from opsieve.gen.declarations.catalogue import operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator, nothing
-from opsieve.gen.declarations.instance import viewed
+from opsieve.gen.declarations.instance import with_sizes
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST, Tensor, Typed, is_float
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
@@ -52,7 +52,7 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
         ):
             groups.append(group)
             free = [place for place in free if place not in group]
-    names = rng.shuffled(_NAMES)[: len(groups)]
+    names = rng.shuffle_items(_NAMES)[: len(groups)]
     return _name_sizes(builder, groups, names) if groups else {}
 
 
@@ -85,7 +85,7 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
     for group, more in trial:
         for tensor, axis in group:
             now = there.get(tensor.name, tensor)
-            there[tensor.name] = viewed(
+            there[tensor.name] = with_sizes(
                 tensor, (*now.shape[:axis], now.shape[axis] + more, *now.shape[axis + 1 :])
             )
             changed.add(tensor.name)
@@ -104,7 +104,7 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
                     # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end:
                     # nothing is left
                     return None
-                there[out.name] = out if typed[1] == out.shape else viewed(out, typed[1])
+                there[out.name] = out if typed[1] == out.shape else with_sizes(out, typed[1])
                 if typed[1] != out.shape:
                     changed.add(out.name)
     return {name: there[name].shape for name in there if name in changed}

@@ -364,7 +364,7 @@ class GraphBuilder:
 
     def side(self) -> int:
         """Draw a size of a dimension."""
-        return self.rng.binned(1, _LONGEST_FREE)
+        return self.rng.draw_binned(1, _LONGEST_FREE)
 
     def shape(self, low: int = 0, high: int = 5) -> Shape:
         """Draw a shape of `low` to `high` dimensions within the budget; often one that exists already."""
@@ -380,7 +380,7 @@ class GraphBuilder:
         sides: list[int] = []
         room = self.budget.tensor // 4
         for _ in range(rank):
-            side = rng.binned(1, _LONGEST if rank < 4 else _LONGEST_OF_MANY)
+            side = rng.draw_binned(1, _LONGEST if rank < 4 else _LONGEST_OF_MANY)
             side = min(side, max(room, 1))
             room //= side
             sides.append(side)

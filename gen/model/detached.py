@@ -70,7 +70,7 @@ class _DataFile:
         old = self.descriptor
         self._open()
         for part in self.parts.values():
-            _written(self._written, os.pread(old, part.length, part.offset), part.offset)
+            _write_all(self._written, os.pread(old, part.length, part.offset), part.offset)
 
     def put(self, chunks: Iterable[bytes]) -> str:
         """Keep data; its digest. OSError when the disk is full."""
@@ -80,7 +80,7 @@ class _DataFile:
             state, at = hashlib.sha256(), self._end
             for chunk in chunks:
                 state.update(chunk)
-                at += _written(self._written, chunk, at)
+                at += _write_all(self._written, chunk, at)
             digest = state.hexdigest()
             if digest not in self.parts:
                 self.parts[digest] = DataPart(self._end, at - self._end)
@@ -88,7 +88,7 @@ class _DataFile:
             return digest
 
 
-def _written(descriptor: int, data: bytes, at: int) -> int:
+def _write_all(descriptor: int, data: bytes, at: int) -> int:
     view = memoryview(data)
     while view:
         view = view[os.pwrite(descriptor, view, at + len(data) - len(view)) :]
@@ -212,14 +212,14 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
     del rest.graph.initializer[:]
     graph = rest.graph.SerializeToString(deterministic=True)
     rest.ClearField("graph")
-    stored = [piece for tensor in model.graph.initializer for piece in _stored(tensor)]
+    stored = [piece for tensor in model.graph.initializer for piece in _split_tensor(tensor)]
     length = len(graph) + sum(map(len, stored))
     return tuple(
-        _joined([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored])
+        _join_bytes([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored])
     )
 
 
-def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:
+def _split_tensor(tensor: TensorProto) -> Iterator[bytes | DataPart]:
     """Yield a stored tensor as a field of its graph."""
     part = part_of(tensor)
     if part is None:
@@ -235,7 +235,7 @@ def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:
     yield part
 
 
-def _joined(found: Iterable[bytes | DataPart]) -> Iterator[bytes | DataPart]:
+def _join_bytes(found: Iterable[bytes | DataPart]) -> Iterator[bytes | DataPart]:
     """Merge neighbouring runs of bytes."""
     held: list[bytes] = []
     for piece in found:

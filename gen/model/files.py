@@ -41,7 +41,7 @@ BUDGET = ReadingBudget()
 LIMIT = BUDGET.bytes
 
 
-def sized(path: Path) -> int:
+def get_size(path: Path) -> int:
     """Return the size in bytes of a regular file. Raises BadInput, without opening it, for a folder, FIFO,
     device or socket.
     """
@@ -54,7 +54,7 @@ def sized(path: Path) -> int:
     return status.st_size
 
 
-def held(path: Path) -> int:
+def get_disk_usage(path: Path) -> int:
     """Return the disk usage of a regular file in bytes, below its size for sparse files. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
@@ -76,11 +76,11 @@ def read_file(path: Path, limit: int = LIMIT) -> bytes:
     return read_part(path, 0, None, limit)
 
 
-def opened(path: Path) -> io.BufferedReader:
+def open_file(path: Path) -> io.BufferedReader:
     """Open a regular file for reading. Raises BadInput for a folder, FIFO, device or socket, without waiting
     for it.
     """
-    sized(path)
+    get_size(path)
     try:
         # O_NONBLOCK: were the file swapped for a FIFO since it was looked at, opening it must still not wait
         #     for a writer.
@@ -99,7 +99,7 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
     there.
     """
     try:
-        with opened(path) as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             wanted = size - offset if length is None else length
             if offset < 0 or wanted < 0 or offset + wanted > size:
@@ -114,7 +114,7 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
         raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
 
 
-def confined(folder: Path, location: str) -> Path:
+def resolve_inside(folder: Path, location: str) -> Path:
     """Resolve `location`, a path relative to a model, inside `folder`. Raises BadInput if it leads elsewhere."""
     parts = location.split("/")
     if (

@@ -21,7 +21,7 @@ class Box:
     sign: str = "●"
 
 
-def drawn(boxes: Sequence[Box]) -> list[tuple[str, str]]:
+def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
     """Draw a line for each box: its rails and its label. Boxes come in topological order."""
     left: dict[str, int] = {}
     for box in boxes:

@@ -33,7 +33,7 @@ def markdown(text: str) -> str:
     return single_line(text).translate(_MARKDOWN)
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun: `1 cluster`, `1,200 clusters`, `2 mismatches`, `3 categories`."""
     if count == 1:
         return f"1 {noun}"
@@ -49,7 +49,7 @@ _LINE = 400
 _LINES = 200
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Return text on one line with markup escaped and unprintable characters as spaces."""
     return html.escape(" ".join("".join(c if c.isprintable() else " " for c in text[:_CUT]).split()))
 
@@ -65,7 +65,7 @@ def escaped_lines(text: str) -> str:
 def facts_table(facts: Iterable[tuple[str, str]]) -> str:
     """Names and values as a table, those without a value left out."""
     rows = (
-        f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>"
+        f"<tr><th>{escape_markup(name)}</th><td>{escape_markup(value)}</td></tr>"
         for name, value in facts
         if value.strip()
     )
@@ -74,9 +74,9 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> str:
 
 def rows_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows under heads as a table."""
-    top = "".join(f"<th>{escaped(head)}</th>" for head in heads)
+    top = "".join(f"<th>{escape_markup(head)}</th>" for head in heads)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escaped(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escape_markup(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
     )
     return f"<table><tr>{top}</tr>{body}</table>"
 

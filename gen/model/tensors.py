@@ -243,11 +243,11 @@ def decode(message: M, data: bytes) -> M | None:
 def read_value(data: bytes, type_: ValueType) -> Value:
     """The value that ONNX's `*.pb` bytes hold, which must be of the kind `type_` is; BadInput otherwise."""
     if isinstance(type_, TensorType):
-        return read_tensor(_decoded(TensorProto(), data, type_))
+        return read_tensor(_decode_message(TensorProto(), data, type_))
     if isinstance(type_, SequenceType):
-        return _read_sequence(_decoded(onnx.SequenceProto(), data, type_))
+        return _read_sequence(_decode_message(onnx.SequenceProto(), data, type_))
     if isinstance(type_, OptionalType):
-        return _read_optional(_decoded(onnx.OptionalProto(), data, type_))
+        return _read_optional(_decode_message(onnx.OptionalProto(), data, type_))
     raise BadInput(f"a value of type {type_} cannot be kept in a case")
 
 
@@ -325,7 +325,7 @@ def _entries(dtype: str, count: int) -> tuple[int, int]:
     return count, count
 
 
-def _decoded(message: M, data: bytes, type_: ValueType) -> M:
+def _decode_message(message: M, data: bytes, type_: ValueType) -> M:
     decoded = decode(message, data)
     if decoded is None:
         raise BadInput(f"the bytes are no {type_} in ONNX's protobuf form")

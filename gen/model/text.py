@@ -19,7 +19,7 @@ class ModelText:
     exact: bool
 
 
-def printed(data: bytes) -> ModelText:
+def print_model(data: bytes) -> ModelText:
     """Print a serialised model as text. An inexact print is for reading only and is cut to 65,536 characters,
     its lines to 1,000.
     """

@@ -33,7 +33,7 @@ from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, con
 from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape
 from opsieve.gen.operators.normalisations import normal
-from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scaled, zero_point
+from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scale_and_zero, zero_point
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")
@@ -76,7 +76,7 @@ def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
-_REQUANTISED = (*scaled(0), *scaled(0))  # of the operand, and of the result
+_REQUANTISED = (*scale_and_zero(0), *scale_and_zero(0))  # of the operand, and of the result
 
 
 def _columns(draft: Draft) -> Sizes:
@@ -100,7 +100,7 @@ def _scaled_parts(draft: Draft) -> None:
     wanted = tuple(FREE if place == draft.axis % x.rank else side for place, side in enumerate(x.shape))
     for _ in range(draft.rng.between(2, 3)):
         draft.inputs.append(x if len(draft.inputs) == 2 else draft.builder.match(x.dtype, wanted))
-        for part in scaled(len(draft.inputs) - 1):
+        for part in scale_and_zero(len(draft.inputs) - 1):
             part(draft)
 
 
@@ -112,7 +112,7 @@ def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(parts[0].dtype, tuple(shape))]
 
 
-def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_expand_dims(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     values, shape = ins[1].values, ins[0].shape
     assert values is not None
     at = int(values[0])
@@ -177,7 +177,7 @@ OPERATORS = (
     *(
         contrib(
             name,
-            parts=(*scaled(0), Partner(), *scaled(0), *scaled(0)),
+            parts=(*scale_and_zero(0), Partner(), *scale_and_zero(0), *scale_and_zero(0)),
             infer=lambda ins, attrs: [(ins[0].dtype, broadcast(ins[0].shape, ins[3].shape))],
             bounds=_range_of,
             dtypes=_BYTES,
@@ -263,7 +263,7 @@ OPERATORS = (
     contrib(
         "ExpandDims",
         parts=(Numbers(lambda draft: draft.rng.between(0, draft.x.rank), "int32", scalar=True),),
-        infer=_expanded,
+        infer=_infer_expand_dims,
         dtypes=(*_FLOATS, "int64", "int32"),
         ranks=(0, 4),
     ),

@@ -55,7 +55,7 @@ def _grow(body: GraphBuilder) -> None:
         body.grow(from_all[rng.below(len(from_all))])
 
 
-def _given(body: GraphBuilder, tensor: Tensor) -> Tensor:
+def _give_output(body: GraphBuilder, tensor: Tensor) -> Tensor:
     """Return the tensor under a name that the body itself makes, because a body cannot output an outer value
     or its own input.
     """
@@ -90,7 +90,7 @@ def _typed_like(body: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> Tenso
     return body.rng.choice(own) if own else body.match(dtype, shape)
 
 
-def _clipped(body: GraphBuilder, tensor: Tensor, low: float, high: float) -> Tensor | None:
+def _clip_tensor(body: GraphBuilder, tensor: Tensor, low: float, high: float) -> Tensor | None:
     """Clip the tensor to an interval; returns `None` if Clip does not support its type."""
     if low <= tensor.low and tensor.high <= high:
         return tensor
@@ -124,8 +124,8 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     chosen = [tensor for tensor in own if rng.random() < builder.style.rates.handed_on][:3] or own[-1:]
     if not chosen:
         chosen = [first.match(rng.choice(("float32", "int64")), builder.shape(0, 3))]
-    others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
-    chosen = [_given(first, tensor) for tensor in chosen]
+    others = [_give_output(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
+    chosen = [_give_output(first, tensor) for tensor in chosen]
     if not (_distinct(others) and _distinct(chosen)):
         return None
     return Instance(
@@ -137,7 +137,7 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     )
 
 
-def _handed(
+def _add_input(
     builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
 ) -> Tensor:
     """Add an input to the body."""
@@ -146,7 +146,7 @@ def _handed(
     return tensor
 
 
-def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list[Tensor], list[Tensor]]:
+def _draw_carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list[Tensor], list[Tensor]]:
     """Draw the values that a loop carries: their initial values, and body inputs whose interval holds in
     every iteration.
     """
@@ -163,24 +163,24 @@ def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list
             min(LARGEST[start.dtype], max(start.high, 4.0)),
         )
         starts.append(start)
-        inputs.append(_handed(builder, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
+        inputs.append(_add_input(builder, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
     return starts, inputs
 
 
-def _turned(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+def _make_next_turn(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     """Choose the carried values of the next iteration, one per body input; returns `None` if one cannot be
     clipped.
     """
     outputs = []
     for tensor in inputs:
-        found = _clipped(body, _typed_like(body, tensor.dtype, tensor.shape), tensor.low, tensor.high)
+        found = _clip_tensor(body, _typed_like(body, tensor.dtype, tensor.shape), tensor.low, tensor.high)
         if found is None:
             return None
-        outputs.append(_given(body, found))
+        outputs.append(_give_output(body, found))
     return outputs
 
 
-def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Tensor]:
+def _choose_scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Tensor]:
     """Choose the tensors of the body that are stacked over all iterations."""
     used = {id(tensor) for tensor in taken}
     allowed = body.takes(name, "V")
@@ -193,14 +193,14 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
         return None
     rng, body = builder.rng, builder.start_body()
     trips = rng.between(1, 4)
-    number = _handed(builder, body, "int64", (), 0.0, trips - 1.0)
-    going = _handed(builder, body, "bool", (), 0.0, 1.0)
-    starts, inputs = _carried(builder, body, "Loop")
+    number = _add_input(builder, body, "int64", (), 0.0, trips - 1.0)
+    going = _add_input(builder, body, "bool", (), 0.0, 1.0)
+    starts, inputs = _draw_carried(builder, body, "Loop")
     _grow(body)
-    outputs = _turned(body, inputs)
+    outputs = _make_next_turn(body, inputs)
     if outputs is None:
         return None
-    collected = _scanned(body, outputs, "Loop")
+    collected = _choose_scanned(body, outputs, "Loop")
     if not outputs and not collected:
         return None
     if not collected and rng.random() < builder.style.rates.no_turn:  # else what is collected were empty
@@ -233,14 +233,14 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
     rng, body = builder.rng, builder.start_body()
-    starts, states = _carried(builder, body, "Scan")
+    starts, states = _draw_carried(builder, body, "Scan")
     axis = rng.below(x.rank) if rng.random() < builder.style.rates.other_scan_axis else 0
     length = x.shape[axis]
     apart = [(x, axis)]
     if rng.random() < builder.style.rates.second_scan:
         apart.append((builder.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
     slices = [
-        _handed(
+        _add_input(
             builder,
             body,
             tensor.dtype,
@@ -251,10 +251,10 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
         for tensor, at in apart
     ]
     _grow(body)
-    outputs = _turned(body, states)
+    outputs = _make_next_turn(body, states)
     if outputs is None:
         return None
-    collected = _scanned(body, outputs, "Scan")
+    collected = _choose_scanned(body, outputs, "Scan")
     if not outputs and not collected:
         return None
     given = [*outputs, *collected]

@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import RankEnds, given
-from opsieve.gen.declarations.instance import Attr, Draft, flag, named, since
+from opsieve.gen.declarations.declaration import RankEnds, has_attribute
+from opsieve.gen.declarations.instance import Attr, Draft, flag, look_up, since
 from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
 from opsieve.gen.declarations.tensor import Ins, Typed
 from opsieve.gen.operators.convolutions import CONVOLUTIONS
 from opsieve.gen.operators.layouts import with_zero
-from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
+from opsieve.gen.operators.windows import Windows, declare_windowed, infer_window_sizes, spatial, strides_fit
 
 
 def _ceil(draft: Draft) -> None:
@@ -30,17 +30,20 @@ def _ceil(draft: Draft) -> None:
 def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """No window begins in the padding at the end, when their number is rounded up."""
     strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
-    ends = placed(sides, kernel, attrs, True)
+    ends = infer_window_sizes(sides, kernel, attrs, True)
     return [
         (end - 1) * stride < side + pad
         for end, stride, side, pad in zip(ends, strides, sides, pads, strict=False)
     ]
 
 
-def _pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     x = ins[0].shape
     return [
-        (ins[0].dtype, (*x[:2], *placed(x[2:], attrs["kernel_shape"], attrs, bool(attrs.get("ceil_mode")))))
+        (
+            ins[0].dtype,
+            (*x[:2], *infer_window_sizes(x[2:], attrs["kernel_shape"], attrs, bool(attrs.get("ceil_mode")))),
+        )
     ]
 
 
@@ -50,7 +53,7 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     if len(kernel) != len(ins[0].shape) - 2 or not strides_fit(attrs, len(kernel)):
         return [False]
     return [
-        *(size >= 1 for size in _pooled(ins, attrs)[0][1]),
+        *(size >= 1 for size in _infer_pooled(ins, attrs)[0][1]),
         *(pad < kernel[place % len(kernel)] for place, pad in enumerate(pads)),
         *(_begin_inside(ins[0].shape[2:], kernel, attrs) if attrs.get("ceil_mode") else ()),
     ]
@@ -66,40 +69,40 @@ def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
 
 
-_KERNEL = Attr("kernel_shape", named("kernel"))
+_KERNEL = Attr("kernel_shape", look_up("kernel"))
 
 OPERATORS = (
     *CONVOLUTIONS,
-    windowed(
+    declare_windowed(
         "MaxPool",
-        _pooled,
+        _infer_pooled,
         parts=(Windows(True), _KERNEL, _ceil),
         requires=_pool_fits,
         cost=_pool_cost,
         undefined=(nan_input,),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
-        unmodelled=given("ceil_mode"),
+        unmodelled=has_attribute("ceil_mode"),
         # The largest value of a window moves smoothly, its place does not.
         rounding=lambda attrs, outputs: Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT,
         rows=rows_of_first,
     ),
-    windowed(
+    declare_windowed(
         "AveragePool",
-        _pooled,
+        _infer_pooled,
         parts=(Windows(True, 19), _KERNEL, _ceil, flag("count_include_pad", 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=with_zero,
         symbolic=True,
         rank_ends=RankEnds.LEAST,
-        unmodelled=given("ceil_mode"),
+        unmodelled=has_attribute("ceil_mode"),
         rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
-    windowed(
+    declare_windowed(
         "LpPool",
-        _pooled,
+        _infer_pooled,
         parts=(Windows(True, 18), _KERNEL, since(18, _ceil), Attr("p", (1, 2, 3), 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
@@ -109,10 +112,10 @@ OPERATORS = (
         ),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
-        unmodelled=given("ceil_mode"),
+        unmodelled=has_attribute("ceil_mode"),
         rows=rows_of_first,
     ),
-    windowed(
+    declare_windowed(
         "GlobalAveragePool",
         _global,
         undefined=(long_sum(reduced_size),),
@@ -120,7 +123,7 @@ OPERATORS = (
         rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
-    windowed(
+    declare_windowed(
         "GlobalMaxPool",
         _global,
         undefined=(nan_input,),
@@ -129,7 +132,7 @@ OPERATORS = (
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
-    windowed(
+    declare_windowed(
         "GlobalLpPool",
         _global,
         parts=(Attr("p", (1, 2, 3), 0.5),),

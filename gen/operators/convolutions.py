@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given, magnitude
-from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, named
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, has_attribute, magnitude
+from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, look_up
 from opsieve.gen.declarations.properties import Rounding, long_sum, rows_of_first, taps, transposed_taps
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, divisors, product
 from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed, optional
-from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
+from opsieve.gen.operators.windows import Windows, declare_windowed, infer_window_sizes, spatial, strides_fit
 
 
 def _groups(draft: Draft) -> None:
@@ -33,7 +33,7 @@ def _groups(draft: Draft) -> None:
         draft.attrs["group"] = group
 
 
-KERNEL_SHAPE = Attr("kernel_shape", named("kernel"), 0.6)
+KERNEL_SHAPE = Attr("kernel_shape", look_up("kernel"), 0.6)
 CONV = (
     Windows(),
     _groups,
@@ -47,7 +47,7 @@ CONV = (
 def conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     """The places of the windows, one feature for each filter."""
     x, w = ins[0].shape, ins[1].shape
-    return [(ins[0].dtype, (x[0], w[0], *placed(x[2:], w[2:], attrs)))]
+    return [(ins[0].dtype, (x[0], w[0], *infer_window_sizes(x[2:], w[2:], attrs)))]
 
 
 def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -57,7 +57,7 @@ def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         return [False]
     found = [x[1] == w[1] * group, w[0] % group == 0]
     found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
-    found += [size >= 1 for size in placed(x[2:], w[2:], attrs)]
+    found += [size >= 1 for size in infer_window_sizes(x[2:], w[2:], attrs)]
     return found + _bias_fits(ins, w[0])
 
 
@@ -80,7 +80,7 @@ def _spread(draft: Draft) -> None:
     something.
     """
     rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
-    kernel = [rng.binned(1, 4) if draft.open is None else draft.open.number(1, 5) for _ in sides]
+    kernel = [rng.draw_binned(1, 4) if draft.open is None else draft.open.number(1, 5) for _ in sides]
     strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
     dilations = [1 for _ in sides]
     draft.sizes["kernel"] = kernel
@@ -147,7 +147,7 @@ def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     w, offset = ins[1].shape, ins[2].shape
-    out = placed(ins[0].shape[2:], w[2:], attrs)
+    out = infer_window_sizes(ins[0].shape[2:], w[2:], attrs)
     return [
         *conv_fits(ins[:2], attrs),
         *(len(offset) == len(w), offset[0] == ins[0].shape[0], offset[1] == 2 * product(w[2:])),
@@ -165,7 +165,7 @@ def _mask_fits(ins: Ins, wanted: Sequence[Size]) -> list[Truth]:
 
 
 CONVOLUTIONS = (
-    windowed(
+    declare_windowed(
         "Conv",
         conv_type,
         parts=CONV,
@@ -179,7 +179,7 @@ CONVOLUTIONS = (
         rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
-    windowed(
+    declare_windowed(
         "ConvTranspose",
         _transposed_type,
         parts=(
@@ -201,13 +201,13 @@ CONVOLUTIONS = (
         undefined=(long_sum(transposed_taps),),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
-        unmodelled=given("auto_pad", "output_shape"),
+        unmodelled=has_attribute("auto_pad", "output_shape"),
         size_rule=SizeRule.FILTERED_BACK,
         sizes_unsaid=True,
         rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
-    windowed(
+    declare_windowed(
         "DeformConv",
         conv_type,
         parts=(
@@ -215,9 +215,11 @@ CONVOLUTIONS = (
             Count("kernel", lambda draft: [draft.rng.between(1, min(3, side)) for side in draft["sides"]]),
             Attr("strides", lambda draft: [draft.rng.choice((1, 2)) for _ in draft["sides"]], 0.5),
             Attr("pads", lambda draft: [draft.rng.between(0, k - 1) for k in draft["kernel"]] * 2),
-            Attr("kernel_shape", named("kernel")),
+            Attr("kernel_shape", look_up("kernel")),
             Count("taps", lambda draft: math.prod(draft["kernel"])),
-            Count("places", lambda draft: placed(draft.x.shape[2:], draft["kernel"], draft.attrs)),
+            Count(
+                "places", lambda draft: infer_window_sizes(draft.x.shape[2:], draft["kernel"], draft.attrs)
+            ),
             Count("features", between(1, 3)),
             Input("features channels kernel...", Domain(-1, 1)),
             Input("batch 2*taps places...", Domain(-1.4, 1.4)),
@@ -228,7 +230,7 @@ CONVOLUTIONS = (
         bounds=_deform_bounds,
         cost=conv_cost,
         ranks=(4, 4),
-        unmodelled=given("offset_group", "group"),
+        unmodelled=has_attribute("offset_group", "group"),
         sizes_unsaid=True,
         rounding=Rounding.COMPUTES,
     ),

@@ -16,7 +16,7 @@ from opsieve.gen.declarations.instance import (
     Numbers,
     between,
     flag,
-    named,
+    look_up,
     since,
     some,
 )
@@ -43,7 +43,7 @@ def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (n, c // (size * size), h * size, w * size))]
 
 
-def _spaced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_depth_to_space(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
     return [
         (
@@ -89,7 +89,7 @@ OPERATORS = (
         ],
         parts=(
             some(
-                Attr("perm", lambda draft: draft.rng.shuffled(range(draft.x.rank))),
+                Attr("perm", lambda draft: draft.rng.shuffle_items(range(draft.x.rank))),
                 where=lambda draft: (
                     draft.rng.random() >= draft.builder.style.rates.default_order and draft.x.rank
                 ),
@@ -115,7 +115,7 @@ OPERATORS = (
             Numbers(
                 # Drawn also where sizes are open, so that products stay linear.
                 lambda draft: [
-                    draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4)
+                    draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.draw_binned(1, 4)
                     for _ in draft.x.shape
                 ]
             ),
@@ -153,7 +153,7 @@ OPERATORS = (
     ),
     layout(
         "SpaceToDepth",
-        infer=_spaced,
+        infer=_infer_depth_to_space,
         parts=(
             _BLOCK,
             First(
@@ -235,7 +235,7 @@ OPERATORS = (
         parts=(
             Count("batch", (0, 1)),
             some(
-                Attr("batch_axis", named("batch")),
+                Attr("batch_axis", look_up("batch")),
                 Attr("time_axis", lambda draft: 1 - draft["batch"]),
                 where=lambda draft: draft["batch"] == 0 or draft.draws(0.5),
             ),

@@ -12,7 +12,7 @@ import numpy as np
 
 from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.instance import Attr, Count, Draft, Numbers, Partner, named, some
+from opsieve.gen.declarations.instance import Attr, Count, Draft, Numbers, Partner, look_up, some
 from opsieve.gen.declarations.properties import (
     Rounding,
     cast_of_float,
@@ -23,7 +23,7 @@ from opsieve.gen.declarations.properties import (
     nan_element,
     overflow,
     rows_of_first,
-    summed,
+    sum_arrays,
 )
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
 from opsieve.gen.declarations.tensor import (
@@ -85,14 +85,14 @@ def binary(
     )
 
 
-def _multiplied(a: Tensor, b: Tensor) -> Bounds:
+def _bound_product(a: Tensor, b: Tensor) -> Bounds:
     if a is b:  # a square
         low, high = absolute(a.low, a.high)
         return low * low, high * high
     return corners(a, b, lambda p, q: p * q)
 
 
-def _divided(a: Tensor, b: Tensor) -> Bounds:
+def _bound_quotient(a: Tensor, b: Tensor) -> Bounds:
     if b.low <= 0 <= b.high:
         return -math.inf, math.inf
     low, high = corners(a, b, lambda p, q: p / q)
@@ -112,7 +112,7 @@ def _exponent(draft: Draft) -> float:
     return exponent if is_float(draft["type"]) else max(1, int(exponent))
 
 
-def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+def _bound_power(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     x, y = ins[0], ins[1]
     if y.low != y.high and x.low <= 0:
         return -math.inf, math.inf
@@ -167,8 +167,8 @@ BINARY = (
         ),
         undefined=(overflow(np.subtract),),
     ),
-    binary("Mul", _multiplied, undefined=(overflow(np.multiply),), commutes=True),
-    binary("Div", _divided, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
+    binary("Mul", _bound_product, undefined=(overflow(np.multiply),), commutes=True),
+    binary("Div", _bound_quotient, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
     binary(
         "Mod",
         lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size),
@@ -199,16 +199,16 @@ BINARY = (
                     and (draft.x.dtype in draft.builder.takes("Pow", "T1"))
                 ),
             ),
-            some(Partner(Domain(-2, 2)), where=named("spread")),
+            some(Partner(Domain(-2, 2)), where=look_up("spread")),
             some(
                 Count("type", _exponent_type),
-                Numbers(_exponent, named("type"), scalar=True),
+                Numbers(_exponent, look_up("type"), scalar=True),
                 where=lambda draft: not draft["spread"],
             ),
         ),
         infer=_together,
         requires=_go_together,
-        bounds=_powered,
+        bounds=_bound_power,
         family="binary",
         relation=lambda x, y: (x - 0.01, 40 - y * x.log()),
         usual={0: Domain(0.1, 3), 1: Domain(0, 3)},
@@ -310,14 +310,14 @@ VARIADIC = (
     variadic(
         "Sum",
         lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins)),
-        undefined=(overflow(summed),),
+        undefined=(overflow(sum_arrays),),
         commutes=True,
     ),
     variadic("Mean", lambda ins: (min(t.low for t in ins), max(t.high for t in ins)), commutes=True),
 )
 
 
-def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+def _bound_clip(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high, least, most = ins[0].low, ins[0].high, optional(ins, 1), optional(ins, 2)
     if least is not None:
         low, high = max(low, least.low), max(high, least.low)
@@ -370,14 +370,14 @@ OTHERS = (
         "Clip",
         parts=(
             Count("low", lambda draft: draft.rng.between(0 if draft.x.dtype in UNSIGNED else -4, 0)),
-            Numbers(named("low"), "", scalar=True, share=0.7),
+            Numbers(look_up("low"), "", scalar=True, share=0.7),
             Numbers(lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7),
         ),
         # As the operator's page says; the checker lets vectors pass.
         requires=lambda ins, attrs: [
             bound is None or bound.shape == () for bound in (optional(ins, 1), optional(ins, 2))
         ],
-        bounds=_clipped,
+        bounds=_bound_clip,
         family="unary",
         usual={1: Domain(-2, 0), 2: Domain(1, 3)},
         undefined=(nan_element,),

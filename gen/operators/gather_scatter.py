@@ -48,10 +48,10 @@ def _inside(draft: Draft) -> Domain:
 
 
 def _few_sides(draft: Draft) -> Sizes:
-    return tuple(draft.rng.binned(1, 5) for _ in range(draft.rng.choice((0, 1, 1, 2))))
+    return tuple(draft.rng.draw_binned(1, 5) for _ in range(draft.rng.choice((0, 1, 1, 2))))
 
 
-def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_gather(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", 0) % len(shape)
     return [(ins[0].dtype, (*shape[:axis], *ins[1].shape, *shape[axis + 1 :]))]
@@ -98,7 +98,7 @@ def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _distinct(draft: Draft, count: int, side: int) -> list[int]:
-    return draft.rng.shuffled(range(side))[:count]
+    return draft.rng.shuffle_items(range(side))[:count]
 
 
 def _distinct_along(draft: Draft) -> list[int]:
@@ -136,7 +136,7 @@ _REDUCTION = since(
 )
 
 
-def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+def _bound_scatter(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     x, y = ins[0], ins[2]
     kind = attrs.get("reduction", "none")
     if kind == "add":
@@ -177,7 +177,7 @@ def _some_kept(draft: Draft) -> list[int]:
     return kept
 
 
-def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_compress(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     values, shape = ins[1].values, ins[0].shape
     assert values is not None
     count = int(sum(values))
@@ -199,7 +199,7 @@ def gather(name: str, infer: Any, **more: Any) -> Operator:
     )
 
 
-def _updated(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_scatter(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
@@ -214,7 +214,7 @@ def _coordinate(site: Site) -> Domain:
 OPERATORS = (
     gather(
         "Gather",
-        _gathered,
+        _infer_gather,
         parts=(AxisAttr(0), Input(_few_sides, _inside, _INDEX_TYPES)),
         requires=axis_inside(0),
         usual={1: axis_index(0)},
@@ -277,7 +277,7 @@ OPERATORS = (
     ),
     gather(
         "ScatterElements",
-        _updated,
+        _infer_scatter,
         parts=(
             AxisAttr(0),
             Count("places", lambda draft: [draft.rng.between(1, side) for side in draft.x.shape]),
@@ -285,7 +285,7 @@ OPERATORS = (
             _REDUCTION,
             Input("places..."),
         ),
-        bounds=_scattered,
+        bounds=_bound_scatter,
         requires=_elements_fit,
         dtypes=_PLAIN,
         usual={1: axis_index(0)},
@@ -296,7 +296,7 @@ OPERATORS = (
     ),
     gather(
         "ScatterND",
-        _updated,
+        _infer_scatter,
         parts=(
             Count("depth", lambda draft: draft.rng.between(1, draft.x.rank)),
             Count("sides", lambda draft: draft.x.shape[: draft["depth"]]),
@@ -305,7 +305,7 @@ OPERATORS = (
             _REDUCTION,
             Input(lambda draft: (draft["count"], *draft.x.shape[draft["depth"] :])),
         ),
-        bounds=_scattered,
+        bounds=_bound_scatter,
         requires=_rows_fit,
         dtypes=_PLAIN,
         usual={1: _coordinate},
@@ -343,7 +343,7 @@ OPERATORS = (
     ),
     gather(
         "Compress",
-        _compressed,
+        _infer_compress,
         parts=(Attr("axis", drawn_axis, 0.7), Numbers(_some_kept, "bool")),
         requires=lambda ins, attrs: [*axis_inside(0)(ins, attrs), len(ins[1].shape) == 1],
         moves=Moves.FIRST,

@@ -22,7 +22,7 @@ from opsieve.gen.declarations.instance import (
     between,
     drawn_axis,
     flag,
-    named,
+    look_up,
     some,
 )
 from opsieve.gen.declarations.properties import Rounding, nan_input
@@ -150,9 +150,9 @@ OPERATORS = (
         parts=(
             Count("start", between(-4, 4)),
             Count("step", (1, 1, 2, 3, -1, -2)),
-            Numbers(named("start"), "", scalar=True, first=True),
+            Numbers(look_up("start"), "", scalar=True, first=True),
             Numbers(lambda draft: draft["start"] + draft.rng.between(1, 12) * draft["step"], "", scalar=True),
-            Numbers(named("step"), "", scalar=True),
+            Numbers(look_up("step"), "", scalar=True),
         ),
         ranks=(0, 0),
         usual={0: _range_ends, 1: _range_ends, 2: _range_ends},

@@ -61,7 +61,7 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0), size
 
 
-def _turned(name: str, plain: str, turned: str) -> Callable[[Draft], str]:
+def _shape_by_flag(name: str, plain: str, turned: str) -> Callable[[Draft], str]:
     """Make a rule that picks one of two shapes by a transposition attribute."""
     return lambda draft: turned if name in draft.attrs else plain
 
@@ -69,8 +69,8 @@ def _turned(name: str, plain: str, turned: str) -> Callable[[Draft], str]:
 GEMM = (
     Attr("transA", (1,), 0.3),
     Attr("transB", (1,), 0.4),
-    First(_turned("transA", "rows inner", "inner rows")),
-    Input(_turned("transB", "inner columns", "columns inner")),
+    First(_shape_by_flag("transA", "rows inner", "inner rows")),
+    Input(_shape_by_flag("transB", "inner columns", "columns inner")),
     some(
         Attr("alpha", (0.5, 2.0, -1.0), 0.3),
         Attr("beta", (0.5, 2.0, -1.0), 0.3),
@@ -107,7 +107,7 @@ def gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
     if len(ins) > 2:
         size += abs(attrs.get("beta", 1.0)) * ins[2].size
-    return _signed(ins, size)
+    return _bound_by_sign(ins, size)
 
 
 # equation without the output -> what each letter stands for is free; the first operand's rank picks one
@@ -177,7 +177,7 @@ def _einsum_terms(ins: Ins, attrs: Mapping[str, Any]) -> int:
     return math.prod(side for letter, side in sides.items() if letter not in kept)
 
 
-def _signed(ins: Ins, size: float) -> Bounds:
+def _bound_by_sign(ins: Ins, size: float) -> Bounds:
     return (0.0 if ins[0].dtype.startswith("u") else -size), size
 
 
@@ -244,7 +244,7 @@ OPERATORS = (
         parts=(Attr("equation", lambda draft: draft.rng.choice(_EQUATIONS[draft.x.rank])), _operands),
         infer=_einsum_type,
         requires=_einsum_fits,
-        bounds=lambda ins, attrs: _signed(
+        bounds=lambda ins, attrs: _bound_by_sign(
             ins, _einsum_terms(ins, attrs) * float(math.prod(tensor.size for tensor in ins))
         ),
         ranks=(1, 4),

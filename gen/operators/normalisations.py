@@ -20,7 +20,7 @@ from opsieve.gen.declarations.instance import (
     OutputCount,
     channels,
     from_axis,
-    named,
+    look_up,
     some,
 )
 from opsieve.gen.declarations.properties import (
@@ -164,7 +164,7 @@ OPERATORS = (
                     else draft.builder.choose_dtype(draft.builder.takes("BatchNormalization", "T1"))
                 ),
             ),
-            *(Input(channels, domain, named("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),
+            *(Input(channels, domain, look_up("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),
             _EPSILON,
             OutputCount(1),
         ),

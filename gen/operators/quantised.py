@@ -11,13 +11,23 @@ from typing import Any
 from opsieve.gen.declarations.builder import FREE, Sizes
 from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule, magnitude
-from opsieve.gen.declarations.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
+from opsieve.gen.declarations.instance import (
+    Count,
+    Draft,
+    First,
+    Input,
+    Numbers,
+    Part,
+    look_up,
+    sign_axis,
+    some,
+)
 from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
 from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, is_float
 from opsieve.gen.operators.convolutions import conv_cost
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
-from opsieve.gen.operators.windows import Windows, placed
+from opsieve.gen.operators.windows import Windows, infer_window_sizes
 
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {
@@ -59,7 +69,7 @@ def zero_point(of: int | str, shape: str = "", share: float | None = None) -> Pa
     return Numbers(each if shape else one, dtype, scalar=not shape, shape=shape, share=share)
 
 
-def scaled(place: int) -> tuple[Part, ...]:
+def scale_and_zero(place: int) -> tuple[Part, ...]:
     """Make the parts for a scale and a zero point of the type of the input at a position."""
     return scale(), zero_point(place)
 
@@ -80,7 +90,7 @@ def _grain(draft: Draft) -> None:
     axis = rng.below(len(shape))
     draft.sizes["grain"] = (shape[axis],)
     if axis != 1 or rng.random() >= rates.axis_left_out:
-        draft.attrs["axis"] = signed(draft.builder, axis, len(shape))
+        draft.attrs["axis"] = sign_axis(draft.builder, axis, len(shape))
     if draft.opset >= 21 and len(shape) > 1 and rng.random() < rates.blocked:
         size = rng.between(1, shape[axis])
         blocks = -(-shape[axis] // size)
@@ -126,7 +136,7 @@ def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _conv_sizes(x: Sizes, w: Sizes, attrs: Mapping[str, Any]) -> Sizes:
-    return (x[0], w[0], *placed(x[2:], w[2:], attrs))
+    return (x[0], w[0], *infer_window_sizes(x[2:], w[2:], attrs))
 
 
 def _conv_relations(x: int, w: int) -> Any:
@@ -137,7 +147,7 @@ def _conv_relations(x: int, w: int) -> Any:
     return requires
 
 
-def quantised(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
+def declare_quantised(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
     """Declare an operator on scaled integers."""
     return Operator(name, infer=infer, bounds=bounds, family="quantised", **more)
 
@@ -158,7 +168,7 @@ def _one_for_all(ins: Ins, attrs: Mapping[str, Any]) -> bool:
 
 
 OPERATORS = (
-    quantised(
+    declare_quantised(
         "QuantizeLinear",
         lambda ins, attrs: [(ins[2].dtype if len(ins) > 2 else "uint8", ins[0].shape)],
         lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
@@ -180,7 +190,7 @@ OPERATORS = (
         scales=(1,),
         rounding=Rounding.COMPUTES,
     ),
-    quantised(
+    declare_quantised(
         "DequantizeLinear",
         lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
         magnitude(lambda ins, attrs: (ins[0].size + (ins[2].size if len(ins) > 2 else 0.0)) * ins[1].size),
@@ -199,7 +209,7 @@ OPERATORS = (
         converts=True,
         scales=(1,),
     ),
-    quantised(
+    declare_quantised(
         "DynamicQuantizeLinear",
         lambda ins, attrs: [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())],
         # Where all elements are 0 the scale is 1.
@@ -210,7 +220,7 @@ OPERATORS = (
         converts=True,
         rounding=Rounding.COMPUTES,
     ),
-    quantised(
+    declare_quantised(
         "MatMulInteger",
         lambda ins, attrs: [("int32", matrix_shape(ins[0].shape, ins[1].shape))],
         magnitude(lambda ins, attrs: ins[0].shape[-1] * 65025.0),
@@ -223,17 +233,17 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
     ),
-    quantised(
+    declare_quantised(
         "QLinearMatMul",
         lambda ins, attrs: [(ins[7].dtype, matrix_shape(ins[0].shape, ins[3].shape))],
         lambda ins, attrs: full(ins[7].dtype),
         parts=(
             First(fits=lambda draft: draft.x.rank > 1, other="rows inner"),
             Count("type", lambda draft: "float16" if draft.opset >= 21 and draft.draws(0.1) else "float32"),
-            *(scale(named("type")), zero_point(0)),
+            *(scale(look_up("type")), zero_point(0)),
             Input(lambda draft: (draft.x.shape[-1], FREE), dtype=other_bytes),
-            *(scale(named("type")), zero_point(3)),
-            *(scale(named("type")), zero_point(0)),
+            *(scale(look_up("type")), zero_point(3)),
+            *(scale(look_up("type")), zero_point(0)),
         ),
         requires=lambda ins, attrs: inner((ins[0], ins[3]), attrs),
         ranks=(1, 4),
@@ -242,7 +252,7 @@ OPERATORS = (
         scales=(1, 4, 6),
         rounding=Rounding.REQUANTISES,
     ),
-    quantised(
+    declare_quantised(
         "ConvInteger",
         lambda ins, attrs: [("int32", _conv_sizes(ins[0].shape, ins[1].shape, attrs))],
         magnitude(lambda ins, attrs: math.prod(ins[1].shape[1:]) * 65025.0),
@@ -258,12 +268,12 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.FILTERED,
     ),
-    quantised(
+    declare_quantised(
         "QLinearConv",
         lambda ins, attrs: [(ins[7].dtype, _conv_sizes(ins[0].shape, ins[3].shape, attrs))],
         lambda ins, attrs: full(ins[7].dtype),
         parts=(
-            *(*_WINDOWS, *scaled(0)),
+            *(*_WINDOWS, *scale_and_zero(0)),
             Input("maps channels kernel...", dtype=other_bytes),
             Count("grain", lambda draft: (draft["maps"],) if draft.draws(0.4) else ()),
             scale(shape="grain..."),
@@ -277,7 +287,7 @@ OPERATORS = (
                 _filter_type,
                 shape="grain...",
             ),
-            *scaled(0),
+            *scale_and_zero(0),
             Numbers(
                 lambda draft: [draft.rng.between(-100, 100) for _ in range(draft["maps"])], "int32", share=0.4
             ),

@@ -24,7 +24,7 @@ from opsieve.gen.declarations.instance import (
     some,
 )
 from opsieve.gen.declarations.properties import Rounding
-from opsieve.gen.declarations.shape_patterns import agree, shape_of, sized
+from opsieve.gen.declarations.shape_patterns import agree, match_sizes, shape_of
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors
 from opsieve.gen.declarations.tensor import (
     FLOATS,
@@ -60,14 +60,14 @@ def _shapes(gates: int, batch_first: bool) -> tuple[str, ...]:
     )
 
 
-def _directed(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_directions(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {**attrs, "directions": 2 if attrs.get("direction") == "bidirectional" else 1}
 
 
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     *_, state, _ = texts = _shapes(1, bool(attrs.get("layout")))
-    directed = _directed(attrs)
-    known = sized(texts, ins[:3], directed)[0]
+    directed = _with_directions(attrs)
+    known = match_sizes(texts, ins[:3], directed)[0]
     all_states = f"batch length {state[6:]}" if attrs.get("layout") else f"length {state}"
     shapes = (shape_of(text, known, directed) for text in (all_states, state, state))
     return [(ins[0].dtype, shape) for shape in shapes]
@@ -100,29 +100,29 @@ _OWN: dict[str, tuple[Part, ...]] = {
 def _recurrent_parts(name: str) -> tuple[Part, ...]:
     """At `layout` 0, which is all that onnxruntime has, more often than not."""
 
-    def shaped(place: int) -> Callable[[Draft], str]:
+    def shape_of(place: int) -> Callable[[Draft], str]:
         return lambda draft: _shapes(_GATES[name], "layout" in draft.attrs)[place]
 
     return (
         Attr("hidden_size", between(1, 4)),
         Attr("direction", ("forward", "reverse", "reverse", "bidirectional", "bidirectional"), 0.6),
         since(14, Attr("layout", (1,), 0.1)),
-        Count("directions", lambda draft: _directed(draft.attrs)["directions"]),
+        Count("directions", lambda draft: _with_directions(draft.attrs)["directions"]),
         First(
-            shaped(0),
+            shape_of(0),
             fits=lambda draft: draft["features"] <= 16,
             other=lambda draft: (*draft.x.shape[:2], draft.rng.between(1, 8)),
         ),
-        *(Input(shaped(place), _SMALL) for place in (1, 2)),
-        Input(shaped(3), _SMALL, share=0.5),
+        *(Input(shape_of(place), _SMALL) for place in (1, 2)),
+        Input(shape_of(3), _SMALL, share=0.5),
         Numbers(
             lambda draft: [draft.rng.between(1, draft["length"]) for _ in range(draft["batch"])],
             "int32",
             share=0.2,
         ),
-        Input(shaped(5), _SMALL, share=0.4),
+        Input(shape_of(5), _SMALL, share=0.4),
         *(
-            (Input(shaped(6), _SMALL, share=0.4), Input(shaped(7), _SMALL, share=0.2))
+            (Input(shape_of(6), _SMALL, share=0.4), Input(shape_of(7), _SMALL, share=0.2))
             if name == "LSTM"
             else ()
         ),
@@ -136,7 +136,7 @@ def recurrent(name: str) -> Operator:
         name,
         parts=_recurrent_parts(name),
         requires=lambda ins, attrs: agree(*_shapes(_GATES[name], bool(attrs.get("layout"))))(
-            ins, _directed(attrs)
+            ins, _with_directions(attrs)
         ),
         infer=_states if name == "LSTM" else lambda ins, attrs: _states(ins, attrs)[:2],
         bounds=_state_bounds if name == "LSTM" else lambda ins, attrs: _state_bounds(ins, attrs)[:2],
@@ -194,7 +194,7 @@ def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
     return count
 
 
-def _turned(draft: Draft) -> None:
+def _draw_rotated_columns(draft: Draft) -> None:
     """Draw how many columns are rotated: all of them, or an even number."""
     size = draft["size"]
     if size >= 4 and draft.rng.random() < draft.builder.style.rates.rare_attribute:
@@ -208,7 +208,7 @@ _ROTARY = (
         fits=lambda draft: draft["size"] % 2 == 0,
         other=lambda draft: (*draft.x.shape[:3], 2 * draft.rng.between(1, 4)),
     ),
-    _turned,
+    _draw_rotated_columns,
     Attr("interleaved", (1,), 0.4),
     one_of(
         some(Input("batch length half", _SMALL), Input("batch length half", _SMALL)),

@@ -22,6 +22,7 @@ from opsieve.gen.declarations.instance import (
 from opsieve.gen.declarations.properties import (
     OpenRule,
     Rounding,
+    allow_any_order,
     long_sum,
     nan_input,
     normalised_size,
@@ -31,7 +32,6 @@ from opsieve.gen.declarations.properties import (
     rows_beside_axis,
     running_size,
     softmax_of_infinity,
-    unsorted,
 )
 from opsieve.gen.declarations.symbolic_arith import Truth, product
 from opsieve.gen.declarations.tensor import (
@@ -87,7 +87,7 @@ def _axes_for(name: str) -> Part:
     return axes
 
 
-def _reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     x = ins[0]
     axes = axes_of(ins, attrs, len(x.shape))
     if attrs.get("keepdims", 1):
@@ -102,7 +102,7 @@ def reduction(
     return Operator(
         name,
         parts=(flag("keepdims", 0.5), _axes_for(name)),
-        infer=_reduced,
+        infer=_infer_reduced,
         requires=lambda ins, attrs: [
             -len(ins[0].shape) <= int(axis) < len(ins[0].shape) for axis in _given_axes(ins, attrs)
         ],
@@ -126,7 +126,7 @@ def _size(low: float, high: float) -> float:
     return max(-low, high, 0.0)
 
 
-def _multiplied(low: float, high: float, terms: int) -> Bounds:
+def _bound_product(low: float, high: float, terms: int) -> Bounds:
     size = max(_size(low, high), 1e-3)
     if terms * abs(math.log(size)) > 60:
         return -math.inf, math.inf
@@ -188,7 +188,7 @@ REDUCTIONS = (
         rounding=Rounding.EXACT,
         rows=reduced_rows,
     ),
-    reduction("ReduceProd", _multiplied, rows=reduced_rows),
+    reduction("ReduceProd", _bound_product, rows=reduced_rows),
     reduction(
         "ReduceSum",
         lambda low, high, n: (n * low, n * high),
@@ -228,7 +228,7 @@ def _running_sum(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _running_product(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    low, high = _multiplied(ins[0].low, ins[0].high, _running_length(ins))
+    low, high = _bound_product(ins[0].low, ins[0].high, _running_length(ins))
     return min(low, ins[0].low), max(high, ins[0].high, 1.0)
 
 
@@ -351,7 +351,7 @@ AXIS = (
             AxisAttr(-1),
             Numbers(
                 lambda draft: [
-                    draft.rng.binned(1, draft.side) if draft.open is None else draft.open.number(1)
+                    draft.rng.draw_binned(1, draft.side) if draft.open is None else draft.open.number(1)
                 ]
             ),
             flag("largest", 0.5),
@@ -363,7 +363,7 @@ AXIS = (
         usual={1: _top_count},
         undefined=(
             nan_input,
-            unsorted,
+            allow_any_order,
         ),
         rank_ends=RankEnds.LEAST,
         rounding=Rounding.EXACT | Rounding.JUMPS,

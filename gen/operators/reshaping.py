@@ -9,7 +9,16 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, OpenBuilder
 from opsieve.gen.declarations.declaration import Moves, SizeRule, axis_inside
-from opsieve.gen.declarations.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
+from opsieve.gen.declarations.instance import (
+    Attr,
+    Draft,
+    First,
+    Instance,
+    Numbers,
+    sign_axis,
+    some,
+    with_sizes,
+)
 from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import (
     Size,
@@ -36,7 +45,7 @@ def _same_elements(draft: Draft) -> list[int]:
     return asked
 
 
-def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_reshape(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     keeps = not attrs.get("allowzero", 0)
     asked = [shape[place] if side == 0 and keeps else side for place, side in enumerate(values_of(ins[1]))]
@@ -54,7 +63,7 @@ def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         or asked.count(-1) > 1
     ):
         return [False]
-    return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
+    return [product(_infer_reshape(ins, attrs)[0][1]) == product(ins[0].shape)]
 
 
 def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -65,10 +74,10 @@ def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _new_places(draft: Draft) -> list[int]:
     rank, more = draft.x.rank, draft.rng.between(1, 2) if draft.x.rank < 4 else 1
-    return [signed(draft.builder, axis, rank + more) for axis in draft.rng.some(range(rank + more), more)]
+    return [sign_axis(draft.builder, axis, rank + more) for axis in draft.rng.some(range(rank + more), more)]
 
 
-def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_unsqueeze(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     given = values_of(ins[1])
     rank = len(ins[0].shape) + len(given)
     axes, rest = {axis % rank for axis in given}, iter(ins[0].shape)
@@ -88,10 +97,10 @@ def _single_axes(draft: Draft) -> list[int]:
     rng, rank = draft.rng, draft.x.rank
     ones = [axis for axis in range(rank) if draft.open is not None or draft.x.shape[axis] == 1]
     most = len(ones) if draft.open is None else min(2, rank)
-    return [signed(draft.builder, axis, rank) for axis in rng.some(ones, rng.between(1, most))]
+    return [sign_axis(draft.builder, axis, rank) for axis in rng.some(ones, rng.between(1, most))]
 
 
-def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_squeeze(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     if len(ins) < 2:
         return [(ins[0].dtype, tuple(side for side in shape if side != 1))]
@@ -109,9 +118,9 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [shape[axis] == 1 for axis in given]
 
 
-def _grown(draft: Draft) -> list[int]:
+def _draw_expanded_shape(draft: Draft) -> list[int]:
     rng = draft.rng
-    asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
+    asked = [rng.draw_binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
     return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4) else asked
 
 
@@ -155,7 +164,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
         part = builder.number(1, spread=False)
         builder.relations.append(view[axis] == factor * part)
         view[axis] = factor * part
-        asked = [*view[:axis], *rng.shuffled((factor, part)), *view[axis + 1 :]]
+        asked = [*view[:axis], *rng.shuffle_items((factor, part)), *view[axis + 1 :]]
     elif kind == "merge" and x.rank > 1:
         axis = rng.below(x.rank - 1)
         view[axis + rng.below(2)] = builder.pin_number(view[axis])
@@ -165,7 +174,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
         asked = list(view)
         asked.insert(rng.below(x.rank + 1), 1)
     else:
-        asked = list(rng.shuffled(view))
+        asked = list(rng.shuffle_items(view))
     shape = builder.ints(asked)
     if asked and rng.random() < builder.style.rates.inferred_size:
         builder.inferred.add((shape.name, rng.below(len(asked))))
@@ -173,7 +182,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
         builder.copied |= {
             (shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]
         }
-    return Instance([viewed(x, tuple(view)), shape])
+    return Instance([with_sizes(x, tuple(view)), shape])
 
 
 def _open_both_asked(builder: OpenBuilder, x: Tensor, view: list[Size], axis: int) -> list[Size]:
@@ -193,7 +202,7 @@ def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
             if place != kept:
                 view[place] = builder.pin_number(view[place])
     return Instance(
-        [viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis}
+        [with_sizes(x, tuple(view))], {"axis": sign_axis(builder, axis, x.rank) if axis < x.rank else axis}
     )
 
 
@@ -210,13 +219,13 @@ def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
         1 if q is not p and not isinstance(q, int) else p
         for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True)
     )
-    return Instance([viewed(x, view), builder.ints(asked)])
+    return Instance([with_sizes(x, view), builder.ints(asked)])
 
 
 RESHAPES = (
     layout(
         "Reshape",
-        infer=_reshaped,
+        infer=_infer_reshape,
         parts=(Numbers(_same_elements),),
         requires=_same_count,
         usual={1: _target_shape},
@@ -240,7 +249,7 @@ RESHAPES = (
     ),
     layout(
         "Unsqueeze",
-        infer=_unsqueezed,
+        infer=_infer_unsqueeze,
         parts=(Numbers(_new_places),),
         requires=_new_axes,
         ranks=(0, 4),
@@ -252,7 +261,7 @@ RESHAPES = (
     ),
     layout(
         "Squeeze",
-        infer=_squeezed,
+        infer=_infer_squeeze,
         parts=(
             some(
                 First(
@@ -277,7 +286,7 @@ RESHAPES = (
     layout(
         "Expand",
         infer=lambda ins, attrs: [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))],
-        parts=(Numbers(_grown),),
+        parts=(Numbers(_draw_expanded_shape),),
         requires=lambda ins, attrs: broadcasts(ins[0].shape, tuple(values_of(ins[1]))),
         usual={1: _expanded_shape},
         moves=Moves.FIRST,

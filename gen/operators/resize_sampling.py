@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given, magnitude
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, has_attribute, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -19,7 +19,7 @@ from opsieve.gen.declarations.instance import (
     between,
     flag,
     left_out,
-    named,
+    look_up,
     never,
     since,
     some,
@@ -43,7 +43,7 @@ from opsieve.gen.declarations.tensor import (
     size_of,
 )
 from opsieve.gen.operators.layouts import values_of, with_zero
-from opsieve.gen.operators.windows import windowed
+from opsieve.gen.operators.windows import declare_windowed
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
@@ -67,7 +67,7 @@ def _scales(draft: Draft) -> list[float]:
     return [1.0, 1.0, *(scale if side * scale >= 1 else 1.0 for side, scale in drawn)]
 
 
-def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_resize(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     if len(ins) > 3:
         return [(ins[0].dtype, tuple(values_of(ins[3])))]
     scales = ins[2].values
@@ -196,9 +196,9 @@ def _image_or_block(site: Site) -> Domain:
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 OPERATORS = (
-    windowed(
+    declare_windowed(
         "Resize",
-        _resized,
+        _infer_resize,
         parts=(
             Attr("mode", lambda draft: draft.rng.choice(_MODES if draft.x.rank == 4 else _MODES[:3])),
             Attr("coordinate_transformation_mode", _PLACES, 0.6),
@@ -209,7 +209,7 @@ OPERATORS = (
                 where=_is_mode("cubic"),
             ),
             Count("sized", lambda draft: draft.open is not None or draft.draws(0.5)),
-            some(left_out, left_out, Numbers(_near_sizes), where=named("sized")),
+            some(left_out, left_out, Numbers(_near_sizes), where=look_up("sized")),
             some(left_out, Numbers(_scales, "float32"), where=lambda draft: not draft["sized"]),
         ),
         requires=_resize_fits,
@@ -218,13 +218,13 @@ OPERATORS = (
         family="image",
         usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
         symbolic=True,
-        unmodelled=given("axes"),
+        unmodelled=has_attribute("axes"),
         size_rule=SizeRule.RESCALED,
         per_axis=(1, 2, 3),
         sizes_unsaid=True,
         rounding=Rounding.COMPUTES,
     ),
-    windowed(
+    declare_windowed(
         "GridSample",
         lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
         requires=lambda ins, attrs: [
@@ -246,7 +246,7 @@ OPERATORS = (
         symbolic=True,
         rounding=Rounding.COMPUTES,
     ),
-    windowed(
+    declare_windowed(
         "Col2Im",
         lambda ins, attrs: [
             (
@@ -271,7 +271,7 @@ OPERATORS = (
                 ),
             ),
             Numbers(lambda draft: [p + q - 1 for p, q in zip(draft["blocks"], draft["block"], strict=True)]),
-            Numbers(named("block")),
+            Numbers(look_up("block")),
         ),
         requires=_columns_fit,
         bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size),
@@ -280,10 +280,10 @@ OPERATORS = (
         dtypes=FLOATS,
         usual={1: _image_or_block, 2: _image_or_block},
         rank_ends=RankEnds.BOTH,
-        unmodelled=given("dilations", "pads", "strides"),
+        unmodelled=has_attribute("dilations", "pads", "strides"),
         sizes_unsaid=True,
     ),
-    windowed(
+    declare_windowed(
         "AffineGrid",
         _affine_type,
         parts=(
@@ -309,7 +309,7 @@ OPERATORS = (
         rank_ends=RankEnds.BOTH,
         sizes_unsaid=True,
     ),
-    windowed(
+    declare_windowed(
         "RoiAlign",
         lambda ins, attrs: [
             (
@@ -341,7 +341,7 @@ OPERATORS = (
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.COMPUTES,
     ),
-    windowed(
+    declare_windowed(
         "MaxRoiPool",
         lambda ins, attrs: [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))],
         parts=(
@@ -358,7 +358,7 @@ OPERATORS = (
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.JUMPS,
     ),
-    windowed(
+    declare_windowed(
         "MaxUnpool",
         lambda ins, attrs: [
             (
@@ -371,7 +371,7 @@ OPERATORS = (
         ],
         parts=(
             Attr("kernel_shape", lambda draft: [draft.rng.choice((1, 2, 2))] * 2),
-            Attr("strides", named("kernel_shape")),
+            Attr("strides", look_up("kernel_shape")),
             Numbers(_own_places, shape=whole),
         ),
         requires=agree("all...", "all..."),

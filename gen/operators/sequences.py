@@ -20,7 +20,7 @@ from opsieve.gen.declarations.instance import (
     Numbers,
     drawn_axis,
     flag,
-    named,
+    look_up,
     one_of,
     some,
     whole,
@@ -88,7 +88,7 @@ def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(f"sequence({ins[0].dtype})", part)]
 
 
-def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_concat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, axis = ins[0].shape, attrs["axis"]
     if attrs.get("new_axis"):
         at = axis % (len(shape) + 1)
@@ -127,13 +127,13 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def held(name: str, infer: Any, **more: Any) -> Operator:
+def declare_container(name: str, infer: Any, **more: Any) -> Operator:
     """Declare an operator on sequences or optionals."""
     return Operator(name, infer=infer, family="container", **more)
 
 
 OPERATORS = (
-    held(
+    declare_container(
         "SequenceConstruct",
         lambda ins, attrs: [(f"sequence({ins[0].dtype})", ins[0].shape)],
         parts=(some(Input(whole), some(Input(whole), share=0.5), share=0.7),),
@@ -141,7 +141,7 @@ OPERATORS = (
         dtypes=_ELEMENTS,
         moves=Moves.EVERY,
     ),
-    held(
+    declare_container(
         "SequenceAt",
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         parts=(Numbers(lambda draft: draft.rng.choice((0, -1)), ("int64", "int32"), scalar=True),),
@@ -150,7 +150,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         scalars=(1,),
     ),
-    held(
+    declare_container(
         "SequenceInsert",
         _same,
         sample=in_graph(_insert),
@@ -158,14 +158,14 @@ OPERATORS = (
         dtypes=_SEQUENCES,
         usual={2: ZERO},
     ),
-    held("SequenceErase", _same, sample=in_graph(_erase), dtypes=_SEQUENCES, usual={1: ZERO}),
-    held(
+    declare_container("SequenceErase", _same, sample=in_graph(_erase), dtypes=_SEQUENCES, usual={1: ZERO}),
+    declare_container(
         "SequenceLength",
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=_SEQUENCES,
     ),
-    held(
+    declare_container(
         "SplitToSequence",
         _split_type,
         parts=(
@@ -184,12 +184,12 @@ OPERATORS = (
         usual={1: split_sizes},
         moves=Moves.FIRST,
     ),
-    held(
+    declare_container(
         "ConcatFromSequence",
-        _joined,
+        _infer_concat,
         parts=(
             Count("joins", lambda draft: draft.x.rank and draft.draws(0.6)),
-            some(Attr("axis", drawn_axis), where=named("joins")),
+            some(Attr("axis", drawn_axis), where=look_up("joins")),
             some(
                 Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank)),
                 Attr("new_axis", (1,)),
@@ -199,26 +199,26 @@ OPERATORS = (
         dtypes=_SEQUENCES,
         moves=Moves.EVERY,
     ),
-    held(
+    declare_container(
         "SequenceMap",
         lambda ins, attrs: [(ins[0].dtype, ins[0].shape)],
         sample=in_graph(_map),
         bounds=lambda ins, attrs: (attrs["body"].outputs[0].low, attrs["body"].outputs[0].high),
         dtypes=_SEQUENCES,
     ),
-    held(
+    declare_container(
         "Optional",
         lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)],
         dtypes=_ELEMENTS,
         moves=Moves.IN_ORDER,
     ),
-    held(
+    declare_container(
         "OptionalGetElement",
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         dtypes=_OPTIONALS,
         moves=Moves.IN_ORDER,
     ),
-    held(
+    declare_container(
         "OptionalHasElement",
         lambda ins, attrs: [("bool", ())],
         bounds=lambda ins, attrs: (0.0, 1.0),

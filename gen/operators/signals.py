@@ -17,9 +17,9 @@ from opsieve.gen.declarations.instance import (
     Numbers,
     between,
     flag,
-    named,
+    look_up,
     never,
-    signed,
+    sign_axis,
     since,
     some,
     whole,
@@ -58,8 +58,8 @@ _FOURIER = (
     ),
     Count("place", _length_axis),
     Numbers(lambda draft: draft.rng.between(1, draft.side + 2), scalar=True, share=0.4),
-    some(Attr("axis", named("place")), where=lambda draft: draft.opset < 20),
-    since(20, Numbers(lambda draft: signed(draft.builder, draft.axis, draft.x.rank), scalar=True)),
+    some(Attr("axis", look_up("place")), where=lambda draft: draft.opset < 20),
+    since(20, Numbers(lambda draft: sign_axis(draft.builder, draft.axis, draft.x.rank), scalar=True)),
     some(Attr("inverse", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 2),
     some(Attr("onesided", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 1),
 )
@@ -88,7 +88,7 @@ _SHORT_TIME = (
     Numbers(between(1, 4), scalar=True),
     Count("frame", lambda draft: draft.rng.between(2, draft["length"])),
     Input("frame", Domain(0, 1), share=0.5),
-    Numbers(named("frame"), scalar=True),
+    Numbers(look_up("frame"), scalar=True),
     flag("onesided"),  # always given: onnx 1.23 infers the default wrongly
 )
 

@@ -17,8 +17,8 @@ from opsieve.gen.declarations.instance import (
     Instance,
     Numbers,
     drawn_axis,
-    named,
-    signed,
+    look_up,
+    sign_axis,
     some,
 )
 from opsieve.gen.declarations.properties import Rounding, concatenated_rows
@@ -79,7 +79,7 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
     return Instance(ins)
 
 
-def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
+def count_slice(side: Size, start: Size, end: Size, step: int) -> Size:
     """Count the elements that a slice of one axis has (ONNX operator page of Slice)."""
     start = where(start < 0, start + side, start)
     end = where(end < 0, end + side, end)
@@ -108,7 +108,7 @@ def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     axes = values_of(ins[3]) if len(ins) > 3 else range(len(starts))
     steps = values_of(ins[4]) if len(ins) > 4 else [1] * len(starts)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        sides[axis] = sliced(sides[axis], start, end, step)
+        sides[axis] = count_slice(sides[axis], start, end, step)
     return [(ins[0].dtype, tuple(sides))]
 
 
@@ -146,7 +146,7 @@ def _padded_axes(ins: Ins) -> list[Any]:
     return values_of(axes) if axes is not None else list(range(len(ins[0].shape)))
 
 
-def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_pad(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     sides, pads = list(ins[0].shape), values_of(ins[1])
     axes = _padded_axes(ins)
     for place, axis in enumerate(axes):
@@ -170,7 +170,7 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     axes, value = _padded_axes(ins), optional(ins, 2)
     if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
         return [False]
-    found = [side >= 0 for side in _padded(ins, attrs)[0][1]]
+    found = [side >= 0 for side in _infer_pad(ins, attrs)[0][1]]
     if value is not None:
         found += [len(value.shape) <= 1, *(side == 1 for side in value.shape)]
     if mode in ("reflect", "wrap"):
@@ -187,10 +187,10 @@ def _others(draft: Draft) -> None:
     draft.inputs += [
         draft.builder.match(x.dtype, wanted) for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3)))
     ]
-    draft.inputs = draft.rng.shuffled(draft.inputs)
+    draft.inputs = draft.rng.shuffle_items(draft.inputs)
 
 
-def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_concat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs["axis"] % len(shape)
     total = ins[0].shape[axis]
@@ -265,7 +265,7 @@ def _near_sizes(draft: Draft) -> list[Size]:
     return [max(1, draft.x.shape[axis] + draft.rng.between(-2, 2)) for axis in draft.attrs["axes"]]
 
 
-def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_crop(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     sides = list(ins[0].shape)
     for axis, size in zip(attrs.get("axes", range(len(sides))), values_of(ins[1]), strict=True):
         sides[axis] = size
@@ -328,7 +328,7 @@ def _open_slice(builder: OpenBuilder, x: Tensor) -> Instance:
         starts.append(start - side if rng.random() < builder.style.rates.negative_start else start)
         ends.append(end)
         steps.append(step)
-    given = [signed(builder, axis, x.rank) for axis in axes]
+    given = [sign_axis(builder, axis, x.rank) for axis in axes]
     return Instance([x, *(builder.ints(values) for values in (starts, ends, given, steps))])
 
 
@@ -363,7 +363,7 @@ OPERATORS = (
     layout(
         "Pad",
         sample=_pad,
-        infer=_padded,
+        infer=_infer_pad,
         requires=_pads_fit,
         bounds=_pad_bounds,
         ranks=(1, 5),
@@ -376,7 +376,7 @@ OPERATORS = (
     ),
     layout(
         "Concat",
-        infer=_joined,
+        infer=_infer_concat,
         parts=(Attr("axis", drawn_axis), _others),
         requires=_join_fits,
         bounds=all_hull,
@@ -399,7 +399,7 @@ OPERATORS = (
                 lambda draft: draft.rng.between(1, 4 if draft.open is not None else min(draft.side, 4)),
             ),
             Count("even", _even),
-            some(Attr("num_outputs", named("parts")), where=named("even")),
+            some(Attr("num_outputs", look_up("parts")), where=look_up("even")),
             some(Numbers(_part_sizes), where=lambda draft: not draft["even"]),
         ),
         requires=_split_fits,
@@ -414,7 +414,7 @@ OPERATORS = (
     ),
     layout(
         "CenterCropPad",
-        infer=_cropped,
+        infer=_infer_crop,
         parts=(
             Attr(
                 "axes", lambda draft: draft.rng.some(range(draft.x.rank), draft.rng.between(1, draft.x.rank))

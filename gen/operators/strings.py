@@ -16,7 +16,7 @@ _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
 def _pool(draft: Draft) -> list[Any]:
     words = ("a", "b", "cat", "Dog", "x y", "zebra")
-    pool = draft.rng.shuffled(range(6))
+    pool = draft.rng.shuffle_items(range(6))
     return [words[number] for number in pool] if draft.x.dtype == "string" else pool
 
 

@@ -26,7 +26,7 @@ def rising(function: Callable[[float], float]) -> Interval:
     return lambda low, high: (function(low), function(high))
 
 
-def fixed(low: float, high: float) -> Interval:
+def constant_interval(low: float, high: float) -> Interval:
     """Make an interval that does not depend on the input."""
     return lambda _low, _high: (low, high)
 
@@ -173,7 +173,7 @@ UNARY = (
         undefined=(nan_element,),
         rounding=Rounding.JUMPS,
     ),
-    unary("Not", fixed(0, 1), rounding=Rounding.EXACT),
+    unary("Not", constant_interval(0, 1), rounding=Rounding.EXACT),
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
     Operator(
         "LeakyRelu",

@@ -21,7 +21,7 @@ def spatial(attrs: Mapping[str, Any], name: str, count: int, default: int = 1) -
     return list(given) if given else [default] * count
 
 
-def placed(
+def infer_window_sizes(
     shape: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any], ceil: bool = False
 ) -> tuple[Size, ...]:
     """Infer the spatial sizes of a windowed operator's output from those of its input."""
@@ -62,7 +62,8 @@ class Windows:
         """Draw them."""
         rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
         kernel = [
-            rng.binned(1, min(side, 5)) if draft.open is None else draft.open.number(1, 7) for side in sides
+            rng.draw_binned(1, min(side, 5)) if draft.open is None else draft.open.number(1, 7)
+            for side in sides
         ]
         draft.sizes["kernel"] = kernel
         if draft.opset >= self.dilates and rng.random() < rates.dilated:
@@ -71,7 +72,7 @@ class Windows:
             ]
         if rng.random() < rates.strided:
             attrs["strides"] = [
-                rng.choice((1, 1, 2, 3)) if draft.open is None else rng.binned(1, 4) for _ in sides
+                rng.choice((1, 1, 2, 3)) if draft.open is None else rng.draw_binned(1, 4) for _ in sides
             ]
         if rng.random() < rates.auto_pad:
             attrs["auto_pad"] = rng.choice(_AUTO)
@@ -82,7 +83,7 @@ class Windows:
 
     def _dilation(self, draft: Draft, side: Size, kernel: Size) -> int:
         if draft.open is not None:
-            return draft.rng.binned(1, 3)
+            return draft.rng.draw_binned(1, 3)
         return draft.rng.between(1, max(1, min(3, (side - 1) // (kernel - 1) if kernel > 1 else 3)))
 
     def _stay(self, draft: Draft, kernel: Sequence[Size]) -> None:
@@ -106,7 +107,7 @@ class Windows:
             draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most] * 2
 
 
-def windowed(name: str, infer: Any, **more: Any) -> Operator:
+def declare_windowed(name: str, infer: Any, **more: Any) -> Operator:
     """Declare an operator over images: batch, channels and one to three spatial axes."""
     return Operator(
         name, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more

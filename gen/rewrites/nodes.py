@@ -144,13 +144,13 @@ def insert_identities(at: Rewriting) -> None:
     given, made = at.outputs, list[NodeProto]()
     renamed: dict[str, str] = {}
 
-    def copied(name: str) -> None:
+    def add_identity(name: str) -> None:
         renamed[name] = at.fresh(name)
         made.append(at.make_node("Identity", [name], [renamed[name]]))
 
     for info in at.model.graph.input:
         if info.name in at.inputs and at.takes("Identity", info.name) and at.chosen(info.name):
-            copied(info.name)
+            add_identity(info.name)
     for node in at.nodes:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         made.append(node)
@@ -166,7 +166,7 @@ def insert_identities(at: Rewriting) -> None:
                 node.output[place] = at.fresh(name)
                 made.append(at.make_node("Identity", [node.output[place]], [name]))
             else:
-                copied(name)
+                add_identity(name)
     at.rewritten = len(made) > len(at.nodes)
     at.nodes = made
 

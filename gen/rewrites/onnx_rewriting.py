@@ -6,7 +6,7 @@ from functools import partial
 
 from onnx import NodeProto
 
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.properties import dropout, random_numbers
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -26,10 +26,10 @@ def _apply_rewrite(
     if any(_is_random(node) for node in all_nodes(nodes)):
         return None
 
-    def chosen(place: str) -> bool:
+    def is_chosen(place: str) -> bool:
         return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
 
-    at = start_rewriting(model, inputs, chosen)
+    at = start_rewriting(model, inputs, is_chosen)
     rewrite(at)
     if not at.rewritten:
         return None
@@ -38,7 +38,7 @@ def _apply_rewrite(
 
 def _is_random(node: NodeProto) -> bool:
     """Whether a program's results depend on drawn numbers, whose order a rewrite may change."""
-    operator = declared(node.domain, node.op_type)
+    operator = find_operator(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
     # the third says: in training
     return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)

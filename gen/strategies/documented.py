@@ -22,7 +22,7 @@ from platformdirs import user_cache_path
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.declarations.catalogue import OLDEST, choices, declared
+from opsieve.gen.declarations.catalogue import OLDEST, choices, find_operator
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.pieces import plant_piece
@@ -80,7 +80,7 @@ def documented(request: GenRequest, seed: int) -> Case:
 def _choose_first(request: GenRequest, rng: Rng, seed: int) -> Source:
     """Choose the first piece, and with it the opset."""
     opsets = [request.opset] if request.opset else sorted(_load_pieces(request.corpus))
-    for opset in rng.shuffled(opsets):
+    for opset in rng.shuffle_items(opsets):
         found = _choose_piece(request, rng, seed, opset)
         if found is not None:
             return found
@@ -98,7 +98,7 @@ def _choose_piece(request: GenRequest, rng: Rng, seed: int, opset: int) -> Sourc
             found = read(model, seeded_inputs(model, seed))
         except (UnreadableModel, BadInput):
             continue
-        named = [declared(node.domain, node.op) for node in found.nodes]
+        named = [find_operator(node.domain, node.op) for node in found.nodes]
         wanted = request.only is None or all(
             operator is not None and operator.name in request.only for operator in named
         )

@@ -67,7 +67,7 @@ def _assign_places(batch: int, shares: tuple[tuple[str, float], ...]) -> tuple[t
         order += [name] * (end - len(order))
     counts = {name: -1 for name, _ in shares}
     found = []
-    for name in Rng(f"mix {batch}").shuffled(order):
+    for name in Rng(f"mix {batch}").shuffle_items(order):
         counts[name] += 1
         found.append((name, counts[name]))
     return tuple(found)

@@ -177,7 +177,7 @@ def grow_again(request: GenRequest, seed: int) -> GraphBuilder:
 def _read_from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
     """Read a program of the corpus."""
     reason = ""
-    for program in rng.shuffled(onnx_programs(request.corpus)):
+    for program in rng.shuffle_items(onnx_programs(request.corpus)):
         try:
             return read(program.proto, seeded_inputs(program.proto, seed))
         except (UnreadableModel, BadInput) as error:
@@ -245,7 +245,7 @@ def _change_shape(source: Source, rng: Rng) -> dict[str, tuple[str, Shape]]:
         return {}
     first = rng.choice(leaves)
     axis = rng.below(first.rank)
-    old, new = first.shape[axis], rng.binned(1, 9)
+    old, new = first.shape[axis], rng.draw_binned(1, 9)
     if rng.chance(_RATES.alone):
         return {first.name: (first.dtype, (*first.shape[:axis], new, *first.shape[axis + 1 :]))}
     return {

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.irs.registry import ONNX, all_irs
@@ -51,7 +51,7 @@ def load_strategy(name: str) -> Strategy:
     """
     if name not in _find_entry_points():
         raise BadInput(
-            f"there is no strategy {shown(name)}; there are {', '.join(list_names())}{meant(name, list_names())}"
+            f"there is no strategy {shown(name)}; there are {', '.join(list_names())}{suggest_name(name, list_names())}"
         )
     found: Strategy = _find_entry_points()[name].load()
     return found

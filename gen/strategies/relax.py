@@ -24,7 +24,7 @@ from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
-from opsieve.gen.irs.relax.mutation import incorrect, mutated
+from opsieve.gen.irs.relax.mutation import incorrect, mutate_module
 from opsieve.gen.irs.relax.policies import POLICIES, GenerationPolicy, KnownFaults
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
@@ -63,7 +63,7 @@ def relax(request: GenRequest, seed: int) -> Case:
     module, wrong = made.module, False
     way = rng.random()
     if way < _RATES.mutated:
-        module = mutated(module, rng, policy, made.symbols, _get_solutions()) or module
+        module = mutate_module(module, rng, policy, made.symbols, _get_solutions()) or module
     elif way < _RATES.mutated + _RATES.rewritten:
         module, _ = rewritten(module, rng)
     elif way < _RATES.mutated + _RATES.rewritten + _RATES.wrong:
@@ -91,7 +91,7 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
     if request.corpus:
         module, symbols = _read_from_corpus(request, rng), {}
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
-        module = mutated(module, rng, policy, symbols, _get_solutions()) or module
+        module = mutate_module(module, rng, policy, symbols, _get_solutions()) or module
     steps = _draw_sequence(seed, rng) if rng.random() < _RATES.passes else ()
     return _make_case(MUTATE, module, steps, symbols, seed, request)
 
@@ -155,8 +155,8 @@ def _draw_sequence(seed: int, rng: random.Random) -> passes.Steps:
         return passes.draw(rng, rng.randint(1, 8))
     earlier = [passes.draw(random.Random(rng.randint(first, seed)), rng.randint(1, 8)) for _ in range(2)]
     if rng.random() < _RATES.extended:
-        return passes.extended(earlier[0], rng)
-    return passes.crossed(earlier[0], earlier[1], rng)
+        return passes.extend_steps(earlier[0], rng)
+    return passes.cross_steps(earlier[0], earlier[1], rng)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.irs.tir import passes
 from opsieve.gen.irs.tir.arguments import program, values
-from opsieve.gen.irs.tir.fuzzing import mutated
+from opsieve.gen.irs.tir.fuzzing import mutate_function
 from opsieve.gen.irs.tir.seeds import basic
 
 NAME = "tir"
@@ -21,8 +21,8 @@ def tir(request: GenRequest, seed: int) -> Case:
     rng = Rng(f"{NAME} {seed}", 0)
     function = rng.choice(basic())
     for _ in range(request.nodes):
-        function, _ = mutated(rng, function)
-    sequence = passes.runnable(passes.drawn(rng))
+        function, _ = mutate_function(rng, function)
+    sequence = passes.runnable(passes.draw_passes(rng))
     return Case(
         program(function, sequence),
         values(function, seed),

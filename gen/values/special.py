@@ -18,7 +18,7 @@ import onnx
 from opsieve.gen.analysis.typed_graph import TypedGraph, TypedNode, read_graph
 from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.data.inputs import Stream, seeded_inputs
-from opsieve.gen.declarations.catalogue import known
+from opsieve.gen.declarations.catalogue import known_operators
 from opsieve.gen.declarations.tensor import Domain, Tensor
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
@@ -78,7 +78,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
         if any(_steers(body) for body in step.bodies.values()) or (step.name in called and step.op is None):
             found |= met
         for position, tensor in enumerate(step.ins):
-            if tensor is not None and _asked(step, position, tensor):
+            if tensor is not None and _is_constrained_integer(step, position, tensor):
                 found |= reach.get(id(tensor), frozenset())
         for tensor in step.outs:
             reach[id(tensor)] = met
@@ -92,14 +92,14 @@ def _steers(body: TypedGraph) -> bool:
         or any(
             tensor is not None
             and tensor.leaf not in ("initializer", "constant")
-            and _asked(step, position, tensor)
+            and _is_constrained_integer(step, position, tensor)
             for position, tensor in enumerate(step.ins)
         )
         for step in body.nodes
     )
 
 
-def _asked(step: TypedNode, position: int, tensor: Tensor) -> bool:
+def _is_constrained_integer(step: TypedNode, position: int, tensor: Tensor) -> bool:
     """Return whether the operand is an integer, as far as known, with a declared constraint."""
     if tensor.dtype and ("int" not in tensor.dtype or "float" in tensor.dtype):
         return False
@@ -108,7 +108,7 @@ def _asked(step: TypedNode, position: int, tensor: Tensor) -> bool:
 
 
 def _asks(operator: str, position: int | None = None) -> bool:
-    found = known().get(operator)
+    found = known_operators().get(operator)
     return found is not None and found.asks(position)
 
 

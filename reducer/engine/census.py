@@ -90,7 +90,9 @@ def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census
     engine.dimension = "census"
     parts = list(census(engine.best))
     gains = sum(
-        engine.improve(edit.apply(engine.best), edit.label) for part in parts for edit in _wanted(part, known)
+        engine.improve(edit.apply(engine.best), edit.label)
+        for part in parts
+        for edit in _list_wanted(part, known)
     )
     return gains > 0
 
@@ -115,13 +117,13 @@ def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
     return found
 
 
-def _wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:
+def _list_wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:
     return () if part.simplest or known.get(part.key, Counter())["gone"] else part.edits
 
 
 def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -> PartLine:
     counts, is_plain = Counter(known.get(part.key, Counter())), False
-    for edit in _wanted(part, known):
+    for edit in _list_wanted(part, known):
         candidate = edit.apply(engine.best)
         if candidate is None:  # inference refuses what it makes
             counts["invalid"] += 1

@@ -174,7 +174,7 @@ class Engine(Generic[S]):
             edits = list(dimension.edits(self.best))
             if not retry:
                 edits = [edit for edit in edits if (dimension.name, edit.label) not in self._hopeless]
-            edits = self._untried(edits)
+            edits = self._filter_tried(edits)
             if not edits or not self._round([edits] if together else [[edit] for edit in edits]):
                 return gained
             gained = True
@@ -196,7 +196,7 @@ class Engine(Generic[S]):
         while groups:
             self.left = sum(map(len, groups))
             self.prefetch(self._upcoming(groups))
-            merged, used, left = _merged(self.best, groups.pop(0))
+            merged, used, left = _merge_edits(self.best, groups.pop(0))
             if left:
                 groups.insert(0, left)
             if not used:
@@ -216,15 +216,15 @@ class Engine(Generic[S]):
         for _ in range(2 * len(self.rules.tests)):
             if not waiting:
                 return
-            merged, used, left = _merged(self.best, waiting.pop(0))
+            merged, used, left = _merge_edits(self.best, waiting.pop(0))
             if left:
                 waiting.insert(0, left)
             if merged is not None and self.form.simpler(merged, self.best):
-                yield partial(_given, merged), _label(used)
+                yield partial(_get_same, merged), _label(used)
             if len(used) > 1:
                 waiting[:0] = _split(used)
 
-    def _untried(self, edits: list[Edit[S]]) -> list[Edit[S]]:
+    def _filter_tried(self, edits: list[Edit[S]]) -> list[Edit[S]]:
         """The edits whose candidates are not known to be useless; they are validated ahead, all in one go."""
         if len(edits) * self.form.size(self.best).bytes > _FILTERED_BYTES:
             return edits
@@ -270,12 +270,12 @@ class Engine(Generic[S]):
         subjects = [subject for _, subject, _ in valid]
         tests = self.rules.tests
         if look is not None:
-            results = [_timed(look, subject) for subject in subjects]
+            results = [_time_call(look, subject) for subject in subjects]
         elif len(valid) == 1:
-            results = [_timed(_tested, tests[0], subjects[0])]
+            results = [_time_call(_run_test, tests[0], subjects[0])]
         else:
             with ThreadPoolExecutor(len(tests)) as pool:
-                results = list(pool.map(partial(_timed, _tested), tests, subjects))
+                results = list(pool.map(partial(_time_call, _run_test), tests, subjects))
         for (digest, subject, label), (result, seconds) in zip(valid, results, strict=True):
             self.checks += 1
             self._testing += seconds
@@ -307,17 +307,17 @@ class Engine(Generic[S]):
         self.rules.progress(Progress(self.dimension, *sizes, self.checks, seconds, self.left, +self.refused))
 
 
-def _tested(test: InterestingnessTest[S], subject: S) -> CheckResult:
+def _run_test(test: InterestingnessTest[S], subject: S) -> CheckResult:
     return next(iter(test.evaluate([subject])))
 
 
-def _timed(ask: Callable[..., CheckResult], *given: object) -> tuple[CheckResult, float]:
+def _time_call(ask: Callable[..., CheckResult], *given: object) -> tuple[CheckResult, float]:
     """Call a test, and return its result and duration in seconds."""
     since = time.monotonic()
     return ask(*given), time.monotonic() - since
 
 
-def _given(subject: S) -> S:
+def _get_same(subject: S) -> S:
     return subject
 
 
@@ -325,7 +325,7 @@ def _label(used: Sequence[Edit[S]]) -> str:
     return used[0].label if len(used) == 1 else f"{len(used)} edits: {used[0].label} ... {used[-1].label}"
 
 
-def _merged(start: S, edits: Sequence[Edit[S]]) -> tuple[S | None, list[Edit[S]], list[Edit[S]]]:
+def _merge_edits(start: S, edits: Sequence[Edit[S]]) -> tuple[S | None, list[Edit[S]], list[Edit[S]]]:
     """The edits applied one upon the other as far as they do not touch each other; those that were, and those
     left over.
     """

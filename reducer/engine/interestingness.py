@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -56,7 +56,7 @@ class StatisticalTest(Protocol[S_contra]):
         """Whether such replays show the failure."""
 
 
-def replayed(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
+def count_same_replays(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
     """Return in how many runs the test says `same` of a subject, and the number of runs."""
     return sum(result.kind == "same" for result in test.evaluate([subject] * runs)), runs
 
@@ -65,7 +65,7 @@ def replayed_by(tests: Sequence[InterestingnessTest[S]], subject: S, runs: int) 
     """As `replayed`, by equal tests at the same time."""
     shares = [len(range(place, runs, len(tests))) for place in range(len(tests))]
     with ThreadPoolExecutor(len(tests)) as pool:
-        seen = pool.map(lambda test, share: replayed(test, subject, share)[0], tests, shares)
+        seen = pool.map(lambda test, share: count_same_replays(test, subject, share)[0], tests, shares)
         return sum(seen), runs
 
 
@@ -90,7 +90,7 @@ class RepeatedTest(Generic[S]):
 
     def replays(self, subject: S, runs: int) -> tuple[int, int]:
         """As `StatisticalTest.replays`."""
-        return replayed(self.inner, subject, runs)
+        return count_same_replays(self.inner, subject, runs)
 
     def shown(self, seen: int, runs: int) -> bool:
         """As `StatisticalTest.shown`."""
@@ -107,7 +107,7 @@ class RepeatedTest(Generic[S]):
                 return result
             if seen + self.runs - run - 1 < self.sightings:  # it cannot be seen often enough any more
                 break
-        return CheckResult("gone", f"seen {seen} times in {counted(self.runs, 'run')}")
+        return CheckResult("gone", f"seen {seen} times in {count_noun(self.runs, 'run')}")
 
 
 def runs_for(rate: float, sightings: int = 2, miss: float = 0.01) -> int:

@@ -37,11 +37,11 @@ class PairsPass(Generic[S]):
         """The pairs, each an edit of its own; the same subject gives the same ones."""
         digest = self.form.digest(subject)
         if digest not in self._seen:
-            self._seen = {digest: self._paired(subject)}
+            self._seen = {digest: self._make_pairs(subject)}
         found, self.left = self._seen[digest]
         yield from found
 
-    def _paired(self, subject: S) -> tuple[list[Edit[S]], int]:
+    def _make_pairs(self, subject: S) -> tuple[list[Edit[S]], int]:
         singles = []
         for each in self.passes:
             made = [(edit, edit.apply(subject)) for edit in each.edits(subject)]

@@ -18,7 +18,7 @@ from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
-from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.onnx_edit.settle import settle
@@ -28,7 +28,7 @@ from opsieve.reducer.passes.onnx import BYPASS, NODES, OPENING, OUTPUTS
 from opsieve.reducer.passes.operators import PASS as PLAINER
 from opsieve.reducer.passes.operators import WORDED
 from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
-from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.recording import record_values
 
 GROUP = "opsieve.reductions"
 _SMALL = 16 << 10  # bytes of a model that is worth a look under other names
@@ -92,7 +92,7 @@ class OnnxReduction(OnnxForm):
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
         """Return the subject with its tensors' values, each computed on demand."""
-        return recorded(subject, source, workers, plain_values)
+        return record_values(subject, source, workers, plain_values)
 
     def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
         """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around
@@ -123,7 +123,7 @@ class OnnxReduction(OnnxForm):
         """A digest of a small model under canonical names, without its inputs' values."""
         if subject.program.byte_size > _SMALL:
             return ""
-        named = renamed(subject)
+        named = make_canonical(subject)
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
 
     def control(self, best: Subject, candidate: Subject) -> Subject | None:

@@ -45,14 +45,14 @@ def hint(graph: Graph, text: str) -> Hint:
     the text; the text is untrusted and only compared.
     """
     text = text[:MOST_TEXT]
-    own, made = _named(graph, text)
+    own, made = _find_named(graph, text)
     named = list(dict.fromkeys((*own, *made)))
     if named:
         # What a named node reads goes in; what is named beside comes out, and belongs to it.
         fed = {source for place in own for source in graph.producers[place]}
         return Hint(named[:_MOST_FOCI], True, sorted({*own, *(place for place in made if place not in fed)}))
     operators = _hinted_operators(graph, text)
-    places = _scored(graph, operators)
+    places = _rank_hinted(graph, operators)
     return Hint(places[:_MOST_FOCI], False, _meeting(graph, operators, places[0]) if places else [])
 
 
@@ -70,7 +70,7 @@ def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
     return [share / whole for share in shares]
 
 
-def _named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
+def _find_named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
     """Find nodes whose own name occurs in the text as a word or between slashes, and nodes with a result that
     does.
     """
@@ -101,7 +101,7 @@ def _near(graph: Graph, place: int) -> tuple[int, ...]:
     return (*graph.producers[place], *graph.consumers[place])
 
 
-def _scored(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
+def _rank_hinted(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
     """Rank nodes of hinted operators by how many different ones meet in their neighbourhood, then by rarity."""
     scores: list[tuple[int, float, int]] = []
     for place, own in enumerate(operators):

@@ -11,7 +11,7 @@ import onnx
 
 from opsieve.gen.irs.onnx.cuts import Graph, cut, want
 from opsieve.gen.irs.onnx.subject import Subject
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
@@ -55,7 +55,7 @@ class NodePhase:
     def _begin(self) -> None:
         self.graph = Graph(self.engine.best)
         self.search = SubsetSearch(
-            self.engine, self._kept, self.graph.nearest, likely=likelihood(self.graph, ())
+            self.engine, self._cut_nodes, self.graph.nearest, likely=likelihood(self.graph, ())
         )
 
     def run(self) -> bool:
@@ -64,14 +64,18 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
-        while len(self.graph.nodes) > _TRACED and self.engine.result.wrong and self._halved():
+        while len(self.graph.nodes) > _TRACED and self.engine.result.wrong and self._halve_graph():
             self._begin()
-        found = self._rewritten() or self._hinted() or self._traced() or self._searched()
+        found = (
+            self._rewritten() or self._search_hinted() or self._trace_wrong_value() or self._search_graph()
+        )
         if len(found) > ENOUGH:
             found = self.search.minimal(found)
-        return self.engine.improve(self._kept(found), f"keep {len(found)} of {counted(total, 'node')}")
+        return self.engine.improve(
+            self._cut_nodes(found), f"keep {len(found)} of {count_noun(total, 'node')}"
+        )
 
-    def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
+    def _cut_nodes(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
         return cut(self.graph, places, closure=True, tap=tap)
 
     def _rewritten(self) -> Places | None:
@@ -106,7 +110,8 @@ class NodePhase:
             shown = groups[::-1][::stride][::-1]
             taps = [name for group in shown for name in self.graph.results[group[-1]][:1]]
             result = self.engine.evaluate(
-                self._kept(region, taps), f"keep {counted(len(region), 'node')} and show what was rewritten"
+                self._cut_nodes(region, taps),
+                f"keep {count_noun(len(region), 'node')} and show what was rewritten",
             )
             if result.kind != "same":
                 return None
@@ -119,7 +124,7 @@ class NodePhase:
                 return bad[0]
             region = smaller
 
-    def _hinted(self) -> Places | None:
+    def _search_hinted(self) -> Places | None:
         """Try the neighbourhood of a node that the failure points at; returns it if it suffices."""
         everything = range(len(self.graph.nodes))
         found = hint(self.graph, self.text)
@@ -143,7 +148,7 @@ class NodePhase:
         wanted = {name for place in near for name in (*self.graph.reads[place], *self.graph.results[place])}
         want(self.graph, [name for name in self.graph.producer if name in wanted])
 
-    def _narrowed(self) -> Places | None:
+    def _narrow_by_values(self) -> Places | None:
         """Find a region by comparing values, for mismatches; it is not tested by itself yet."""
         everything = range(len(self.graph.nodes))
         if not self.engine.result.wrong:
@@ -157,8 +162,8 @@ class NodePhase:
                 for name in self.graph.nodes[place].output[:1]
                 if name
             ]
-            label = f"keep {counted(len(region), 'node')} and show values between them"
-            result = self.engine.evaluate(self._kept(region, taps), label)
+            label = f"keep {count_noun(len(region), 'node')} and show values between them"
+            result = self.engine.evaluate(self._cut_nodes(region, taps), label)
             if result.kind != "same" or not result.wrong:
                 break  # a value that is shown can keep the failure away
             smaller = self._above(region, result.wrong, taps)
@@ -176,11 +181,11 @@ class NodePhase:
         inside = set(region)
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
-    def _traced(self) -> Places | None:
+    def _trace_wrong_value(self) -> Places | None:
         """Find the nodes that compute the first wrong value, for mismatches; returns them if they show the
         failure.
         """
-        region = self._narrowed()
+        region = self._narrow_by_values()
         if region is None:
             return None
         # The first value that is wrong comes from the last node of what computes it wrongly.
@@ -191,20 +196,20 @@ class NodePhase:
             return order[:size]
         return self.search.within(region) if self.search.test(region) else None
 
-    def _searched(self) -> Places:
+    def _search_graph(self) -> Places:
         """Search a small part of the graph that shows the failure."""
-        while len(self.graph.nodes) > MANY and self._halved():
+        while len(self.graph.nodes) > MANY and self._halve_graph():
             self._begin()
         return self.search.within(list(range(len(self.graph.nodes))))
 
-    def _halved(self) -> bool:
+    def _halve_graph(self) -> bool:
         """Replace the engine's best by a run of its nodes, with its values recorded again, because later
         steps cost in proportion to its size.
         """
         total = len(self.graph.nodes)
         found = smaller_window(range(total), self.search.test, self.search.prefetch)
         if found is None or not self.engine.improve(
-            self._kept(found), f"keep {len(found)} of {counted(total, 'node')}"
+            self._cut_nodes(found), f"keep {len(found)} of {count_noun(total, 'node')}"
         ):
             return False
         self.engine.refresh()

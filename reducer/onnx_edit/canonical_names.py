@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import onnx
 
 from opsieve.gen.irs.onnx.graphs import copied
-from opsieve.gen.irs.onnx.program import broken
+from opsieve.gen.irs.onnx.program import read_broken_mark
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 
 
-def renamed(subject: Subject) -> Subject | None:
+def make_canonical(subject: Subject) -> Subject | None:
     """Return the subject with canonical names everywhere; `None` if it already has them.
 
     Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond
@@ -22,7 +22,7 @@ def renamed(subject: Subject) -> Subject | None:
     model = copied(subject.model)
     names = _Names()
     top = names.rename(model.graph, {})
-    fault = broken(subject.model)
+    fault = read_broken_mark(subject.model)
     if fault is not None and any(node.op_type == fault.operator for node in all_nodes(model.graph.node)):
         model.graph.name = subject.model.graph.name
     names.rename_dimensions(model.graph)
@@ -47,15 +47,15 @@ class _Names:
         names = dict(outer)
         graph.name = self.fresh("g")
         for info in graph.input:
-            names[info.name] = info.name = self._given(names, info.name, "x")
+            names[info.name] = info.name = self._give_name(names, info.name, "x")
         inputs = {info.name for info in graph.input}
         for tensor in graph.initializer:
             if names.get(tensor.name) in inputs:
                 tensor.name = names[tensor.name]  # the default of an input
             else:
-                names[tensor.name] = tensor.name = self._given(names, tensor.name, "c")
+                names[tensor.name] = tensor.name = self._give_name(names, tensor.name, "c")
         for sparse in graph.sparse_initializer:
-            names[sparse.values.name] = sparse.values.name = self._given(names, sparse.values.name, "c")
+            names[sparse.values.name] = sparse.values.name = self._give_name(names, sparse.values.name, "c")
         for node in graph.node:
             self._rename_node(node, names)
         for info in graph.output:
@@ -69,7 +69,7 @@ class _Names:
         del graph.quantization_annotation[:]
         return names
 
-    def _given(self, names: dict[str, str], name: str, kind: str) -> str:
+    def _give_name(self, names: dict[str, str], name: str, kind: str) -> str:
         names[name] = self.fresh(kind)
         return names[name]
 
@@ -83,7 +83,7 @@ class _Names:
             node.name = self.fresh("n")
         for place, name in enumerate(node.output):
             if name:
-                node.output[place] = self._given(names, name, "v")
+                node.output[place] = self._give_name(names, name, "v")
 
     def rename_dimensions(self, graph: onnx.GraphProto) -> None:
         """Dimensions of one name keep one name."""

@@ -171,7 +171,7 @@ def _unify(classes: Classes, step: Step) -> None:
 def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie] | None:
     """Return the ties of a declaration; `None` if it does not cover this node."""
     attrs = read_attributes(step.node.attribute)
-    ins = [None if number == ABSENT else _typed(classes, number) for number in step.inputs]
+    ins = [None if number == ABSENT else _make_tensor(classes, number) for number in step.inputs]
     known = all(
         tensor is not None for tensor, number in zip(ins, step.inputs, strict=True) if number != ABSENT
     )
@@ -180,7 +180,7 @@ def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie
     return size_ties(operator, ins, attrs, [classes.shape(number) for number in step.outputs])
 
 
-def _typed(classes: Classes, number: int) -> Tensor | None:
+def _make_tensor(classes: Classes, number: int) -> Tensor | None:
     tensor, values = classes.view.tensors[number], classes.view.known.get(number)
     if tensor.shape is None or tensor.dtype not in DTYPES:
         return None
@@ -205,7 +205,7 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
         count = len(inputs) - scanned
         given, carried, made = step.inputs[:count], inputs[:count], outputs[:count]
         for number, inner in zip(step.inputs[count:], inputs[count:], strict=False):
-            _shifted(classes, number, inner)
+            _join_shifted(classes, number, inner)
     for outer, inner in zip(given, carried, strict=False):
         _same(classes, outer, inner)
     for inner, after in zip(carried, made, strict=False):
@@ -215,10 +215,10 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
     for number, inner in zip(
         step.outputs[len(carried) :], outputs[len(outputs) - len(step.outputs) + len(carried) :], strict=False
     ):
-        _shifted(classes, number, inner)
+        _join_shifted(classes, number, inner)
 
 
-def _shifted(classes: Classes, outer: int, inner: int) -> None:
+def _join_shifted(classes: Classes, outer: int, inner: int) -> None:
     """Join a scanned value: the outer tensor has one more leading axis."""
     shape = classes.shape(inner)
     if shape is not None:
@@ -233,7 +233,7 @@ def _same(classes: Classes, a: int, b: int) -> None:
             classes.join((a, axis), (b, axis))
 
 
-def _aligned(classes: Classes, number: int, onto: int, end: int = 0) -> None:
+def _join_trailing(classes: Classes, number: int, onto: int, end: int = 0) -> None:
     """Join the last axes of one tensor with the last of another, as broadcasting does, without the last `end`
     axes of both.
     """
@@ -248,7 +248,7 @@ def _elementwise(classes: Classes, step: Step) -> None:
     for output in step.outputs:
         for number in step.inputs:
             if output != ABSENT and number != ABSENT:
-                _aligned(classes, number, output)
+                _join_trailing(classes, number, output)
 
 
 def _default(classes: Classes, step: Step) -> None:
@@ -269,7 +269,7 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
     return tail is not None and all(size in (1, want) for size, want in zip(shape, tail, strict=True))
 
 
-def _regrouped(classes: Classes, step: Step) -> None:
+def _join_regrouped(classes: Classes, step: Step) -> None:
     """Join axes that stand alone on both sides of a group (Reshape, Flatten, Squeeze, Unsqueeze)."""
     x, out = step.inputs[0], step.outputs[0]
     for ins, outs in factors(classes.shape(x) or (), classes.shape(out) or ()):
@@ -277,7 +277,7 @@ def _regrouped(classes: Classes, step: Step) -> None:
             classes.join((x, ins[0]), (out, outs[0]))
 
 
-def _kept(classes: Classes, step: Step) -> None:
+def _join_equal(classes: Classes, step: Step) -> None:
     """Join axes whose size is equal on both sides (Slice, Pad, Resize, Tile, TopK, CumSum and the like)."""
     for output in step.outputs:
         left, right = classes.shape(step.inputs[0]) or (), classes.shape(output) or ()
@@ -288,23 +288,23 @@ def _kept(classes: Classes, step: Step) -> None:
 
 def _cut(classes: Classes, step: Step) -> None:
     """The bounds' vectors have one length: how many axes are sliced."""
-    _kept(classes, step)
+    _join_equal(classes, step)
     for number in step.inputs[2:]:
         if number != ABSENT:
             classes.join((step.inputs[1], 0), (number, 0))
 
 
-def _grown(classes: Classes, step: Step) -> None:
+def _join_expanded(classes: Classes, step: Step) -> None:
     """Join the axes of an Expand: the output's sizes come from the target and equal those of the input except
     where these are 1.
     """
-    _aligned(classes, step.inputs[0], step.outputs[0])
+    _join_trailing(classes, step.inputs[0], step.outputs[0])
 
 
 # Sizes that also come from the values of an input, which no relation between sizes tells.
 _BY_VALUE: dict[SizeRule, Callable[[Classes, Step], None]] = {
-    SizeRule.REGROUPED: _regrouped,
-    SizeRule.RESCALED: _kept,
+    SizeRule.REGROUPED: _join_regrouped,
+    SizeRule.RESCALED: _join_equal,
     SizeRule.CUT: _cut,
-    SizeRule.GROWN: _grown,
+    SizeRule.GROWN: _join_expanded,
 }

@@ -10,7 +10,7 @@ from opsieve.gen.irs.onnx.graphs import (
     Array,
     add_initializers,
     copied,
-    encoded,
+    encode_array,
     first_output,
     held_array,
     put_array,
@@ -150,7 +150,7 @@ class OnnxEdits:
             return None
         model = copied(subject.model)
         del model.graph.input[list(graph.inputs).index(name)]
-        add_initializers(model, model.graph, [encoded(value, name)])
+        add_initializers(model, model.graph, [encode_array(value, name)])
         return settle(subject, model, {key: item for key, item in subject.inputs.items() if key != name})
 
     def resize(self, subject: Subject, sizes: SizeClass, size: int, keep_last: bool) -> Subject | None:

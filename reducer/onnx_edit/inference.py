@@ -16,7 +16,7 @@ from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.irs.onnx.graphs import (
     copied,
     declared_type,
-    encoded,
+    encode_array,
     forget_element,
 )
 from opsieve.gen.irs.onnx.subject import Subject
@@ -178,7 +178,7 @@ def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
         ):
             continue
         if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
-            graph.initializer.append(encoded(value, info.name))
+            graph.initializer.append(encode_array(value, info.name))
             del graph.input[index]
         else:
             info.type.CopyFrom(declared_type(value))
@@ -229,10 +229,10 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
             tensor.Clear()
             tensor.data_type, tensor.name = type_, name
             tensor.dims.extend(dims)
-    found = onnx_subprocess.inferred(model, strict)
+    found = onnx_subprocess.infer_types(model, strict)
     if found is None or all(is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
         return found
-    return onnx_subprocess.inferred(model, strict, propagate=True)
+    return onnx_subprocess.infer_types(model, strict, propagate=True)
 
 
 def is_static(type_: onnx.TypeProto) -> bool:

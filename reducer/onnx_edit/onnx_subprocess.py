@@ -32,7 +32,7 @@ _MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate 
 _GARBLED = 3  # exit status
 
 
-def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
+def infer_types(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
     """Return the model with all types that onnx's shape inference finds; `None` if inference refuses the
     model or crashes.
 
@@ -42,7 +42,7 @@ def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> o
     return _call(model, {"do": "infer", "strict": strict, "propagate": propagate})
 
 
-def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
+def inline_functions(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
     """Return the model with these local functions (domain, name) inlined; `None` if onnx's inliner refuses it
     or crashes.
     """
@@ -82,7 +82,7 @@ class _Helper:
 
     def call(self, request: dict[str, Any], data: bytes) -> bytes | None:
         with self._lock:
-            process = self._process = self._process or _started()
+            process = self._process = self._process or _start_child()
             assert process.stdin is not None
             assert process.stdout is not None
             answer = None
@@ -113,7 +113,7 @@ class _Helper:
         process.wait()
 
 
-def _started() -> "subprocess.Popen[bytes]":
+def _start_child() -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-I", "-m", "opsieve.reducer.onnx_edit.onnx_subprocess"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
@@ -150,7 +150,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
             os._exit(_GARBLED)
         signal.alarm(_SECONDS)
         try:
-            answer = _answered(request, data).SerializeToString()
+            answer = _answer_request(request, data).SerializeToString()
         except Exception:  # noqa: BLE001  both raise InferenceError, ValidationError, RuntimeError and more: refused is refused
             answer = None
         signal.alarm(0)
@@ -159,7 +159,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
     os._exit(0)
 
 
-def _answered(request: dict[str, Any], data: bytes) -> onnx.ModelProto:
+def _answer_request(request: dict[str, Any], data: bytes) -> onnx.ModelProto:
     import onnx.inliner
     import onnx.shape_inference
 

@@ -121,5 +121,5 @@ def _plain(type_: onnx.TypeProto) -> Array | None:
 def _inline_function(subject: Subject, domain: str, name: str) -> Subject | None:
     if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
         return None
-    model = onnx_subprocess.inlined(subject.model, [(domain, name)])
+    model = onnx_subprocess.inline_functions(subject.model, [(domain, name)])
     return None if model is None else settle(subject, model)

@@ -98,7 +98,9 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
             names = list(dict.fromkeys(name for name in node.input if name))[:_STAND_INS]
             edits = tuple(
                 _edit(
-                    f"read {name[:40]!r} for {label(node)}{how}", partial(_bypassed, path, key, name), settled
+                    f"read {name[:40]!r} for {label(node)}{how}",
+                    partial(_bypass_node, path, key, name),
+                    settled,
                 )
                 for name in names
                 for settled, how in ((True, ""), (False, ", types as they are"))
@@ -174,7 +176,8 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                     continue
                 owner = "/".join((*path, key))
                 drop = _edit(
-                    f"drop {attribute.name} of {label(node)}", partial(_dropped, path, key, attribute.name)
+                    f"drop {attribute.name} of {label(node)}",
+                    partial(_drop_attribute, path, key, attribute.name),
                 )
                 if attribute.name in DTYPE_ATTRIBUTES:
                     plain = "float32 is the plainest type" if attribute.i == TensorProto.FLOAT else ""
@@ -191,7 +194,7 @@ def _tensor(path: Path, name: str, array: Array, counted: bool) -> Iterator[Onnx
     key = "/".join((*path, name))
 
     def put(what: str, make: Callable[[Array], Array]) -> tuple[OnnxEdit, ...]:
-        return (_edit(f"{what} {name[:40]!r}", partial(_replaced, path, name, make)),)
+        return (_edit(f"{what} {name[:40]!r}", partial(_replace_array, path, name, make)),)
 
     for axis, size in enumerate(array.shape):
         empty = "" if array.size else "there are no elements"
@@ -239,7 +242,7 @@ def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:
     return OnnxEdit(what, frozenset(), apply)
 
 
-def _bypassed(
+def _bypass_node(
     path: Path, key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
     graph = graph_at(model, path)
@@ -301,7 +304,7 @@ def _hidden(name: str, model: onnx.ModelProto, inputs: dict[str, Value]) -> dict
     return inputs
 
 
-def _dropped(
+def _drop_attribute(
     path: Path, key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
     node = node_at(model, path, key)
@@ -311,7 +314,7 @@ def _dropped(
     return inputs
 
 
-def _replaced(
+def _replace_array(
     path: Path,
     name: str,
     make: Callable[[Array], Array],

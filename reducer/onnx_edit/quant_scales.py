@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.onnx_edit.typed_view import stored_tensors
@@ -27,7 +27,7 @@ def bad_scale(subject: Subject) -> str:
 
 def _scales(node: onnx.NodeProto) -> tuple[int, ...]:
     """Which inputs of a node are scales."""
-    operator = declared(node.domain, node.op_type)
+    operator = find_operator(node.domain, node.op_type)
     return () if operator is None else operator.scales
 
 

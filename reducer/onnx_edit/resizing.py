@@ -24,7 +24,7 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import SizeClass
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, integer
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.sizes import Sizes, adjusted
+from opsieve.reducer.onnx_edit.sizes import Sizes, adjust_attributes
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, view
 
 
@@ -76,7 +76,7 @@ def _class(plan: _DimensionPlan, root: Dim, dims: list[Dim]) -> SizeClass:
         f"dimension {axis} of {name[:40]!r}",
         plan.classes.size(root),
         frozenset("/".join((*path, f"{name}[{axis}]")) for path, name, axis in names),
-        plan.sizes.held(root),
+        plan.sizes.is_held(root),
         (plan, (path, name), axis),
     )
 
@@ -131,7 +131,7 @@ def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[sli
 def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
     """Attributes that repeat sizes."""
     shapes = [plan.sizes.shape(number, new) if number != ABSENT else None for number in step.inputs]
-    changed = adjusted(step, shapes)
+    changed = adjust_attributes(step, shapes)
     target = node_at(model, step.path, step.key) if changed is not step.node else None
     if target is not None:
         target.CopyFrom(changed)
@@ -194,11 +194,11 @@ def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[in
     old = known.get(number)
     if old is None or old.ndim != 1:
         return ABSENT, None
-    wanted = _listed(plan, step, rule, old, out, new)
+    wanted = _list_sizes(plan, step, rule, old, out, new)
     return (ABSENT if wanted is None else number), wanted
 
 
-def _listed(
+def _list_sizes(
     plan: _DimensionPlan, step: Step, rule: SizeRule, old: Array, out: tuple[int, ...], new: dict[Dim, int]
 ) -> Array | None:
     """Return the vector of sizes that gives an output its shape; `None` if it is not such a vector."""

@@ -17,7 +17,7 @@ from opsieve.gen.irs.onnx.graphs import (
     Array,
     attribute_of,
     copied,
-    encoded,
+    encode_array,
     held_array,
     node_at,
     put_array,
@@ -151,10 +151,10 @@ def retype(subject: Subject, classes: Sequence[TypeClass], dtype: str) -> Subjec
         and here.allows(here.members[root], target)
         for number in here.members[root]
     }
-    return _converted(here, left, target) if left else None
+    return _convert_tensors(here, left, target) if left else None
 
 
-def _converted(plan: _DtypePlan, numbers: set[int], target: int) -> Subject | None:
+def _convert_tensors(plan: _DtypePlan, numbers: set[int], target: int) -> Subject | None:
     subject = plan.view.subject
     model = copied(subject.model)
     inputs = dict(subject.inputs)
@@ -189,7 +189,7 @@ def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
             old = onnx.numpy_helper.to_array(value.t)
             new = _cast(old, target)
             if new is not None:
-                set_attribute(node, "value", encoded(new))
+                set_attribute(node, "value", encode_array(new))
                 return True
     return False
 

@@ -77,7 +77,7 @@ def settle(
             return None
         declared = _by_graph(with_states(model, {}, open_, anew))
         shaped = {name: type_ for name, type_ in declared[()].items() if is_shaped(type_)}
-        declared[()] = {name: _opened(type_) for name, type_ in main.items()} | shaped
+        declared[()] = {name: _open_sizes(type_) for name, type_ in main.items()} | shaped
     for path, graph in _graphs(model.graph):
         unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
         _declare(graph, declared.get(path, {}), unchanged, main=not path)
@@ -137,7 +137,7 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
         ):
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
-            info.type.CopyFrom(_opened(info.type))
+            info.type.CopyFrom(_open_sizes(info.type))
             if found is not None and found.tensor_type.elem_type:
                 info.type.tensor_type.elem_type = found.tensor_type.elem_type
     made = {name for node in graph.node for name in node.output}
@@ -155,11 +155,13 @@ def _faulty(subject: Subject, model: onnx.ModelProto, declared: Types) -> bool:
     """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in
     these respects.
     """
-    typed = {name: found for name, type_ in declared.items() if (found := _typed(type_)) is not None}
+    typed = {
+        name: found for name, type_ in declared.items() if (found := _read_static_type(type_)) is not None
+    }
     return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
 
 
-def _typed(type_: onnx.TypeProto) -> Typed | None:
+def _read_static_type(type_: onnx.TypeProto) -> Typed | None:
     if not type_.HasField("tensor_type") or not is_static(type_) or type_.tensor_type.elem_type not in DTYPES:
         return None
     tensor = type_.tensor_type
@@ -188,7 +190,7 @@ def _is_empty(subject: Subject) -> bool:
     )
 
 
-def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
+def _open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
     """Return a tensor type of the same rank with unknown sizes."""
     bare = onnx.TypeProto()
     bare.CopyFrom(type_)

@@ -56,7 +56,7 @@ class Sizes:
         """
         return _Propagation(self, seeds).run()
 
-    def held(self, root: Dim) -> bool:
+    def is_held(self, root: Dim) -> bool:
         """Whether a class has a dimension of an input or of a stored tensor."""
         return root in self._held
 
@@ -72,7 +72,7 @@ class Sizes:
         return tuple(new.get(self.classes.root((number, axis)), size) for axis, size in enumerate(old))
 
 
-def adjusted(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
+def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
     """The node with the attributes that repeat its inputs' sizes brought in line with the new ones."""
     node = step.node
     rule = size_rule(node.domain, node.op_type)
@@ -117,7 +117,7 @@ class _Propagation:
         old = self.classes.size(root)
         if self.new.get(root, old) == size:
             return True
-        if size < 1 or (size > old and self.sizes.held(root)):
+        if size < 1 or (size > old and self.sizes.is_held(root)):
             return False
         if root in self.new and (root in self.seeds or size > self.new[root]):
             return False
@@ -148,7 +148,7 @@ class _Propagation:
 
     def _fit(self, dims: list[Dim], wanted: int) -> bool:
         """Give dimensions sizes with a wanted product, each at most its old size."""
-        chosen = _factored([self.classes.size(dim) for dim in dims], wanted)
+        chosen = _find_factors([self.classes.size(dim) for dim in dims], wanted)
         return chosen is not None and all(
             self._set(dim, size) for dim, size in zip(dims, chosen, strict=True)
         )
@@ -223,7 +223,7 @@ class _Propagation:
 
     def _infer(self, step: Step, shapes: Sequence[Shape | None]) -> list[Shape | None] | None:
         node = onnx.NodeProto()
-        node.CopyFrom(adjusted(step, shapes))
+        node.CopyFrom(adjust_attributes(step, shapes))
         types: dict[str, onnx.TypeProto] = {}
         known: list[TensorProto] = []
         for place, (number, shape) in enumerate(zip(step.inputs, shapes, strict=True)):
@@ -240,7 +240,7 @@ class _Propagation:
         return [_static(found.get(name)) for name in node.output]
 
 
-def _factored(limits: list[int], wanted: int) -> list[int] | None:
+def _find_factors(limits: list[int], wanted: int) -> list[int] | None:
     """Factor a number, each factor within its limit, the first as large as possible; returns `None` if that
     is impossible.
     """
@@ -250,7 +250,7 @@ def _factored(limits: list[int], wanted: int) -> list[int] | None:
         return None
     for factor in range(min(limits[0], wanted), 0, -1):
         if wanted % factor == 0:
-            rest = _factored(limits[1:], wanted // factor)
+            rest = _find_factors(limits[1:], wanted // factor)
             if rest is not None:
                 return [factor, *rest]
     return None

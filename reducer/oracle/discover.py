@@ -49,7 +49,7 @@ def find(
     fail; BadInput for one that cannot be reduced.
     """
     tried, judged = [], 0
-    for target in targets or installed():
+    for target in targets or list_installed():
         try:
             premise, said = _find_on(case, target, against, workers, bool(targets))
             judged += 1
@@ -68,7 +68,7 @@ def find(
     raise NoFailure("; ".join(tried))
 
 
-def installed() -> list[ResolvedTarget]:
+def list_installed() -> list[ResolvedTarget]:
     """List every installed compiler backend, onnxruntime first."""
     return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
@@ -108,7 +108,7 @@ def _find_on(
     confirms.
     """
     if against is not None:
-        return _compared(case, target, against, workers)
+        return _compare_targets(case, target, against, workers)
     lab = ObservationCache(workers)
     plain = _plain(case, target, workers, lab)
     if plain is not None:
@@ -117,7 +117,7 @@ def _find_on(
         return measure_rate(case, target, plain.failure.verdict, workers)
     if case.program.size > _MANY and target.baseline is not None and case.program.fault is None:
         with suppress(Unjudged):  # then the judge is asked
-            found, _ = _compared(case, target, target.baseline, lab)
+            found, _ = _compare_targets(case, target, target.baseline, lab)
             if found is not None:
                 return replace(found, named=False, assumed=True), ""
     judged = judge_case(case, target, lab)
@@ -146,7 +146,7 @@ def find_judged(
     """
     verdict = judged.verdict
     if verdict.verdict == "pass" and doubtful and case.program.fault is None:
-        return _doubted(case, target, workers, verdict)
+        return _check_flaky(case, target, workers, verdict)
     if verdict.verdict == "invalid" and doubtful:
         accepted = find_accepted_forbidden(case.program, case.inputs, target, workers)
         if accepted is not None and accepted.verdict == "fail":
@@ -194,7 +194,7 @@ def _as_judged(
     return sure(case, premise), ""
 
 
-def _doubted(
+def _check_flaky(
     case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict
 ) -> tuple[Premise | None, str]:
     """Look for a failure on a target that passed once, though a user has seen it fail: an intermittent one,
@@ -248,7 +248,7 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
     return Premise(target, baseline, failure, got, reason, wanted)
 
 
-def _compared(
+def _compare_targets(
     case: Case, target: ResolvedTarget, against: ResolvedTarget, lab: Workers | ObservationCache
 ) -> tuple[Premise | None, str]:
     got = lab.observe(target, case.program, case.inputs)

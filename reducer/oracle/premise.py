@@ -32,7 +32,7 @@ class Premise:
     apart: bool = False
     assumed: bool = False
 
-    def held(self, level: Level) -> str:
+    def describe_level(self, level: Level) -> str:
         """Return a sentence for people that says what a reduction at this level preserves, and in how many
         runs it was seen.
         """

@@ -43,7 +43,7 @@ class SlowdownTest:
         slower = 0
         for turn in range(runs):
             pair = self._pair(subject, turn)
-            if not _timed(pair):
+            if not _has_times(pair):
                 return 0, 0
             slower += self._slower(pair)
         return slower, runs
@@ -56,7 +56,7 @@ class SlowdownTest:
         trials = Trials()
         while trials.decision == "open":
             pair = self._pair(subject, trials.count)
-            if not _timed(pair):
+            if not _has_times(pair):
                 failed = pair[1].outcome == "ok" and self._fails(subject, pair)
                 return CheckResult("slippage" if failed else "gone", f"{pair[0].outcome}, {pair[1].outcome}")
             if not trials.count and self._fails(subject, pair):
@@ -84,7 +84,7 @@ class SlowdownTest:
         return took > self.margin * usual and took - usual > self.floor
 
 
-def _timed(pair: tuple[Observation, Observation]) -> bool:
+def _has_times(pair: tuple[Observation, Observation]) -> bool:
     return all(answer.outcome == "ok" and answer.cpu_seconds is not None for answer in pair)
 
 

@@ -70,21 +70,21 @@ class TargetTest:
                 left = list(self.workers.observe_many(self.target, tests, fresh=self.apart))
                 pairs = zip(subjects, tests, left, right.result(), strict=True)
                 for subject, test, got, wanted in pairs:
-                    yield self._compared(subject, test, got, wanted)
+                    yield self._check_outputs(subject, test, got, wanted)
             return
         answers: Iterable[Observation] = self.workers.observe_many(self.target, tests, fresh=self.apart)
         # of a lack the target is asked again, which waits until it has answered all
         if self.target.baseline is None:
             answers = list(answers)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
-            yield self._ended(subject, test, got, None)
+            yield self._check_ending(subject, test, got, None)
 
-    def known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:
+    def check_known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:
         """Return the result for a subject whose target and arbiter were already run."""
         test = Test(subject.program, subject.inputs)
         if self.failure.verdict.kind in WRONG_OUTPUTS:
-            return self._compared(subject, test, got, wanted)
-        return self._ended(subject, test, got, wanted)
+            return self._check_outputs(subject, test, got, wanted)
+        return self._check_ending(subject, test, got, wanted)
 
     @property
     def _arbiter(self) -> ResolvedTarget:
@@ -96,7 +96,7 @@ class TargetTest:
         got = self.workers.observe(self.target, subject.program, subject.inputs)
         return got, self.workers.observe(self._arbiter, subject.program, subject.inputs)
 
-    def _ended(
+    def _check_ending(
         self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None
     ) -> CheckResult:
         lab = ObservationCache(self.workers)  # who accepts a lack may be the arbiter, too
@@ -111,9 +111,11 @@ class TargetTest:
                 return CheckResult(
                     "slippage", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}"
                 )
-        return self._cured(test)
+        return self._check_cured(test)
 
-    def _compared(self, subject: Runnable, test: Test, got: Observation, wanted: Observation) -> CheckResult:
+    def _check_outputs(
+        self, subject: Runnable, test: Test, got: Observation, wanted: Observation
+    ) -> CheckResult:
         if wanted.outputs is None:
             return CheckResult("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
         if got.outputs is not None and self.finite and not finite(wanted.outputs.values()):
@@ -128,7 +130,7 @@ class TargetTest:
         each_wrong = (verdict, *(replace(verdict, mismatch=mismatch) for mismatch in found.values()))
         if not any(self._is_shown(each, subject, got) for each in each_wrong):
             return self._slippage(verdict, got, subject)
-        answer = self._cured(test)
+        answer = self._check_cured(test)
         return CheckResult(answer.kind, answer.why, answer.key, wrong)
 
     def _judge(self, test: Test, got: Observation, lab: Lab, wanted: Observation | None = None) -> Verdict:
@@ -142,7 +144,7 @@ class TargetTest:
         key = make_failure(verdict, got, subject.program).fingerprint.key
         return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
-    def _cured(self, test: Test) -> CheckResult:
+    def _check_cured(self, test: Test) -> CheckResult:
         for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
             if self.is_sick(build, test) != sick:
                 return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")

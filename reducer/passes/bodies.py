@@ -194,7 +194,7 @@ def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: on
         outputs = set(node.output)
         target.node.remove(node)
         if outputs & set(target.output):
-            return None if not name else _redirected(target, outputs, name, inputs)
+            return None if not name else _redirect_output(target, outputs, name, inputs)
         reread(target.node, dict.fromkeys(outputs, name))
         return inputs
 
@@ -203,7 +203,7 @@ def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: on
     return changing(f"bypass {label(node)} in the function {function.name[:40]!r} {how}", {touch}, change)
 
 
-def _redirected(
+def _redirect_output(
     function: onnx.FunctionProto, outputs: set[str], name: str, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
     """Give the stand-in's node the name of the function's result, because a node must make that result."""

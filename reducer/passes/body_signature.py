@@ -12,7 +12,7 @@ from functools import partial
 
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import captured
+from opsieve.gen.irs.onnx.cuts import list_captured
 from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at, reread
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
@@ -77,7 +77,9 @@ def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
     if graph is None:
         return
     # Only what is read of this graph: a body may have a value of its own under the same name.
-    used = {name for item in graph.node for name in captured(item)} | {info.name for info in graph.output}
+    used = {name for item in graph.node for name in list_captured(item)} | {
+        info.name for info in graph.output
+    }
     for part in signature(node):
         if part.node_output >= 0 and (len(node.output) < 2 or node.output[part.node_output] in used - {""}):
             continue
@@ -85,7 +87,7 @@ def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
             continue
         touched = {"/".join((*step.path, step.key)), *(name for name in node.output if name)}
         what = f"drop {part.name} {max(part.node_output, part.node_input)} of {label(node)}"
-        yield changing(what, touched, partial(_dropped, step=step, part=part), ())
+        yield changing(what, touched, partial(_drop_part, step=step, part=part), ())
 
 
 def _is_read(body: onnx.GraphProto, place: int) -> bool:
@@ -94,7 +96,7 @@ def _is_read(body: onnx.GraphProto, place: int) -> bool:
     return name in inner or any(info.name == name for info in body.output)
 
 
-def _dropped(
+def _drop_part(
     model: onnx.ModelProto, inputs: dict[str, Value], step: Step, part: SignaturePart
 ) -> dict[str, Value] | None:
     node = node_at(model, step.path, step.key)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import onnx
 from onnx import TensorProto
 
-from opsieve.gen.irs.onnx.graphs import copied, encoded, graphs, reread, stored_tensor, tensor_array
+from opsieve.gen.irs.onnx.graphs import copied, encode_array, graphs, reread, stored_tensor, tensor_array
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.tensors import Value
@@ -48,14 +48,14 @@ def _sharing(name: str, other: str) -> OnnxEdit:
         a, b = stored_tensor(model, (), name), stored_tensor(model, (), other)
         if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():
             return None
-        if not _renamed(model, name, other):
+        if not _rename_readers(model, name, other):
             return None
         return inputs
 
     return changing(f"share {other[:40]!r} instead of {name[:40]!r}", {name, other}, change, {name})
 
 
-def _renamed(model: onnx.ModelProto, name: str, other: str) -> bool:
+def _rename_readers(model: onnx.ModelProto, name: str, other: str) -> bool:
     """Redirect every reader of an initializer to another; returns False if a body redefines one of the names."""
     for path, graph in graphs(model.graph):
         defined = {info.name for info in graph.input} | {item for node in graph.node for item in node.output}
@@ -85,7 +85,7 @@ def _encodings(model: onnx.ModelProto) -> Iterator[bool]:
             array = None if part_of(tensor) else tensor_array(tensor)
             if array is None:
                 continue
-            smaller = encoded(array, tensor.name)
+            smaller = encode_array(array, tensor.name)
             if smaller.ByteSize() < tensor.ByteSize():
                 tensor.CopyFrom(smaller)
                 yield True

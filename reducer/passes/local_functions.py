@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.irs.onnx.cuts import SMALL, Graph
-from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encoded, uses
+from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encode_array, uses
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.engine.edit import ListedPass
@@ -95,7 +95,7 @@ def _inside(subject: Subject, key: _Key) -> Subject | None:
     for name, value in given.items():
         inner.graph.input.append(onnx.ValueInfoProto(name=name, type=declared_type(np.asarray(value))))
     inner.graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
-    typed = onnx_subprocess.inferred(inner, strict=False)
+    typed = onnx_subprocess.infer_types(inner, strict=False)
     if typed is None or any(info.type.WhichOneof("value") is None for info in typed.graph.output):
         return None
     del inner.graph.output[:]
@@ -117,7 +117,7 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
         return None
     if not set(outputs) <= set(function.output):
         return None
-    stored = [*graph.initializer, *(encoded(np.asarray(value), name) for name, value in arrays.items())]
+    stored = [*graph.initializer, *(encode_array(np.asarray(value), name) for name, value in arrays.items())]
     constants = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in stored]
     taken = [
         place for place, name in enumerate(function.input) if any(info.name == name for info in graph.input)

@@ -14,7 +14,7 @@ from opsieve.gen.irs.onnx.graphs import (
     copied,
     declared_type,
     drop_unused,
-    encoded,
+    encode_array,
     first_output,
     graph_at,
     graphs,
@@ -29,7 +29,7 @@ from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
-from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
@@ -91,13 +91,13 @@ def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
         )
     for what, touch, change in whole:
         if change(copied(subject.model)):
-            yield _untyped(what, touch, change)
+            yield _make_untyped_edit(what, touch, change)
     yield OnnxEdit("declare types as they are inferred", frozenset(("model:types",)), _declare)
     if _rename(subject) is not None:
         yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
 
 
-def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> OnnxEdit:
+def _make_untyped_edit(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> OnnxEdit:
     """Make an edit that leaves all types unchanged, so that inference is skipped."""
 
     def apply(subject: Subject) -> Subject | None:
@@ -113,7 +113,7 @@ def _declare(subject: Subject) -> Subject | None:
 
 
 def _rename(subject: Subject) -> Subject | None:
-    found = renamed(subject)
+    found = make_canonical(subject)
     return found if found is not None and simpler(found, subject) else None
 
 
@@ -125,7 +125,7 @@ def _unnode(path: Path, name: str) -> OnnxEdit:
         if graph is None or node is None or array is None:
             return None
         graph.node.remove(node)
-        add_initializers(model, graph, [encoded(array, name)])
+        add_initializers(model, graph, [encode_array(array, name)])
         return inputs
 
     return changing(f"make the Constant node {name[:40]!r} an initializer", {"/".join((*path, name))}, change)

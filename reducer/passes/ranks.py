@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.irs.onnx.graphs import (
     attribute_of,
     copied,
@@ -77,10 +77,10 @@ def _narrow(tensor: GraphTensor, shape: tuple[int, ...]) -> OnnxEdit:
 
 def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
     what = f"lower rank {rank} everywhere" + (f" by axis {axis}" if axis else "")
-    return only_simpler(OnnxEdit(what, touches, lambda subject: _lowered(subject, rank, axis)))
+    return only_simpler(OnnxEdit(what, touches, lambda subject: _lower_rank(subject, rank, axis)))
 
 
-def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
+def _lower_rank(subject: Subject, rank: int, axis: int) -> Subject | None:
     """Remove a dimension of size 1 from every tensor of this rank, and update the attributes and constants
     that count axes.
     """
@@ -97,12 +97,12 @@ def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
         if not put_array(model, inputs, tensor.path, tensor.name, less):
             return None
     for step in seen.steps:
-        if not _recounted(seen, step, rank, axis, model):
+        if not _recount_axes(seen, step, rank, axis, model):
             return None
     return settle(subject, model, inputs)
 
 
-def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelProto) -> bool:
+def _recount_axes(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelProto) -> bool:
     """Update attributes and shape constants of one node for tensors of a lower rank; returns False if it
     names the dropped axis.
     """
@@ -115,7 +115,7 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
         return False
     # What a Reshape gives may be of the rank where what it takes is not.
     counted = shapes[-1] is not None and len(shapes[-1]) == rank
-    operator = declared(step.node.domain, step.node.op_type) if counted else None
+    operator = find_operator(step.node.domain, step.node.op_type) if counted else None
     for place in operator.per_axis if operator is not None else ():
         number = step.inputs[place] if place < len(step.inputs) else ABSENT
         if number != ABSENT and not _shorter(seen, number, rank, axis, model):

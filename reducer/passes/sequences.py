@@ -26,7 +26,7 @@ def simplify_sequences(subject: Subject) -> Iterator[OnnxEdit]:
                 yield changing(
                     f"{what} of {name[:40]!r}",
                     {name, name + "="},
-                    partial(_given, name=name, change=change),
+                    partial(_change_input, name=name, change=change),
                 )
 
 
@@ -38,8 +38,8 @@ def _changes(count: int) -> Iterator[tuple[str, Callable[[_Tensors], _Tensors]]]
     yield "scalars", partial(_each, change=_scalar)
     for most in (1, 2):
         yield f"at most {most} in each dimension", partial(_each, change=partial(_cut, most=most))
-    yield "zeros", partial(_each, change=partial(_filled, number=0))
-    yield "ones", partial(_each, change=partial(_filled, number=1))
+    yield "zeros", partial(_each, change=partial(_fill_array, number=0))
+    yield "ones", partial(_each, change=partial(_fill_array, number=1))
 
 
 def _part(held: _Tensors, part: slice) -> _Tensors:
@@ -54,7 +54,7 @@ def _scalar(array: Array) -> Array:
     return array.ravel()[:1].reshape(()) if array.size else array
 
 
-def _filled(array: Array, number: int) -> Array:
+def _fill_array(array: Array, number: int) -> Array:
     return np.full_like(array, "" if array.dtype.kind in "OUS" else number)
 
 
@@ -64,7 +64,7 @@ def _cut(array: Array, most: int) -> Array:
     )
 
 
-def _given(
+def _change_input(
     model: onnx.ModelProto, inputs: dict[str, Value], name: str, change: Callable[[_Tensors], _Tensors]
 ) -> dict[str, Value] | None:
     held = inputs.get(name)

@@ -112,7 +112,7 @@ def _set(model: onnx.ModelProto, inputs: dict[str, Value], was: Numbers, found: 
     """Put new numbers where the old ones are; False where they are others by now."""
     for owner in dict.fromkeys(place.owner for place in found if place.kind != "attribute"):
         array = held_array(model, inputs, (), owner)
-        changed = None if array is None else _changed(array, owner, was, found)
+        changed = None if array is None else _change_array(array, owner, was, found)
         if changed is None or not put_array(model, inputs, (), owner, changed):
             return False
     for place, value in found.items():
@@ -135,7 +135,7 @@ def _set(model: onnx.ModelProto, inputs: dict[str, Value], was: Numbers, found: 
     return True
 
 
-def _changed(array: Array, owner: str, was: Mapping[NumberPlace, int], found: Numbers) -> Array | None:
+def _change_array(array: Array, owner: str, was: Mapping[NumberPlace, int], found: Numbers) -> Array | None:
     array = array.copy()
     flat = array.reshape(-1)
     ends = list(array.shape)

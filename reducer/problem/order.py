@@ -70,14 +70,14 @@ def value_complexity(array: "np.ndarray[Any, Any]") -> int:
     total = 0
     flat = array.ravel()
     if flat.nbytes <= _SMALL:
-        return _known(flat.dtype, flat.tobytes())
+        return _measure_bytes(flat.dtype, flat.tobytes())
     for start in range(0, flat.size, _SLICE):
         total += _complexity(flat[start : start + _SLICE])
     return total
 
 
 @lru_cache(maxsize=4096)
-def _known(dtype: "np.dtype[Any]", data: bytes) -> int:
+def _measure_bytes(dtype: "np.dtype[Any]", data: bytes) -> int:
     """Return the complexity of a small array, cached: nearly all tensors of a candidate are those of its
     subject.
     """
@@ -118,7 +118,7 @@ def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
-def _stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
+def _iter_stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
     for graph in _graphs(model):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
@@ -152,7 +152,7 @@ def _outputs(subject: Subject) -> int:
 
 
 def _elements(subject: Subject) -> int:
-    stored = sum(max(0, elements(tensor.dims)) for tensor in _stored(subject.model))
+    stored = sum(max(0, elements(tensor.dims)) for tensor in _iter_stored(subject.model))
     return stored + sum(array.size for array in _arrays(subject.inputs.values()))
 
 
@@ -181,7 +181,7 @@ def _integer(value: int) -> int:
 
 
 def _dtypes(subject: Subject) -> int:
-    numbers = [tensor.data_type for tensor in _stored(subject.model)]
+    numbers = [tensor.data_type for tensor in _iter_stored(subject.model)]
     for graph in _graphs(subject.model):
         numbers += (_element_type(info.type) for info in (*graph.input, *graph.output))
     numbers += (
@@ -201,7 +201,7 @@ def _element_type(type_: onnx.TypeProto) -> int:
 
 
 def _values(subject: Subject) -> int:
-    stored = sum(value_complexity(read_tensor(tensor)) for tensor in _stored(subject.model))
+    stored = sum(value_complexity(read_tensor(tensor)) for tensor in _iter_stored(subject.model))
     return stored + sum(value_complexity(array) for array in _arrays(subject.inputs.values()))
 
 

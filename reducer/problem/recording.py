@@ -30,7 +30,7 @@ Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
 
-def recorded(
+def record_values(
     subject: Subject,
     source: ResolvedTarget | None,
     workers: Workers,
@@ -130,15 +130,17 @@ class _Tape:
             missing = [name for name in names if name not in self._held]
             if not missing:
                 return
-            program, inputs = _exposed(self.graph, missing)
+            program, inputs = _expose_values(self.graph, missing)
             answer = self._workers.observe(target, program, inputs)
             found = answer.outputs or {}
-            self._held.update((name, _kept(found[name])) for name in missing if found.get(name) is not None)
+            self._held.update(
+                (name, _keep_value(found[name])) for name in missing if found.get(name) is not None
+            )
             if answer.outcome in _ENDED:
                 self._sources.remove(target)
 
 
-def _kept(value: Value) -> Value:
+def _keep_value(value: Value) -> Value:
     """Detach a value from the answer that it came in; a large one moves to an unnamed mapped file, so that
     its memory can be reclaimed.
     """
@@ -164,7 +166,7 @@ def _bytes(values: Mapping[str, Any]) -> int:
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def _exposed(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Value]]:
+def _expose_values(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Value]]:
     """Return the program that computes these values, with them as outputs, and its inputs; the compiler
     infers the outputs' types.
     """

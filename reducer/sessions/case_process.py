@@ -52,7 +52,7 @@ class ChildEnd:
     in_time: bool
 
 
-def ended(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
+def run_child(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
     """Reduce the case in a folder into another one, which holds the best so far when the time is over."""
     command = [sys.executable, "-c", _CHILD, str(case), task.target, str(output), str(task.run)]
     child = subprocess.Popen(

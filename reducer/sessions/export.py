@@ -43,7 +43,9 @@ from opsieve.triage.store.queries import Queries
 _MAX_JSON = 1 << 20
 
 
-def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: float) -> ExportedFailure:
+def reproduce_failure(
+    case: Case, target: str, place: Path, workers: Workers, seconds: float
+) -> ExportedFailure:
     """Judge the failure of a case again, as an export shows it. Raises NoFailure if it passes, Unjudged if
     that stays unknown.
 
@@ -61,7 +63,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
         )
     case, lab = add_script(case, workers), ObservationCache(workers)
     judged = judge_case(case, chosen, lab)
-    stored = _stored(_case_of(place), chosen)
+    stored = _read_stored_verdict(_case_of(place), chosen)
     seen_failing = bool(target or case.parameters.get("target") or recorded) or stored is not None
     try:
         found, reason = find_judged(case, chosen, judged, workers, seen_failing)
@@ -85,7 +87,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
     return replace(use_given_program(exported), **_culprit(place), probably=_probably(place))
 
 
-def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
+def _read_stored_verdict(folder: Path, target: ResolvedTarget) -> Verdict | None:
     """Return the verdict of a case of a store; `None` for any other case, and for another target."""
     try:
         record = read_failure(folder)
@@ -175,7 +177,7 @@ def _beside(place: Path, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def printed(subject: Runnable, workers: Workers) -> str:
+def print_subject(subject: Runnable, workers: Workers) -> str:
     """Return the program as text; a sentence for a model that onnx cannot print."""
     ir = ir_of(subject.program)
     if ir.keeps_script or not ir.printer(subject.program):

@@ -13,7 +13,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.reducer.engine.census import Census, improve_untried, try_singles
 from opsieve.reducer.engine.certificate import Certificate, certify, to_fixpoint
@@ -55,7 +55,7 @@ _JUDGED = 1024  # nodes of a subject that the judge is asked about where he was 
 
 def _converts(operators: Iterable[str]) -> bool:
     """Whether one of the operators only turns values into another type."""
-    return any(found.converts for name in operators if (found := declared("", name)) is not None)
+    return any(found.converts for name in operators if (found := find_operator("", name)) is not None)
 
 
 def is_worded(test: object) -> bool:
@@ -173,7 +173,7 @@ def reduce_failure(
     found = _varies(run, premise, workers)
     if found is not None:
         best = run.engine.best
-        listeners.say(found.held(level))
+        listeners.say(found.describe_level(level))
         varied = reduce_failure(form, start, found, pool, level, journal, listeners, passes, best, budget)
         return replace(varied, premise=found, checks=varied.checks + run.engine.checks)
     same = still(run.engine.best, premise, workers)
@@ -190,7 +190,7 @@ def reduce_failure(
     if outside is None:
         return run.result(same)
     best, found = outside
-    listeners.say(found.held(level))
+    listeners.say(found.describe_level(level))
     mark = f"{found.failure.fingerprint.key}:"
     walked = reduce_failure(form, start, found, pool, level, journal, listeners, passes, best, budget, mark)
     return replace(
@@ -320,7 +320,7 @@ def reduce_by_check(
     setting = _Setting(start, time.monotonic(), workers, source, journal, listeners, passes, budget)
     seen = _first_replays(tests, start)
     if seen[0] < seen[1]:
-        seen = _added(seen, replayed_by(tests, start, REPLAYS - seen[1]))
+        seen = _add_pairs(seen, replayed_by(tests, start, REPLAYS - seen[1]))
     if not seen[0]:
         last = next(iter(tests[0].evaluate([start])))
         raise NoFailure(
@@ -334,7 +334,7 @@ def reduce_by_check(
         first = _Run(form, start if start_at is None else start_at, tests, setting)
         first.reduce("", CheckResult("same"))
         again = _first_replays(tests, first.engine.best)
-        rate = _added(seen, again)
+        rate = _add_pairs(seen, again)
         if again[0] == again[1]:
             return replace(first.result(True), replays=rate)
     repeated = [RepeatedTest(test, runs_for(wilson(*rate), _SIGHTINGS), _SIGHTINGS) for test in tests]
@@ -358,10 +358,10 @@ def _first_replays(tests: Sequence[InterestingnessTest[S]], subject: S) -> tuple
     seen = replayed_by(tests, subject, _CONFIRMED)
     if time.monotonic() - since > _LONG:
         return seen
-    return _added(seen, replayed_by(tests, subject, SHORT - _CONFIRMED))
+    return _add_pairs(seen, replayed_by(tests, subject, SHORT - _CONFIRMED))
 
 
-def _added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+def _add_pairs(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return one[0] + other[0], one[1] + other[1]
 
 
@@ -502,7 +502,7 @@ class _Run(Generic[S]):
         def look(subject: S) -> CheckResult:
             assert isinstance(test, TargetTest)
             seen.append(test.observations(subject))
-            return test.known(subject, *seen[0])
+            return test.check_known(subject, *seen[0])
 
         result = self.engine.evaluate(rest, "the rest of the model", look if asked else None)
         if result.kind == "same":
@@ -584,7 +584,7 @@ def _known_result(test: object, premise: Premise, start: Runnable) -> CheckResul
     """Return the test's result for the whole model, from the observations that revealed the failure."""
     if premise.right is None or not isinstance(test, TargetTest) or test.level == "cure":
         return None
-    return test.known(start, premise.observation, premise.right)
+    return test.check_known(start, premise.observation, premise.right)
 
 
 def _compiler_text(premise: Premise) -> str:

@@ -31,13 +31,13 @@ from opsieve.gen.model.printable import drawing, escape_surrogates, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Budget, Progress, Rules
-from opsieve.reducer.engine.interestingness import replayed
+from opsieve.reducer.engine.interestingness import count_same_replays
 from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
-from opsieve.reducer.oracle.discover import find, installed, still
+from opsieve.reducer.oracle.discover import find, list_installed, still
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.sessions.export import printed, script
+from opsieve.reducer.sessions.export import print_subject, script
 from opsieve.reducer.sessions.output import (
     SCRIPT,
     STORY,
@@ -180,18 +180,18 @@ class Session:
     def reduce(self) -> Reduced:
         """Find, reduce and write. A case that passes ends with facts that list the attempts."""
         since = time.monotonic()
-        case = self._opened()
+        case = self._open_case()
         form = form_of(case.program)
         start = form.subject(case)
         # What validates candidates takes long to start, and the first answer would wait for it.
         self._stack.enter_context(ThreadPoolExecutor(1)).submit(form.validator, self.pool[0], start)
         try:
             premise = self._premise(case)
-            folder = self._claimed()
+            folder = self._claim_folder()
             request = self.request
             minutes = math.inf if request.minutes is None else request.minutes
             budget = Budget(request.checks or math.inf, since + 60 * minutes)
-            result, journal, origin = self._reduced(form, case, start, premise, folder, budget)
+            result, journal, origin = self._reduce_case(form, case, start, premise, folder, budget)
         except NoFailure as error:
             return Reduced(facts_of_none(form.size(start), error.reason), None, error=error)
         result = replace(result, best=form.finished(result.best, self.pool[0]))
@@ -206,9 +206,9 @@ class Session:
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         oracle = "" if premise is None else name_optional_oracle(premise.failure.verdict, result.best.program)
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle)
-        return Reduced(facts, result, printed(result.best, self.pool[0]), attempts=journal.attempts)
+        return Reduced(facts, result, print_subject(result.best, self.pool[0]), attempts=journal.attempts)
 
-    def _reduced(
+    def _reduce_case(
         self,
         form: ReducibleForm[Any],
         case: Case,
@@ -232,7 +232,7 @@ class Session:
                     best.forget()
             listeners: Listeners[Any] = Listeners(best.progress, best.shown, self.listener.say)
             if premise is None:
-                source = next(iter(installed()), None)
+                source = next(iter(list_installed()), None)
                 source = None if source is None else source.baseline
                 result = reduce_by_check(
                     form,
@@ -266,11 +266,15 @@ class Session:
         return [*self.pool, *self._further(list(dict.fromkeys(wanted)))]
 
     def _fails(self, subject: Any, premise: Premise | None, tests: Sequence[ScriptTest]) -> bool:
-        return still(subject, premise, self.pool[0]) if premise else replayed(tests[0], subject, 1)[0] > 0
+        return (
+            still(subject, premise, self.pool[0])
+            if premise
+            else count_same_replays(tests[0], subject, 1)[0] > 0
+        )
 
     def verify(self) -> Verified:
         """Check the certificate of a result again. NoFailure when it does not fail."""
-        case = self._opened()
+        case = self._open_case()
         story = self._story()
         level = story.level if story.level in LEVELS else self._level
         premise = self._premise(case, story.target, level)
@@ -301,7 +305,7 @@ class Session:
     def _level(self) -> Level:
         return next(level for level in LEVELS if level == self.request.level)
 
-    def _opened(self) -> Case:
+    def _open_case(self) -> Case:
         request = self.request
         return open_case(request.path, request.inputs, request.expected, request.seed)
 
@@ -321,7 +325,7 @@ class Session:
         premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
         kind, reason = premise.failure.verdict.kind, shown(premise.reason, 400)
         self.listener.say(f"{premise.target.display}: {kind}: {reason}")
-        self.listener.say(premise.held(level or self._level))
+        self.listener.say(premise.describe_level(level or self._level))
         return premise
 
     def _story(self) -> "_Story":
@@ -331,10 +335,10 @@ class Session:
             return msgspec.json.decode(read_file(path, 1 << 30), type=_Story)
         return _Story()
 
-    def _claimed(self) -> Path:
+    def _claim_folder(self) -> Path:
         """Return the folder of the results: new, or one of ours; never the case itself or a foreign folder."""
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
-        ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _begun(folder)
+        ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _has_begun(folder)
         # Where nobody named the folder, a link of that name may be a stranger's and lead anywhere.
         strange = folder.is_symlink() and self.request.output is None
         if strange or (folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir()))):
@@ -383,7 +387,7 @@ class _Best:
     ):
         self.folder, self._session, self._form, self._start = folder, session, form, start
         self._premise, self._origin = premise, origin
-        self.kept = _kept(folder, form, start)
+        self.kept = _load_earlier(folder, form, start)
         self._subject, self._next, self._checks = start, 0.0, 0
 
     def forget(self) -> None:
@@ -422,7 +426,7 @@ class _Best:
         save_subject(subject, self.folder, self._session.request.path.name, self._origin, target)
 
 
-def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
+def _load_earlier(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
     """Load the result of an earlier call from a folder, if it is simpler than the start; returns `None` if it
     is missing or unreadable.
     """
@@ -435,7 +439,7 @@ def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
     return subject if form.simpler(subject, start) else None
 
 
-def _begun(folder: Path) -> bool:
+def _has_begun(folder: Path) -> bool:
     """Return whether a folder holds a result from which a reduction continues."""
     try:
         return is_case(folder) and load(folder).origin.generator == GENERATOR

@@ -19,7 +19,7 @@ from opsieve.gen.case.case import load, save
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.structure import all_nodes
-from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, ended
+from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, run_child
 from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import Files, describe_installed, pack_files, write_files
 from opsieve.triage.review.review import review_store
@@ -76,7 +76,7 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
 
 
 def reduce_cases(
-    request: StoreReductionRequest, wanted: Sequence[Candidate], reducer: Reducer = ended
+    request: StoreReductionRequest, wanted: Sequence[Candidate], reducer: Reducer = run_child
 ) -> Iterator[ReducedCase]:
     """Reduce cases until the budget is spent; running ones end with their best saved.
 
@@ -130,7 +130,7 @@ def _reduce(
     """One turn of a case, which had `before` seconds in earlier ones."""
     began = time.monotonic()
 
-    def reduced(answer: str, after: int | None, message: str) -> ReducedCase:
+    def make_result(answer: str, after: int | None, message: str) -> ReducedCase:
         return ReducedCase(
             candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message
         )
@@ -138,29 +138,31 @@ def _reduce(
     try:
         case = get_case_folder(request.store, candidate.place)
     except BadInput as error:
-        return reduced("failed", None, str(error))
+        return make_result("failed", None, str(error))
     output = case / RESULT
     if output.is_symlink():
-        return reduced("failed", None, f"{shown(output, 200)} is a link")
+        return make_result("failed", None, f"{shown(output, 200)} is a link")
     kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
     if candidate.reduced_twin and not output.exists():
         with suppress(BadInput):  # it is only a beginning
             save(load(get_case_folder(request.store, candidate.reduced_twin) / RESULT), output)
     child = reducer(case, output, ChildTask(candidate.target, seconds, _RUN, request.offline), given_up)
     if not child.in_time:
-        return reduced("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
+        return make_result("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
     if child.status == 0:
         facts = json.loads(child.out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
         return (
-            reduced("reduced", after, "")
+            make_result("reduced", after, "")
             if facts["same"]
-            else reduced("failed", after, "the failure changed")
+            else make_result("failed", after, "the failure changed")
         )
     if not kept:
         shutil.rmtree(output, ignore_errors=True)
     said = (child.err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)
-    return reduced("not-reproduced" if child.status == NoFailure.exit_code else "failed", None, said[:300])
+    return make_result(
+        "not-reproduced" if child.status == NoFailure.exit_code else "failed", None, said[:300]
+    )
 
 
 def _nodes_so_far(output: Path) -> int | None:
@@ -201,7 +203,7 @@ def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, d
         place, output = Path(folder) / "case", Path(folder) / "reduced"
         for where, files in ((place, case), (output, kept)):
             write_files(files, where)
-        end = ended(place, output, task, threading.Event())
+        end = run_child(place, output, task, threading.Event())
         return end, pack_files(output, RESULT) if output.is_dir() else {}
 
 

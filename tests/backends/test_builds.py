@@ -25,8 +25,8 @@ from opsieve.backends.releases.builds import (
     allow,
     build_environment,
     check_allowed,
+    check_trusted,
     stated_version,
-    trusted,
     unstated_version,
 )
 from opsieve.backends.target import BadTarget, Target
@@ -197,9 +197,9 @@ def test_a_rebuilt_tree_has_another_version(tree: Path) -> None:
 def test_a_build_that_only_a_file_names_does_not_run(tree: Path) -> None:
     target = resolve(written(tree))
     (tree / "src" / "onnxoptimizer" / "__init__.py").write_text("open(__file__ + '.ran', 'w')")
-    assert trusted("onnxoptimizer==0.4.2") == "onnxoptimizer==0.4.2"
+    assert check_trusted("onnxoptimizer==0.4.2") == "onnxoptimizer==0.4.2"
     with pytest.raises(BadInput, match="never named on the command line"):
-        trusted(str(target))
+        check_trusted(str(target))
     with Workers() as workers, pytest.raises(BadInput, match="never named on the command line"):
         workers.version(target)
     assert not list(tree.rglob("*.ran"))
@@ -280,7 +280,7 @@ def test_a_wheel_is_installed_once_for_each_state_of_its_file(
     assert homes[0] == homes[1]
     assert len([line for line in said if line.startswith("installing")]) == 1
     assert (homes[0].path[0] / "opsieve_fixture").is_dir() or list(homes[0].path[0].glob("*.dist-info"))
-    assert ReleaseStore().installed(backend.package) == []  # it is no release
+    assert ReleaseStore().list_installed(backend.package) == []  # it is no release
     os.utime(file, ns=(1, 1))
     assert build_environment(backend, str(file), True, said.append).path != homes[0].path
     assert default_root() in homes[0].path[0].parents

@@ -40,7 +40,7 @@ def test_a_release_that_a_file_names_wants_a_yes() -> None:
     assert refused.value.question.startswith("The case names")
     assert named_by_file("onnxruntime") == "onnxruntime"
     assert named_by_file(TARGET, offline=True) == TARGET  # then nothing is installed
-    with consent.given():
+    with consent.give_consent():
         assert named_by_file(TARGET) == TARGET
 
 
@@ -70,7 +70,7 @@ def test_a_case_installs_nothing(
 
 
 def test_install_consents_to_that_release_alone() -> None:
-    with consent.given(["onnxruntime==1.20.1:basic", "tvm==0.20.0"]):
+    with consent.give_consent(["onnxruntime==1.20.1:basic", "tvm==0.20.0"]):
         assert named_by_file(f"{TARGET}:all") == f"{TARGET}:all"
         assert named_by_file("tvm==0.20.0")
         for other in ("onnxruntime==1.20", "onnxruntime==1.21.0", "tvm==1.20.1", "openvino==2025.0.0"):
@@ -80,7 +80,7 @@ def test_install_consents_to_that_release_alone() -> None:
         named_by_file(TARGET)
     for text, sentence in (("onnxruntime", "--install names a release"), ("yes==1.0", "there is no backend")):
         with pytest.raises(BadInput, match=sentence):
-            consent.given([text])
+            consent.give_consent([text])
 
 
 def test_install_on_the_command_line_is_for_what_the_case_names(

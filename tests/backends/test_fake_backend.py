@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import X, program
 
-from opsieve.backends.compilers.fake import KINDS, VALUE_FAULTS, BadFaults, altered, parse
+from opsieve.backends.compilers.fake import KINDS, VALUE_FAULTS, BadFaults, alter_value, parse
 from opsieve.backends.observation import Observation, Outcome
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
@@ -192,13 +192,13 @@ DTYPES += ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 def test_a_wrong_value_differs_in_every_element_and_in_nothing_else(name: str, values: list[int]) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
     array = np.array(values).astype(dtype)
-    wrong = altered("wrong", array)
+    wrong = alter_value("wrong", array)
     assert (wrong.dtype, wrong.shape) == (array.dtype, array.shape)
     assert np.all(wrong != array)
 
 
 def test_wrong_strings_sequences_and_absent_values() -> None:
-    assert altered("wrong", np.array(["a", "b"], dtype=object)).tolist() == ["a?", "b?"]
-    assert altered("wrong", [np.array([True]), None])[0].tolist() == [False]
-    assert altered("wrong", None) is None
-    assert altered("nan", np.array([1])).tolist() == [1]
+    assert alter_value("wrong", np.array(["a", "b"], dtype=object)).tolist() == ["a?", "b?"]
+    assert alter_value("wrong", [np.array([True]), None])[0].tolist() == [False]
+    assert alter_value("wrong", None) is None
+    assert alter_value("nan", np.array([1])).tolist() == [1]

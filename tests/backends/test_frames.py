@@ -11,7 +11,7 @@ from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.demangle import demangle
 from opsieve.backends.stacks.frame_lines import frame_of
-from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
+from opsieve.backends.stacks.frames import chain_frames, parse_log, read_tracebacks
 
 LINES = st.sampled_from(
     [
@@ -56,7 +56,7 @@ def test_golden_frames(kind: str) -> None:
     )
 )
 def test_any_text_is_read(text: str) -> None:
-    for frame in (*parse_log(text, lambda module: "id"), *chained(read_tracebacks(text))):
+    for frame in (*parse_log(text, lambda module: "id"), *chain_frames(read_tracebacks(text))):
         assert frame.language in ("python", "native")
     assert len(summary(text)) <= 300
     assert summary(text).isprintable()
@@ -76,7 +76,7 @@ def test_a_real_traceback_gives_the_frames_of_the_root_cause() -> None:
         outer()
     except ValueError as error:
         text = "".join(traceback.format_exception(error))
-    names = [frame.function for frame in chained(read_tracebacks(text))]
+    names = [frame.function for frame in chain_frames(read_tracebacks(text))]
     assert names[-2:] == ["outer", "inner"]
     assert names.count("outer") == 1
 
@@ -155,5 +155,5 @@ def test_a_huge_hostile_log_is_read() -> None:  # it would not end were anything
         " at " * 2_500_000,
     ):
         parse_log(evil)
-        chained(read_tracebacks(evil))
+        chain_frames(read_tracebacks(evil))
         summary(evil)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from opsieve.backends.reference.hazards import disturbed, nodes_reaching, open_results
+from opsieve.backends.reference.hazards import disturb_value, nodes_reaching, open_results
 
 NAN, INF = float("nan"), float("inf")
 
@@ -87,7 +87,7 @@ def test_attributes_matter() -> None:
 
 def test_only_the_open_elements_are_disturbed() -> None:
     ((_, mask),) = open_results("Div", SimpleNamespace(), [i32(1, 2), i32(0, 1)], [i32(0, 2)])
-    assert list(disturbed(i32(0, 2), mask) == i32(0, 2)) == [False, True]
+    assert list(disturb_value(i32(0, 2), mask) == i32(0, 2)) == [False, True]
 
 
 @given(
@@ -96,10 +96,10 @@ def test_only_the_open_elements_are_disturbed() -> None:
 )
 def test_a_disturbed_value_differs_everywhere_and_keeps_its_type(kind: Any, number: int) -> None:
     value = np.full(3, number).astype(kind)
-    other = disturbed(value, None)
+    other = disturb_value(value, None)
     assert (other.dtype, other.shape) == (value.dtype, value.shape)
     assert (other != value).all()
-    assert np.isfinite(disturbed(np.array([NAN]), None)).all()
+    assert np.isfinite(disturb_value(np.array([NAN]), None)).all()
 
 
 def test_reach_follows_uses_through_bodies() -> None:

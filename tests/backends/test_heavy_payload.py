@@ -15,9 +15,9 @@ def test_a_large_model_is_lowered_without_being_serialised_again() -> None:
     graph = helper.make_graph([helper.make_node("Neg", ["w"], ["y"])], "g", [], [info], [stored])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
     program = OnnxProgram.of(model)
-    payloads._lowered.cache_clear()
+    payloads._lower_ir_version.cache_clear()
     sent, _ = payload(program, as_is=False)
     assert sent.startswith(program.data)
     assert onnx.load_model_from_string(sent).ir_version < 10
     assert payload(program, as_is=True)[0] is program.data
-    assert payloads._lowered.cache_info().currsize == 0
+    assert payloads._lower_ir_version.cache_info().currsize == 0

@@ -24,7 +24,7 @@ from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.inside import child, wire
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.declarations.catalogue import known
+from opsieve.gen.declarations.catalogue import known_operators
 from opsieve.gen.declarations.learned_file import read_learned
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
@@ -384,7 +384,7 @@ def test_the_reference_computes_programs_where_the_environment_names_a_file_of_d
     file = tmp_path / "acme.toml"
     file.write_text('domain = "acme"\n')
     monkeypatch.setenv("OPSIEVE_OPERATORS", str(file))
-    known()  # here it is read, and there it cannot be
+    known_operators()  # here it is read, and there it cannot be
     file.unlink()
     program = OnnxProgram(parser.parse_model(_MODEL).SerializeToString(), "inverse")
     with Workers() as workers:

@@ -105,8 +105,8 @@ def test_a_release_is_installed_and_imports(store: ReleaseStore) -> None:
     assert environment.release == "1.0"
     assert environment.python_version == sys.version_info[:3]
     assert said[0] == f"installing opsieve-fixture 1.0 for Python {sys.version_info[0]}.{sys.version_info[1]}"
-    assert store.installed("opsieve-fixture") == [("1.0", sys.version_info[:2])]
-    assert store.installed("opsieve") == []
+    assert store.list_installed("opsieve-fixture") == [("1.0", sys.version_info[:2])]
+    assert store.list_installed("opsieve") == []
 
 
 def test_releases_do_not_see_each_other_nor_the_running_environment(
@@ -150,7 +150,7 @@ def test_what_a_killed_install_left_is_not_taken_and_is_removed(store: ReleaseSt
         (store.root / leftover / "opsieve_fixture").mkdir(parents=True)
         (store.root / leftover / "opsieve_fixture" / "__init__.py").write_text("half")
     (store.root / ".locks").mkdir()
-    assert store.installed("opsieve-fixture") == []
+    assert store.list_installed("opsieve-fixture") == []
     assert version_in(store.environment(Fixture(), "1.0")) == "1.0"
     assert not list((store.root / ".partial").iterdir())
     assert not (store.root / entry / "opsieve_fixture").exists()
@@ -272,8 +272,11 @@ def test_another_index_has_versions_of_its_own(store: ReleaseStore, tmp_path: Pa
     ):
         release = PackageRelease("opsieve-fixture", number, index)
         assert version_in(store.package_environment(Fixture(), release)) == said
-    assert [number for number, _ in store.installed("opsieve-fixture")] == ["1.0"]
-    assert [number for number, _ in store.installed("opsieve-fixture", nightly)] == ["1.0", "1.1.dev20260102"]
+    assert [number for number, _ in store.list_installed("opsieve-fixture")] == ["1.0"]
+    assert [number for number, _ in store.list_installed("opsieve-fixture", nightly)] == [
+        "1.0",
+        "1.1.dev20260102",
+    ]
 
 
 def test_another_package_may_hold_the_same_compiler(store: ReleaseStore, wheels: Path) -> None:
@@ -381,10 +384,10 @@ def test_a_marker_full_of_nonsense_is_no_release(store: ReleaseStore) -> None:
     ):
         (store.root / f"entry-{at}").mkdir(parents=True)
         (store.root / f"entry-{at}" / "opsieve.json").write_text(text)
-    assert store.installed("p") == []
+    assert store.list_installed("p") == []
     good = {"package": "p", "release": "1.0", "python": [3, 8, 1]}
     (store.root / "entry-0" / "opsieve.json").write_text(json.dumps(good))
-    assert store.installed("p") == [("1.0", (3, 8))]
+    assert store.list_installed("p") == [("1.0", (3, 8))]
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_the_machine_code_is_that_of_its_source_as_far_as_one_compiler_goes() ->
     """Another compiler may make other code of it; whether that behaves alike is what the other tests ask."""
     if not shutil.which("gcc") or not shutil.which("objcopy"):
         pytest.skip("needs gcc and binutils")
-    for name, code in machine_code.compiled().items():
+    for name, code in machine_code.compile_functions().items():
         assert (len(code) > 0) == (len(getattr(tracer, name.upper())) > 0)
 
 

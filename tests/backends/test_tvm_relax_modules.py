@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, wanted
+from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, find_precondition
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.program_text import add_script
 from opsieve.backends.workers.questions.script_reader import read_script
@@ -96,9 +96,12 @@ def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> No
     )
     assert seen.outcome == "unsupported"
     assert 'composite functions created by FuseOpsByPattern"' in seen.message
-    assert wanted("MergeCompositeFunctions", "Variable gv0 could not be found in any group") is not None
-    assert wanted("MergeCompositeFunctions", "out of range") is None
-    assert wanted("FuseOps", "Do not have a default for relax.expr.If") is None
+    assert (
+        find_precondition("MergeCompositeFunctions", "Variable gv0 could not be found in any group")
+        is not None
+    )
+    assert find_precondition("MergeCompositeFunctions", "out of range") is None
+    assert find_precondition("FuseOps", "Do not have a default for relax.expr.If") is None
 
 
 def test_every_pass_with_a_precondition_is_one_that_sequences_have() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from repository import ROOT
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 NOUNS = "tests|clusters|failures|nodes|cases|members|elements|operators|releases|questions|attempts|models|programs|targets|files|fingerprints|decisions|jobs|checks"
 PLURAL = re.compile(rf'f"[^"\n]*\{{[^{{}}"]+\}}\s+(?:{NOUNS})\b')
@@ -34,7 +34,7 @@ NEVER_ONE = {
     ],
 )
 def test_a_count_and_its_noun_agree(noun: str, said: tuple[str, ...]) -> None:
-    assert tuple(counted(number, noun) for number in range(3)) == said
+    assert tuple(count_noun(number, noun) for number in range(3)) == said
 
 
 def test_no_sentence_puts_a_plural_behind_a_number_that_may_be_one() -> None:

@@ -44,7 +44,9 @@ def here(text: str) -> ResolvedTarget:
         installed = ""
     if installed and target.release in ("", installed):
         return target.with_release("")
-    if target.release and target.release in {release for release, _ in ReleaseStore().installed(package)}:
+    if target.release and target.release in {
+        release for release, _ in ReleaseStore().list_installed(package)
+    }:
         return target
     wanted = f"{package} {target.release}".strip()
     pytest.skip(f"needs {wanted}; {f'{installed} is' if installed else 'none is'} installed")

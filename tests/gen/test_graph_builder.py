@@ -59,7 +59,7 @@ def test_bins_share_a_range_without_gaps_each_twice_as_wide(low: int, width: int
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.integers(0, 2**32))
 def test_binned_numbers_lie_between_their_ends(low: int, high: int, count: int, seed: int) -> None:
-    assert low <= Rng(seed, count).binned(low, high) <= max(low, high)
+    assert low <= Rng(seed, count).draw_binned(low, high) <= max(low, high)
 
 
 class Held:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, with_weights
+from opsieve.gen.analysis.input_ranges import Guesses, refill_values, repair, with_weights
 from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, first_violation, push, unknown
 from opsieve.gen.analysis.typed_graph import movable, read_graph
 from opsieve.gen.declarations.catalogue import operators
@@ -180,7 +180,7 @@ def test_a_repair_moves_the_leaves_that_matter():
     found = repair(graph, 0)
     assert found.left == ()
     assert domain_violations(graph) == []
-    values, _ = refilled(model, inputs, found.ranges, 0)
+    values, _ = refill_values(model, inputs, found.ranges, 0)
     assert (values["x"] - values["y"] >= 0.1).all()
     assert len(found.ranges) == 1
 
@@ -194,7 +194,7 @@ def test_weights_move_only_when_they_may():
     graph = read_graph(model, inputs)
     found = repair(graph, 0, weights=True)
     assert found.left == ()
-    _, weights = refilled(model, inputs, found.ranges, 0)
+    _, weights = refill_values(model, inputs, found.ranges, 0)
     assert weights["w"].min() >= 1
     changed = with_weights(model, weights)
     assert np.array_equal(onnx.numpy_helper.to_array(changed.graph.initializer[0]), weights["w"])
@@ -219,7 +219,7 @@ def test_shapes_and_indices_are_not_moved():
     inputs = {"x": np.float32([-1, 2, 3, 4]), "i": np.int64([0, 3])}
     graph = read_graph(model, inputs)
     assert [leaf.name for leaf in movable(graph, weights=True)] == ["x", "i"]
-    values, _ = refilled(model, inputs, repair(graph, 0, True).ranges, 0)
+    values, _ = refill_values(model, inputs, repair(graph, 0, True).ranges, 0)
     assert set(values["i"].tolist()) <= {0, 1, 2, 3}
 
 
@@ -233,7 +233,7 @@ def test_after_a_repair_domains_hold(seed):
     assert first_violation(graph, {item.place for item in found.left}) is None
     again = repair(read_graph(model, inputs), seed, weights=True)
     assert again.ranges == found.ranges
-    values, weights = refilled(model, inputs, found.ranges, seed)
+    values, weights = refill_values(model, inputs, found.ranges, seed)
     graph = read_graph(with_weights(model, weights), values)
     assert {item.place for item in domain_violations(graph)} <= {item.place for item in found.left}
 

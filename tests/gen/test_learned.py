@@ -13,7 +13,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.declarations.learned_body import LearnedBody
-from opsieve.gen.declarations.learned_file import parsed, read_learned, written
+from opsieve.gen.declarations.learned_file import parse_toml, read_learned, write_toml
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, start
@@ -35,12 +35,12 @@ outputs = ["float32[a, b]", "int64[a*b, a+b, ?]"]
 
 
 def test_a_file_is_read_as_it_was_written() -> None:
-    operators = parsed(TEXT)
-    assert parsed(written(operators, "a comment\nof two lines")) == operators
+    operators = parse_toml(TEXT)
+    assert parse_toml(write_toml(operators, "a comment\nof two lines")) == operators
 
 
 def test_a_form_matches_what_it_says_and_gives_the_types() -> None:
-    operator = parsed(TEXT)[0].operator()
+    operator = parse_toml(TEXT)[0].operator()
     attrs = {"heads": 4, "mode": 'up"per', "axes": [0, 1]}
     ins = [Tensor("x", "float32", (3, 10)), None, Tensor("y", "float32", (5,))]
     assert all(operator.requires(ins, attrs))
@@ -57,8 +57,8 @@ def test_elements_and_constants_of_a_form_are_written_read_and_laid_as_initializ
     text = TEXT.replace(
         '"float32[b] in 0.5..1"', '"float32[b] in 0.5..1", "int64[2] = 4, -1", "uint8[b] in 0..15 constant"'
     )
-    (learned,) = operators = parsed(text)
-    assert parsed(written(operators)) == operators
+    (learned,) = operators = parse_toml(text)
+    assert parse_toml(write_toml(operators)) == operators
     assert learned.forms[0].inputs[3].values == (4, -1)  # type: ignore[union-attr]
     assert learned.forms[0].inputs[4].constant  # type: ignore[union-attr]
     builder = start(GenRequest(), 0, "isra")
@@ -73,22 +73,22 @@ def test_elements_and_constants_of_a_form_are_written_read_and_laid_as_initializ
 
 
 def test_an_operator_on_a_sparse_tensor_is_known_and_no_program_is_made_of_it() -> None:
-    (learned,) = operators = parsed(TEXT.replace('"float32[a, 2*b]', '"sparse float32[a, 2*b]'))
-    assert parsed(written(operators)) == operators
+    (learned,) = operators = parse_toml(TEXT.replace('"float32[a, 2*b]', '"sparse float32[a, 2*b]'))
+    assert parse_toml(write_toml(operators)) == operators
     assert learned.forms[0].inputs[0].sparse  # type: ignore[union-attr]
     assert "sparse" in learned.operator().excluded
-    assert not parsed(TEXT)[0].operator().excluded
+    assert not parse_toml(TEXT)[0].operator().excluded
 
 
 def test_an_operator_whose_results_differ_from_run_to_run_is_in_no_program() -> None:
-    (varying,) = operators = parsed(TEXT + "varies = true\n")
-    assert parsed(written(operators)) == operators
+    (varying,) = operators = parse_toml(TEXT + "varies = true\n")
+    assert parse_toml(write_toml(operators)) == operators
     assert varying.forms[0].varies
     assert "differ" in varying.operator().excluded
 
 
 def test_a_body_gives_the_sizes_of_what_it_is_called_with() -> None:
-    body = parsed(BODY)[0].forms[0].attributes["decoder"][0]
+    body = parse_toml(BODY)[0].forms[0].attributes["decoder"][0]
     for rank, sizes in ((1, ("n0", "length", 8)), (2, ("n0", "n1", 8)), (4, ("n0", "n1", 8))):
         made = body.following(rank)
         assert [len(value.sizes) for value in made.inputs] == [rank]
@@ -130,7 +130,7 @@ def test_a_body_gives_the_sizes_of_what_it_is_called_with() -> None:
 )
 def test_a_file_of_another_form_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(BadInput):
-        parsed(text)
+        parse_toml(text)
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ outputs = ["int32[a, 2]"]
 
 
 def test_a_graph_of_an_attribute_is_written_laid_and_gives_the_sizes_that_it_is_called_with() -> None:
-    (learned,) = operators = parsed(BODY)
-    assert parsed(written(operators)) == operators
+    (learned,) = operators = parse_toml(BODY)
+    assert parse_toml(write_toml(operators)) == operators
     body = learned.forms[0].attributes["decoder"][0]
     assert isinstance(body, LearnedBody)
     graph = body.graph("decoder")
@@ -210,4 +210,4 @@ def test_a_graph_of_an_attribute_is_written_laid_and_gives_the_sizes_that_it_is_
         "ids: int32[9999, 9999, 9999]",
     ):
         with pytest.raises(BadInput):
-            parsed(BODY.replace("ids: int32[batch, length]", wrong))
+            parse_toml(BODY.replace("ids: int32[batch, length]", wrong))

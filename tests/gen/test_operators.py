@@ -7,7 +7,7 @@ import onnx.defs
 import pytest
 from operator_soak import forms, instances, problem, soaked
 
-from opsieve.gen.declarations.catalogue import first_dtypes, known, operators, qualified
+from opsieve.gen.declarations.catalogue import first_dtypes, known_operators, name_with_domain, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import Attributes, Domain, Tensor
 from opsieve.gen.generation.random_graph import GenRequest, finish
@@ -51,9 +51,9 @@ def test_every_operator_of_onnx_is_declared_or_excluded_with_a_reason() -> None:
     there = {
         schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated
     }
-    assert there <= known().keys()
+    assert there <= known_operators().keys()
     assert len([name for name in operators() if "::" not in name]) >= 170
-    assert all(len(operator.excluded) > 20 for operator in known().values() if operator.excluded)
+    assert all(len(operator.excluded) > 20 for operator in known_operators().values() if operator.excluded)
 
 
 def test_only_what_parts_cannot_say_has_a_sampler() -> None:
@@ -62,7 +62,7 @@ def test_only_what_parts_cannot_say_has_a_sampler() -> None:
 
 def test_what_is_usually_drawn_is_safe() -> None:
     """Where both are plain sets of numbers: values that nobody gave leave no operator's domain."""
-    for operator in known().values():
+    for operator in known_operators().values():
         for position, usual in operator.usual.items():
             if isinstance(usual, Domain) and usual.exact is None and position < len(operator.safe):
                 safe = operator.safe[position]
@@ -81,7 +81,8 @@ def test_instances_are_what_they_are_declared_to_be(family: str) -> None:
     for operator in FAMILIES[family]:
         seen = soaked(operator, 1)
         wrong |= {
-            (qualified(operator), text): times for text, times in faults(qualified(operator), seen).items()
+            (name_with_domain(operator), text): times
+            for text, times in faults(name_with_domain(operator), seen).items()
         }
         silent += [operator.name] * (
             not seen[""] and not any(text.startswith("unsupported") for text in seen)
@@ -126,7 +127,7 @@ LARGE = {
 )
 def test_twenty_instances_of_every_dtype_and_form(family: str) -> None:
     found = {
-        qualified(operator): faults(qualified(operator), soaked(operator, 20))
+        name_with_domain(operator): faults(name_with_domain(operator), soaked(operator, 20))
         for operator in FAMILIES[family]
     }
     assert {name: wrong for name, wrong in found.items() if wrong} == {}

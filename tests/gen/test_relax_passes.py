@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.irs.relax.passes import LEFT_OUT, RULES, crossed, draw, extended, legalised, rule
+from opsieve.gen.irs.relax.passes import (
+    LEFT_OUT,
+    RULES,
+    cross_steps,
+    draw,
+    extend_steps,
+    legalise_steps,
+    rule,
+)
 
 
 def is_legal(steps: Sequence[str]) -> bool:
@@ -27,9 +35,9 @@ def test_sequences_are_legal_however_they_are_made(
 ) -> None:
     first, second = draw(rng, length), draw(other, length)
     assert is_legal(first)
-    assert is_legal(extended(first, rng))
-    assert is_legal(crossed(first, second, rng))
-    assert legalised(first) == first
+    assert is_legal(extend_steps(first, rng))
+    assert is_legal(cross_steps(first, second, rng))
+    assert legalise_steps(first) == first
 
 
 def test_a_pass_is_in_the_table_or_left_out_with_a_reason() -> None:

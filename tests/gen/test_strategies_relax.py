@@ -22,7 +22,7 @@ def test_every_program_of_relax_passes_has_a_legal_sequence_and_none_is_made_wro
     for seed in range(20):
         case = generate("relax-passes", seed, GenRequest(nodes=5))
         assert case.program.passes
-        assert passes.legalised(case.program.passes) == tuple(case.program.passes)
+        assert passes.legalise_steps(case.program.passes) == tuple(case.program.passes)
         assert case.program.fault is None
         assert set(case.inputs) == set(case.program.inputs())
 

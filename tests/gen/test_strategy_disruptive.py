@@ -25,7 +25,7 @@ from opsieve.gen.generation.constraint_violations import find_false_relations, l
 from opsieve.gen.generation.random_graph import GenRequest, build_single_node
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.irs.onnx.model_file import check
-from opsieve.gen.irs.onnx.program import OnnxProgram, broken
+from opsieve.gen.irs.onnx.program import OnnxProgram, read_broken_mark
 from opsieve.gen.model.program import KINDS, Broken
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
@@ -39,7 +39,7 @@ CHECKED = frozenset(KINDS) - {"relation", "rank", "attribute-value", "output-sha
 
 def fault(seed: int, nodes: int = 4) -> tuple[Broken, str]:
     case = disruptive(GenRequest(nodes=nodes), seed)
-    found = broken(case.program.proto)
+    found = read_broken_mark(case.program.proto)
     assert found is not None
     return found, check(case.program.model)
 
@@ -79,7 +79,7 @@ def test_without_the_fault_the_program_is_sound() -> None:
     """
     for seed in range(BATCH):
         case = disruptive(GenRequest(nodes=4), seed)
-        found = broken(case.program.proto)
+        found = read_broken_mark(case.program.proto)
         if found is not None and found.kind == "unknown-attribute":
             model = case.program.proto
             for node in model.graph.node:
@@ -95,7 +95,7 @@ def test_nothing_to_break_is_said() -> None:
 
 
 def test_a_program_of_another_strategy_is_not_broken() -> None:
-    assert broken(generate("isra", 1).program.proto) is None
+    assert read_broken_mark(generate("isra", 1).program.proto) is None
 
 
 @given(st.sampled_from(sorted(operators())), st.integers(0, 10_000))
@@ -193,7 +193,9 @@ def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers)
     """
     cases = [disruptive(GenRequest(nodes=3, opset=18), seed) for seed in range(12 * BATCH)]
     found = [
-        (case, told) for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"
+        (case, told)
+        for case in cases
+        if (told := read_broken_mark(case.program.proto)) and told.kind == "relation"
     ]
     left = [(case, told) for case, told in found if not check(case.program.model)]
     tests = [Test(case.program, case.inputs) for case, _ in left]

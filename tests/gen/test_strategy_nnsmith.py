@@ -21,7 +21,7 @@ from opsieve.gen.declarations.symbolic_arith import both, either, where
 from opsieve.gen.declarations.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.irs.onnx.model_file import check
-from opsieve.gen.operators.slice_concat import sliced
+from opsieve.gen.operators.slice_concat import count_slice
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
 from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder
@@ -153,9 +153,9 @@ def test_wishes_are_heard() -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_slice_is_as_long_as_a_term_as_in_python(side: int, start: int, end: int, step: int) -> None:
     n, a, b = (Term(NUMBER, (place,)) for place in range(3))
-    assert value(sliced(n, a, b, step), (side, start, end)) == sliced(side, start, end, step)
+    assert value(count_slice(n, a, b, step), (side, start, end)) == count_slice(side, start, end, step)
     if -side <= start < side:
-        assert sliced(side, start, end, step) == len(range(side)[slice(start, end, step)])
+        assert count_slice(side, start, end, step) == len(range(side)[slice(start, end, step)])
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), min_size=1, max_size=8), st.integers(0, 99))

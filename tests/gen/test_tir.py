@@ -15,7 +15,7 @@ from opsieve.gen.irs.tir import passes
 from opsieve.gen.irs.tir.arguments import arguments, program, values
 from opsieve.gen.irs.tir.domain import DOMAIN
 from opsieve.gen.irs.tir.expressions import expression, index
-from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings, mutated
+from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings, mutate_function
 from opsieve.gen.irs.tir.general import GENERAL
 from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES
 from opsieve.gen.irs.tir.scope import Scope, free, holes, put
@@ -32,7 +32,7 @@ seeds = st.integers(0, 10_000)
 def grown(seed: int, steps: int = 8) -> ObjectNode:
     rng, function = Rng(seed, 0), START if seed % 3 else EMPTY
     for _ in range(steps):
-        function, _ = mutated(rng, function)
+        function, _ = mutate_function(rng, function)
     return function
 
 
@@ -129,9 +129,9 @@ def test_a_place_is_replaced_and_the_rest_is_shared() -> None:
 @given(seeds)
 def test_sequences_keep_the_order_that_packing_needs(seed: int) -> None:
     rng = Rng(seed, 0)
-    sequence = passes.drawn(rng)
+    sequence = passes.draw_passes(rng)
     for _ in range(6):
-        sequence = passes.mutated(rng, sequence, passes.drawn(rng))
+        sequence = passes.mutate_passes(rng, sequence, passes.draw_passes(rng))
         names = [item for item in sequence if not item.startswith("=")]
         assert set(names) <= set(passes.passes())
         assert sequence[: len(sequence) - len(names)] == tuple(
@@ -141,7 +141,7 @@ def test_sequences_keep_the_order_that_packing_needs(seed: int) -> None:
         assert late == [item for item in passes.PACKED if item in late]
         if late:
             assert names[-len(late) :] == late
-        assert passes.ordered(sequence) == sequence
+        assert passes.order_passes(sequence) == sequence
 
 
 def test_a_seed_that_brings_nothing_new_has_its_passes_mutated_once_in_a_while() -> None:

@@ -16,12 +16,12 @@ from operator_soak import LENIENT, forms, instances
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
-from opsieve.gen.declarations.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.declarations.catalogue import first_dtypes, name_with_domain, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.constraint_violations import Violation, list_violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
-from opsieve.gen.irs.onnx.model_file import check, inferred
+from opsieve.gen.irs.onnx.model_file import check, infer_types
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import (
     NUMBERS,
@@ -69,7 +69,7 @@ def differing(model: bytes, fed: dict[str, Value]) -> list[object]:
     found = check_model(proto, fed)
     assert not found.fault
     wrong: list[object] = []
-    graph = onnx.load_model_from_string(inferred(model)).graph
+    graph = onnx.load_model_from_string(infer_types(model)).graph
     for info in (*graph.value_info, *graph.output):
         type_ = read_type(info.type)
         if info.name in found.types and isinstance(type_, TensorType) and type_.shape is not None:
@@ -152,7 +152,7 @@ def taken(names: Sequence[str], count: int) -> tuple[int, list[tuple[str, str]]]
     return refused, accepted
 
 
-STANDARD = [qualified(op) for op in operators().values() if not op.domain]
+STANDARD = [name_with_domain(op) for op in operators().values() if not op.domain]
 
 
 def test_what_is_refused_is_refused_by_others_too() -> None:

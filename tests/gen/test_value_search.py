@@ -11,12 +11,12 @@ import pytest
 from opsieve.backends.probing.value_search import (
     Effort,
     ValueSearchRequest,
-    exposed,
+    expose_results,
     finite,
     search_values,
 )
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.analysis.input_ranges import unreached
+from opsieve.gen.analysis.input_ranges import is_unreachable
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
@@ -59,7 +59,7 @@ NEVER = program("g (float[4] x) => (float[4] z) { y = Sigmoid(x) n = Neg(y) w = 
 
 def test_inner_results_are_looked_at(workers):
     """Relu of NaN is 0 for some: the output alone tells nothing."""
-    assert {info.name for info in exposed(LOG).proto.graph.output} == {"w", "y", "z"}
+    assert {info.name for info in expose_results(LOG).proto.graph.output} == {"w", "y", "z"}
     assert first_broken(LOG, X, workers) == "Log"
     assert first_broken(LOG, {"x": np.float32([-1, -1, -1, -1])}, workers) == ""
 
@@ -173,9 +173,9 @@ def test_a_node_that_no_leaf_reaches_is_given_up_at_once(workers):
     fixed = program(
         "g (float[4] x) => (float[4] z) <float[4] w = {-1, -1, -1, -1}> { y = Log(w) z = Add(x, y) }"
     )
-    assert unreached(read_graph(fixed.proto, X), "y")
-    assert not unreached(read_graph(fixed.proto, X), "y", weights=True)
-    assert not unreached(read_graph(fixed.proto, X), "z")
+    assert is_unreachable(read_graph(fixed.proto, X), "y")
+    assert not is_unreachable(read_graph(fixed.proto, X), "y", weights=True)
+    assert not is_unreachable(read_graph(fixed.proto, X), "z")
     assert search(fixed, X, workers).broken == "Log"
     assert search(fixed, X, workers, weights=True).how == "repaired"
 

@@ -38,16 +38,16 @@ def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
 @pytest.mark.parametrize("nodes", [UNTYPED, FAR], ids=["untyped", "far"])
 def test_a_death_is_a_refusal_and_the_next_question_is_answered(nodes: list[onnx.NodeProto]) -> None:
     for strict in (False, True):
-        assert onnx_subprocess.inferred(model(nodes), strict) is None
-    assert onnx_subprocess.inferred(model(SOUND), True) == shape_inference.infer_shapes(
+        assert onnx_subprocess.infer_types(model(nodes), strict) is None
+    assert onnx_subprocess.infer_types(model(SOUND), True) == shape_inference.infer_shapes(
         model(SOUND), strict_mode=True
     )
 
 
 def test_a_refusal_is_no_answer() -> None:
     shapeless = model([helper.make_node("Add", ["x"], ["y"])])
-    assert onnx_subprocess.inferred(shapeless, True) is None
-    assert onnx_subprocess.inferred(shapeless, False) is not None
+    assert onnx_subprocess.infer_types(shapeless, True) is None
+    assert onnx_subprocess.infer_types(shapeless, False) is not None
 
 
 def test_outputs_of_a_node_alone() -> None:
@@ -67,7 +67,7 @@ def test_functions_are_inlined() -> None:
         helper.make_function("com.x", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [])
     )
     asked.functions[0].opset_import.extend([helper.make_opsetid("", 21)])
-    found = onnx_subprocess.inlined(asked, [("com.x", "F")])
+    found = onnx_subprocess.inline_functions(asked, [("com.x", "F")])
     assert found is not None
     assert [node.op_type for node in found.graph.node] == ["Relu"]
 

@@ -13,7 +13,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import NoFailure
-from opsieve.gen.irs.onnx.program import OnnxProgram, broken
+from opsieve.gen.irs.onnx.program import OnnxProgram, read_broken_mark
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
@@ -57,10 +57,10 @@ def reduced(case: Case, target: str, workers: Workers) -> Reduction:
 def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers) -> None:
     result = reduced(mixed(), "fake", workers)
     assert [node.op_type for node in result.best.model.graph.node] == ["Concat"]
-    assert str(broken(result.best.model)) == "disruptive Concat mixed-dtypes: T"
+    assert str(read_broken_mark(result.best.model)) == "disruptive Concat mixed-dtypes: T"
     assert (result.same, result.minimal) == (True, True)
     premise = find(mixed(), [resolve("fake")], None, workers)
-    assert premise.held("fingerprint").endswith("; seen in 6 of 6 runs")
+    assert premise.describe_level("fingerprint").endswith("; seen in 6 of 6 runs")
     small = OnnxProgram(result.best.model.SerializeToString())
     verdict = judge_program(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
     assert (verdict.verdict, verdict.kind) == ("fail", "accepts-invalid")
@@ -87,7 +87,7 @@ def test_the_result_has_a_script_that_fails_while_the_program_is_accepted(tmp_pa
     assert done.exception is None
     facts = json.loads(done.stdout)
     assert (facts["kind"], facts["nodes_after"], facts["same"]) == ("accepts-invalid", 1, True)
-    assert broken(load(tmp_path / "out").program.proto) is not None
+    assert read_broken_mark(load(tmp_path / "out").program.proto) is not None
     source = (tmp_path / "out" / "repro.py").read_text()
     for answer, wrong in (("return {}", True), ("raise RuntimeError('no')", False)):
         space: dict[str, object] = {"__name__": "repro"}

@@ -15,20 +15,20 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.cuts import Graph, captured, cut
+from opsieve.gen.irs.onnx.cuts import Graph, cut, list_captured
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import simpler, value_complexity
-from opsieve.reducer.problem.recording import complete, recorded
+from opsieve.reducer.problem.recording import complete, record_values
 from opsieve.triage.fingerprint.sameness import make_failure
 
 
 def subject(nodes: list[onnx.NodeProto], outputs: list[str], workers: Workers) -> Subject:
     start = Subject(program(nodes, outputs).proto, {"x": np.ones((2, 3), np.float32)}, {})
-    return recorded(start, None, workers)
+    return record_values(start, None, workers)
 
 
 LINE = [("Abs", "x", "a"), ("Neg", "a", "b"), ("Exp", "b", "c"), ("Tanh", "c", "d")]
@@ -41,7 +41,7 @@ def line(workers: Workers, outputs: tuple[str, ...] = ("d",)) -> Subject:
 
 def test_every_subset_of_nodes_is_a_valid_model_that_runs_to_the_recorded_values(workers: Workers) -> None:
     case = host(3, 60, [["Tanh", "Exp"]])
-    start = recorded(Subject(case.program.proto, case.inputs, {}), None, workers)
+    start = record_values(Subject(case.program.proto, case.inputs, {}), None, workers)
     assert complete(start)
     graph, validator, draw = Graph(start), OnnxValidator(workers, start), random.Random(0)
     pieces = [cut(graph, draw.sample(range(len(graph.nodes)), draw.randint(1, 60))) for _ in range(30)]
@@ -97,7 +97,7 @@ def test_bodies_capture_names_of_the_graph_around_them() -> None:
     then.initializer.append(numpy_helper.from_array(np.zeros(2, np.float32), "k"))
     other = helper.make_graph([helper.make_node("Neg", ["another"], ["r"])], "e", [], info)
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
-    assert set(captured(node)) == {"c", "outer", "another"}
+    assert set(list_captured(node)) == {"c", "outer", "another"}
 
 
 def test_producers_are_nearer_than_consumers(workers: Workers) -> None:

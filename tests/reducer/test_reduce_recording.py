@@ -19,7 +19,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.program import Program
-from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.recording import record_values
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Heard:
 
 
 def record(subject: Subject, source: str, heard: Heard) -> Mapping[str, Any]:
-    return recorded(subject, resolve(source), cast("Workers", heard)).values
+    return record_values(subject, resolve(source), cast("Workers", heard)).values
 
 
 def test_a_small_model_is_recorded_in_one_run_at_the_first_question(workers: Workers) -> None:
@@ -116,7 +116,9 @@ def test_large_recorded_values_lie_in_files(workers: Workers) -> None:
         ir_version=9,
     )
     fed = np.arange(1024 * 512, dtype=np.float32).reshape(1024, 512)
-    value = recorded(Subject(model, {"x": fed}, {}), resolve("onnxruntime:disable_all"), workers).values["y"]
+    value = record_values(Subject(model, {"x": fed}, {}), resolve("onnxruntime:disable_all"), workers).values[
+        "y"
+    ]
     assert isinstance(value, np.ndarray)
     assert isinstance(value.base, np.memmap)
     assert np.array_equal(value, -fed)

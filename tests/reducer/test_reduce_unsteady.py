@@ -52,7 +52,7 @@ def test_a_result_that_varies_is_reduced(workers: Workers, chance: str) -> None:
 def test_what_varies_is_found_and_seen_again(workers: Workers) -> None:
     premise = find(Case(HOST, X), [resolve("fake:wrong@Relu>Clip%0.5,seed=2")], None, workers)
     assert premise.failure.verdict.kind == "nondeterminism"
-    assert premise.held("fingerprint").endswith(f"seen in {premise.replays[0]} of 30 runs")  # type: ignore[index]
+    assert premise.describe_level("fingerprint").endswith(f"seen in {premise.replays[0]} of 30 runs")  # type: ignore[index]
     assert still(Subject(HOST.proto, X, {}), premise, workers)
     assert not still(Subject(chain("Relu", "Abs").proto, X, {}), premise, workers)
 

@@ -15,7 +15,7 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.recording import record_values
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]>'
@@ -40,7 +40,7 @@ def test_one_node_is_left_wherever_the_failure_is(workers: Workers, operator: st
 
 def test_what_can_be_computed_is_recorded_and_the_rest_has_its_type(workers: Workers) -> None:
     """MatMul's type follows from what is assumed of the operator before it."""
-    values = recorded(start(), None, workers, plain_values).values
+    values = record_values(start(), None, workers, plain_values).values
     assert np.allclose(values["a"], np.e)
     assert {name: values[name].shape for name in "bcdefg"} == {
         **dict.fromkeys("bcdg", (2, 3)),

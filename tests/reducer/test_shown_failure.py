@@ -25,7 +25,7 @@ from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find, still
-from opsieve.reducer.sessions.export import reproduced
+from opsieve.reducer.sessions.export import reproduce_failure
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
@@ -55,7 +55,7 @@ def test_what_run_calls_a_failure_is_reduced_and_exported(
     result = reduce_failure(OnnxReduction(), start, premise, [workers], level, Journal(""), Listeners())
     assert [node.op_type for node in result.best.model.graph.node] == ["Relu", "Clip"]
     assert (result.same, result.minimal) == (True, True)
-    exported = reproduced(case, target, tmp_path, workers, 30)
+    exported = reproduce_failure(case, target, tmp_path, workers, 30)
     assert (exported.verdict.kind, exported.shows) == (run.kind, None)
 
 
@@ -81,7 +81,7 @@ def test_a_lack_of_the_program_s_own_operator_is_no_failure(workers: Workers, tm
     with pytest.raises(Unjudged, match="unsupported"):
         find(case, [resolve(target)], None, workers)
     with pytest.raises(Unjudged, match="unsupported"):
-        reproduced(case, target, tmp_path, workers, 30)
+        reproduce_failure(case, target, tmp_path, workers, 30)
 
 
 def reduced(case: Case, target: str, workers: Workers) -> tuple[str | None, list[str]]:

@@ -8,7 +8,7 @@ from repository import CORPUS
 
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
-from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
+from opsieve.backends.stacks.frames import chain_frames, parse_log, read_tracebacks
 from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
 
 FOLDER = CORPUS / "logs"
@@ -39,7 +39,7 @@ class GoldenLog:
     def frames(self) -> tuple[Frame, ...]:
         if self.head["kind"] == "text":
             return self.trace.frames
-        return parse_log(self.raw) if self.head["kind"] == "log" else chained(read_tracebacks(self.raw))
+        return parse_log(self.raw) if self.head["kind"] == "log" else chain_frames(read_tracebacks(self.raw))
 
     @property
     def message(self) -> str:

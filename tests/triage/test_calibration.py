@@ -62,10 +62,10 @@ def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) ->
     assert isinstance(probes, Probes)
     case = Case(chain("Relu"), X, origin=Origin("test", 0))
     wavering: Any = cast("Workers", Wavering())
-    assert not probes.calibrated
+    assert not probes.is_calibrated
     assert exclude_unstable(wavering, coverage, [ort], [case], seconds=0) == 3
     assert exclude_unstable(wavering, coverage, [ort], [case], seconds=0) == 0  # known already
-    assert probes.calibrated
+    assert probes.is_calibrated
     later = Probes(probes.points)
     assert later.stable((1, 3, 10, 11, 12, 90)) == (1, 3, 90)
     assert later.reached()[0].probes == later.total - 3

@@ -34,7 +34,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.text import ModelText, printed
+from opsieve.gen.model.text import ModelText, print_model
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 from opsieve.triage.export.exports import KINDS, export_failure
 from opsieve.triage.export.issue import escape_text, fence_text, write_issue
@@ -140,7 +140,7 @@ def test_nothing_of_a_hostile_model_is_executed(tmp_path: Path) -> None:
     for number, name in enumerate(EVIL):
         made = evil_exhibit(name)
         # The real text of the model where it is short, so that exact ones are tried too.
-        shown = printed(made.model) if number % 6 == 0 else NOTHING
+        shown = print_model(made.model) if number % 6 == 0 else NOTHING
         (tmp_path / f"{number}.py").write_text(write_script(made, shown))
         names.append(f"{number}.py")
     before = set(tmp_path.iterdir())
@@ -202,7 +202,7 @@ def test_the_symptom_does_not_stand_under_what_is_expected(target: str) -> None:
 
 def write(folder: Path, made: ExportedFailure, test: bool = False) -> Path:
     path = folder / ("test_repro.py" if test else "repro.py")
-    path.write_text(write_script(made, printed(made.model), test))
+    path.write_text(write_script(made, print_model(made.model), test))
     return path
 
 
@@ -294,7 +294,7 @@ SCRIPTED = (
 
 
 def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
-    text = printed(exported().model)
+    text = print_model(exported().model)
     for target in SCRIPTED:
         for right, mark in (((0.0, 2.0), "right"), ((0.5, 2.0), "wrong")):
             source = write_script(exported(target, right=right), text)
@@ -352,17 +352,17 @@ def test_kinds_of_files(workers: Workers) -> None:
 
 
 def test_a_text_is_exact_or_says_that_it_is_not(workers: Workers) -> None:
-    assert printed(model().SerializeToString()) == print_program(
+    assert print_model(model().SerializeToString()) == print_program(
         OnnxProgram(model().SerializeToString()), workers
     )
-    assert printed(model().SerializeToString()).exact
+    assert print_model(model().SerializeToString()).exact
     for name in ("x'''", "\\", "é", "\u202e"):
-        told = printed(model(name, node=name).SerializeToString())
+        told = print_model(model(name, node=name).SerializeToString())
         assert not told.exact
     assert print_program(OnnxProgram(b"no model"), workers) == NOTHING
     remarked = model()
     remarked.graph.node[0].doc_string = "the text does not tell it"
-    assert not printed(remarked.SerializeToString()).exact
+    assert not print_model(remarked.SerializeToString()).exact
 
 
 def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:
@@ -382,9 +382,9 @@ def test_the_short_script_of_an_issue_fails_while_the_bug_is_there(
     tmp_path: Path, right: tuple[float, ...], code: int
 ) -> None:
     made = exported(right=right)
-    source = write_short_script(made, printed(made.model))
+    source = write_short_script(made, print_model(made.model))
     assert len(source.splitlines()) < 40
-    assert source in write_issue(made, printed(made.model))
+    assert source in write_issue(made, print_model(made.model))
     (tmp_path / "repro.py").write_text(source)
     done = subprocess.run(
         [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
@@ -404,10 +404,10 @@ def test_a_wrong_shape_or_type_has_a_short_script(
     verdict = replace(made.verdict, mismatch=replace(made.verdict.mismatch, what=what))
     right = ExpectedOutput(np.zeros(wanted), "float32" if what == "shape" else "float64")
     wrong = replace(made, verdict=verdict, expected={"y": right})
-    assert write_issue(wrong, printed(made.model)).startswith(
+    assert write_issue(wrong, print_model(made.model)).startswith(
         f"# Wrong {'shape' if what == 'shape' else 'element type'} with Relu"
     )
-    source = write_short_script(wrong, printed(made.model))
+    source = write_short_script(wrong, print_model(made.model))
     (tmp_path / "repro.py").write_text(source)
     done = subprocess.run(
         [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
@@ -453,7 +453,7 @@ def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, l
     if failed == "checker":
         says = "onnx.checker accepts the original and refuses the transformed model: why"
         seen = replace(seen, exception="a.BrokenModel", message=says)
-    source = write_short_script(replace(made, observation=seen), printed(made.model))
+    source = write_short_script(replace(made, observation=seen), print_model(made.model))
     ast.parse(source)
     assert has in source
     assert len(source.splitlines()) <= lines, source
@@ -485,7 +485,7 @@ def test_an_environment_of_a_release_has_the_versions_that_its_script_installs()
     shown = write_issue(made, NOTHING).split("# pip install ")[0]
     assert "1.20.1" in shown
     made = exported("onnxoptimizer==0.3.13")
-    text = write_issue(made, printed(made.model))
+    text = write_issue(made, print_model(made.model))
     pinned = next(item for item in list_requirements(made) if item.startswith("numpy=="))
     assert pinned.replace("==", " ") in text.partition("### Environment")[2]
     assert f"numpy {np.__version__}\n" not in text
@@ -507,7 +507,7 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
         first_bad="1.20.0",
         regression="Fails since 1.20.0 (last good: 1.19.2).",
     )
-    text = write_issue(made, printed(made.model))
+    text = write_issue(made, print_model(made.model))
     assert text.startswith("# Pad_Fusion: wrong values with Relu since 1.20.0 (onnxruntime 1.2.3)\n")
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
@@ -516,19 +516,19 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     for target, says in (("tvm", True), ("onnxruntime", False)):
         seen = exported(target)
         verdict = replace(seen.verdict, reason=f"wrong; a and {agree} agree", oracles=("a", agree))
-        text = write_issue(replace(seen, verdict=verdict), printed(seen.model))
+        text = write_issue(replace(seen, verdict=verdict), print_model(seen.model))
         assert ("in float64 and by onnxruntime without optimisation:" in text) == says
 
 
 def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> None:
     made = exported(kind="error", text=f"{'head ' * 100}{'x' * 30} the telling end")
     raised = replace(made, observation=replace(made.observation, exception="builtins.TypeError"))
-    text = write_issue(raised, printed(made.model))
+    text = write_issue(raised, print_model(made.model))
     assert text.startswith("# TypeError on a valid model with Relu")
     assert "the telling end" in text
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
     text = write_issue(
-        replace(made, observation=replace(made.observation, exception=broken)), printed(made.model)
+        replace(made, observation=replace(made.observation, exception=broken)), print_model(made.model)
     )
     assert text.startswith("# A broken model with Relu")
     assert "exception" not in outside_fences(text)
@@ -536,11 +536,13 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     assert "BrokenModel" not in text
     seen = replace(made.observation, outcome="crash", signal=11)
     died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)
-    assert write_issue(died, printed(made.model)).startswith("# SIGSEGV with Relu")
+    assert write_issue(died, print_model(made.model)).startswith("# SIGSEGV with Relu")
     names = ("Py_RunMain", "onnx::optimization::FuseRelu::run(Node*)", "std::vector<int>::at")
     frames = tuple(Frame("native", name, module="libonnx.so") for name in names)
     text = write_issue(
-        replace(died, observation=replace(seen, frames=frames)), printed(made.model), "the graph `a` after"
+        replace(died, observation=replace(seen, frames=frames)),
+        print_model(made.model),
+        "the graph `a` after",
     )
     assert text.startswith("# SIGSEGV in FuseRelu::run with Relu")
     assert "The model after optimisation:\n\n```text\nthe graph `a` after\n```" in text
@@ -595,6 +597,6 @@ def test_a_text_is_exact_only_where_it_stores_narrow_floats_as_the_model_does(ki
     stored.graph.initializer.append(
         helper.make_tensor("w", TensorProto.DataType.Value(kind), [1], data, raw=True)
     )
-    text = printed(stored.SerializeToString())
+    text = print_model(stored.SerializeToString())
     assert not text.exact
-    assert printed(parser.parse_model(text.text).SerializeToString()).exact
+    assert print_model(parser.parse_model(text.text).SerializeToString()).exact

@@ -10,7 +10,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Subject
-from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
 from opsieve.triage.fingerprint.normalise import normalise_message
@@ -113,7 +113,7 @@ def test_the_reducer_knows_a_failure_again_after_renaming() -> None:
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("image_0", "scores_out")]
     node = helper.make_node("Relu", ["image_0"], ["scores_out"], "blk/relu_1")
     whole = Subject(helper.make_model(helper.make_graph([node], "g", info[:1], info[1:])), {}, {})
-    small = renamed(whole)
+    small = make_canonical(whole)
     assert small is not None
 
     def failing(subject: Subject) -> tuple[Verdict, Observation]:

@@ -19,7 +19,7 @@ from repository import SAMPLES
 from rich.cells import cell_len
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.graph_text import Box, drawn
+from opsieve.gen.model.graph_text import Box, draw_boxes
 from opsieve.triage.campaign.plan import describe_plan
 from opsieve.tui.app.screens.campaign_screen import compute_rate
 from opsieve.tui.app.screens.export_screen import preview_file
@@ -112,7 +112,7 @@ def test_a_graph_is_drawn_with_rails_that_join_pass_and_end() -> None:
         Box("Mul", ("s", "t"), ("m",)),
         Box("out", ("m",), (), "◎"),
     ]
-    assert drawn(boxes) == [
+    assert draw_boxes(boxes) == [
         ("○", "x"), ("│ ○", "y"), ("● │", "Pad"), ("●─╯", "Add"), ("●─╮", "Split"), ("●─╯", "Mul"),
         ("◎", "out"),
     ]  # fmt: skip
@@ -127,7 +127,7 @@ def test_every_box_of_any_graph_is_drawn_on_one_line(data: st.DataObject) -> Non
         makes = tuple(f"v{number}.{at}" for at in range(data.draw(st.integers(0, 3))))
         names += makes
         boxes.append(Box(f"n{number}", reads, makes))
-    lines = drawn(boxes)
+    lines = draw_boxes(boxes)
     assert [label for _, label in lines] == [box.label for box in boxes]
     assert all(rails.count("●") == 1 or rails.endswith("…") for rails, _ in lines)
 

@@ -11,7 +11,7 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from tui_driving import app_of, drive, opened, store_at, until
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 NAMED = [
     *(
@@ -98,7 +98,7 @@ def test_twenty_thousand_keys_end_nothing(tmp_path: Path, size: tuple[int, int])
     for seed in range(ROUNDS):
         of_textual += storm(tmp_path / f"s{seed}", seed, LONG, size)
         print(
-            f"{size[0]}x{size[1]}: {(seed + 1) * LONG:,} keys, {counted(of_textual, 'fault')} of Textual"
+            f"{size[0]}x{size[1]}: {(seed + 1) * LONG:,} keys, {count_noun(of_textual, 'fault')} of Textual"
             " alone",
             flush=True,
         )

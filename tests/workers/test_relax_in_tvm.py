@@ -7,7 +7,7 @@ from typing import Any
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import generate
-from opsieve.gen.irs.relax.mutation import incorrect, mutated
+from opsieve.gen.irs.relax.mutation import incorrect, mutate_module
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.rewrites import rewritten
@@ -37,7 +37,7 @@ def test_mutants_and_rewrites_are_well_formed_and_what_is_made_wrong_is_refused(
         rng = random.Random(seed)
         policy = list(POLICIES.values())[seed % len(POLICIES)]()
         made = generate(seed, policy)
-        mutant = mutated(made.module, rng, policy, made.symbols)
+        mutant = mutate_module(made.module, rng, policy, made.symbols)
         right += [mutant] if mutant else []
         right.append(rewritten(made.module, rng)[0])
         if (broken := incorrect(made.module, rng)) is not None:

@@ -47,7 +47,7 @@ def exclude_unstable(
         probes = coverage.maps().get(target.zygote)
         if not isinstance(probes, Probes):
             continue
-        left = 0.0 if probes.calibrated else seconds
+        left = 0.0 if probes.is_calibrated else seconds
         moving: set[int] = set()
         for case in cases:
             begun, runs = time.monotonic(), _observe_runs(workers, target, case)

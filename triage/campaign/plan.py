@@ -76,8 +76,8 @@ class CampaignPlan:
         return replace(self.request, supports=share_support(asked), target=name_tables(asked))
 
     def _choose_supports(self, batch: int) -> Sequence[Support]:
-        different = {support.allowed: support for support in reversed(self.supports)}
-        in_turn = [support for support in self.supports if different[support.allowed] is support]
+        different = {support.support_key: support for support in reversed(self.supports)}
+        in_turn = [support for support in self.supports if different[support.support_key] is support]
         turn = batch % (len(in_turn) + 1) if len(in_turn) > 1 else 0
         return [in_turn[turn - 1]] if turn else self.supports
 
@@ -85,8 +85,8 @@ class CampaignPlan:
         """List the targets whose tables the program of a test may exceed."""
         if not self.supports:
             return frozenset()
-        kept_to = {support.allowed for support in self._choose_supports(number // BATCH)}
-        return frozenset(support.target for support in self.supports if support.allowed not in kept_to)
+        kept_to = {support.support_key for support in self._choose_supports(number // BATCH)}
+        return frozenset(support.target for support in self.supports if support.support_key not in kept_to)
 
 
 # Fields of a plan that tell equal generators apart, and that no user chose.

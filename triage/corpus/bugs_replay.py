@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.consent import given
+from opsieve.backends.releases.consent import give_consent
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import JUDGED
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.journal import Journal
 from opsieve.triage.corpus.collection import latest, read_bugs, status
@@ -66,7 +66,9 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
     bugs = read_bugs(request.folder)
     for name in request.names:
         if name not in bugs:
-            raise BadInput(f"there is no bug {shown(name, 80)}: opsieve bugs lists them{meant(name, bugs)}")
+            raise BadInput(
+                f"there is no bug {shown(name, 80)}: opsieve bugs lists them{suggest_name(name, bugs)}"
+            )
     journal = None if request.journal is None else Journal(request.journal, _Record)
     known = {
         (record.result.case, record.digest, record.result.target): record.result
@@ -90,7 +92,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
         else:
             chosen[name] = (target,)
     asked_for = CorpusRequest(request.folder, (), request.limits, request.offline, chosen)
-    with given() if request.newest else nullcontext():
+    with give_consent() if request.newest else nullcontext():
         for found in replay_corpus(asked_for, say):
             if journal is not None and isinstance(found, CorpusResult):
                 try:
@@ -103,7 +105,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
 def find_newest(package: str, offline: bool = False) -> str:
     """Return the newest release of a package; BadInput when none is known."""
     store = ReleaseStore()
-    releases = [each for each, _ in store.installed(package)] if offline else store.available(package)
+    releases = [each for each, _ in store.list_installed(package)] if offline else store.available(package)
     if not releases:
         raise BadInput(f"no release of {package} is installed, and --offline asks for no other")
     return releases[-1]

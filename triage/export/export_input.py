@@ -191,7 +191,7 @@ def _make_expected(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
     kind = dtype or floats[0].dtype.name
     sizes = np.concatenate([np.abs(_widen(leaf)).ravel() for leaf in floats])
     sizes = sizes[np.isfinite(sizes)]
-    within = float(POLICY.bound(kind, terms, sizes)) if sizes.size else 0.0
+    within = float(POLICY.get_bound(kind, terms, sizes)) if sizes.size else 0.0
     limit = LARGEST.get(kind, np.inf) + within
     return ExpectedOutput(_saturate(value, limit), dtype, within)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from opsieve.backends.observation import Observation
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import write_literal
@@ -103,7 +103,7 @@ def write_title(exported: ExportedFailure) -> str:
         )
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
-    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {counted(len(nodes), 'node')}"
+    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {count_noun(len(nodes), 'node')}"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     applied = [item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")]
     names = exported.passes or applied  # of a module those that it was given

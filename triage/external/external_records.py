@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from opsieve.gen.case.case import load_case_program
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import opened
+from opsieve.gen.model.files import open_file
 from opsieve.triage.fingerprint.traces import read_trace
 from opsieve.triage.store.failure_record import read_observations
 
@@ -133,7 +133,7 @@ def _read_case(folder: Path, number: int) -> Record | BadRecord:
 
 def _read_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     with ExitStack() as stack:
-        plain = stack.enter_context(opened(path))
+        plain = stack.enter_context(open_file(path))
         packed = plain.peek(2)[:2] == b"\x1f\x8b"
         file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=plain))) if packed else plain
         head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -14,7 +14,7 @@ from typing import Literal
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import BuildId, virtual_machine_frame
-from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
+from opsieve.backends.stacks.frames import chain_frames, parse_log, read_tracebacks
 from opsieve.backends.verdict import Mismatch
 from opsieve.triage.fingerprint.death_signal import find_signal, list_signal_words
 from opsieve.triage.fingerprint.source_location import add_location
@@ -177,7 +177,7 @@ def _read_exception(text: str) -> _Reading | None:
     if last is None:
         return None
     exception, message = last.exception, last.message
-    frames = () if _FRAMES_REMOVED in text else add_location(chained(blocks), message)
+    frames = () if _FRAMES_REMOVED in text else add_location(chain_frames(blocks), message)
     if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
         if (
             "PanicException" in exception

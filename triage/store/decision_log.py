@@ -20,7 +20,7 @@ import msgspec
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.index.index import ClusterField, Index
 from opsieve.triage.store.index.row_types import decode_json
 
@@ -160,7 +160,7 @@ def write_rekey(
 
     The change cannot be undone. Earlier decisions can, because they use the new keys from now on.
     """
-    text = f"{counted(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
+    text = f"{count_noun(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
     line = {
         "id": index.get_next_decision(),
         "at": round(clock(), 3),

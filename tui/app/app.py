@@ -24,7 +24,7 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Decision
@@ -415,7 +415,9 @@ class OpsieveApp(App[None]):
 
         if not isinstance(self.screen, ConfirmDialog):
             self.push_screen(
-                ConfirmDialog(f"{counted(len(active), 'job')} would end, with the best so far saved. Quit?"),
+                ConfirmDialog(
+                    f"{count_noun(len(active), 'job')} would end, with the best so far saved. Quit?"
+                ),
                 quit_if,
             )
 

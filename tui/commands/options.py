@@ -54,17 +54,17 @@ def check_finite(_context: click.Context, _parameter: click.Parameter, value: fl
 def _give_consent(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     """Callback of `--yes`."""
     if value:
-        from opsieve.backends.releases.consent import given
+        from opsieve.backends.releases.consent import give_consent
 
-        context.with_resource(given())
+        context.with_resource(give_consent())
 
 
 def _allow_install(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     """Callback of `--install`."""
-    from opsieve.backends.releases.consent import SWITCH, given
+    from opsieve.backends.releases.consent import SWITCH, give_consent
 
     if value and os.environ.get(SWITCH) != "yes":
-        context.with_resource(given(value))
+        context.with_resource(give_consent(value))
 
 
 def _parse_amounts(

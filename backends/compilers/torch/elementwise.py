@@ -21,14 +21,14 @@ def wide(rule: Callable[..., Any]) -> Callable[..., Any]:
     result wraps.
     """
 
-    def widened(n: Any, *values: Any) -> Any:
+    def run_wide(n: Any, *values: Any) -> Any:
         narrow = values[0].dtype
         if narrow not in UNSIGNED:
             return rule(n, *values)
         result = rule(n, *(value.to(torch.int64) for value in values))
         return result.to(narrow) if result.dtype == torch.int64 else result
 
-    return widened
+    return run_wide
 
 
 def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,19 +42,19 @@ def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
     return wrapping
 
 
-def ordered(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
+def keep_order(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
     """Run a rule on uint64 as int64 with the highest bit flipped, which has the same order, and on other
     types as `wide` does; flips results back if `kept`.
     """
 
-    def turned(n: Any, *values: Any) -> Any:
+    def run_turned(n: Any, *values: Any) -> Any:
         if values[0].dtype != torch.uint64:
             return wide(rule)(n, *values)
         lowest = torch.iinfo(torch.int64).min
         made = rule(n, *(value.view(torch.int64) ^ lowest for value in values))
         return (made ^ lowest).view(torch.uint64) if kept else made
 
-    return turned
+    return run_turned
 
 
 def unary(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def binary(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda n, a, b: function(a, b)
 
 
-def folded(function: Callable[..., Any]) -> Callable[..., Any]:
+def fold_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a rule that folds any number of broadcasting tensors."""
     return lambda n, *values: reduce(function, values)
 
@@ -129,7 +129,7 @@ def bitcast(n: Any, x: Any) -> Any:
     return x.view(to) if to.itemsize == x.dtype.itemsize else n.refuse("types of unequal width")
 
 
-def flattened(rule: Callable[..., Any]) -> Callable[..., Any]:
+def run_flattened(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Make a rule along one axis, which before opset 13 saw its input as a matrix."""
 
     def along(n: Any, x: Any) -> Any:
@@ -193,7 +193,7 @@ PAIRS = {
 ASKS = {"Dropout": (1, 2)}
 TABLE: dict[str, Callable[..., Any]] = {
     **{op: unary(function) for op, function in FUNCTIONS.items()},
-    **{op: ordered(binary(function), False) for op, function in COMPARISONS.items()},
+    **{op: keep_order(binary(function), False) for op, function in COMPARISONS.items()},
     **{op: wraps(binary(function)) for op, function in PAIRS.items()},
     "Add": wraps(binary(torch.add)),
     "Sub": wraps(binary(torch.sub)),
@@ -203,9 +203,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Pow": wide(power),
     "BitwiseNot": wraps(unary(torch.bitwise_not)),
     "BitShift": shift,
-    "Max": ordered(folded(torch.maximum), True),
-    "Min": ordered(folded(torch.minimum), True),
-    "Sum": folded(torch.add),
+    "Max": keep_order(fold_tensors(torch.maximum), True),
+    "Min": keep_order(fold_tensors(torch.minimum), True),
+    "Sum": fold_tensors(torch.add),
     "Mean": mean,
     "Clip": wide(clip),
     "Where": lambda n, c, a, b: torch.where(c, a, b),
@@ -223,9 +223,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Softplus": lambda n, x: F.softplus(x, threshold=40),  # torch's own threshold is for float32
     "Swish": lambda n, x: x * torch.sigmoid(n("alpha", 1.0) * x),
     "Shrink": shrink,
-    "Softmax": flattened(lambda x, axis: torch.softmax(x, axis)),
-    "LogSoftmax": flattened(lambda x, axis: torch.log_softmax(x, axis)),
-    "Hardmax": flattened(hardmax),
+    "Softmax": run_flattened(lambda x, axis: torch.softmax(x, axis)),
+    "LogSoftmax": run_flattened(lambda x, axis: torch.log_softmax(x, axis)),
+    "Hardmax": run_flattened(hardmax),
     "Dropout": dropout,
     "Cast": lambda n, x: cast(n, x, n.dtype("to")),
     "CastLike": lambda n, x, like: cast(n, x, like.dtype),

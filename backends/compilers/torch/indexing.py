@@ -10,7 +10,7 @@ import torch
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-def wrapped(index: Any, size: int) -> Any:
+def wrap_indices(index: Any, size: int) -> Any:
     """Convert indices to int64 and count negative ones from the end."""
     index = index.to(torch.int64)
     return torch.where(index < 0, index + size, index)
@@ -19,14 +19,14 @@ def wrapped(index: Any, size: int) -> Any:
 def gather(n: Any, x: Any, index: Any) -> Any:
     """Slices along an axis, in the shape of the index."""
     axis = n("axis", 0) % x.dim()
-    taken = x.index_select(axis, wrapped(index, x.shape[axis]).reshape(-1))
+    taken = x.index_select(axis, wrap_indices(index, x.shape[axis]).reshape(-1))
     return taken.reshape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
 
 
 def gather_elements(n: Any, x: Any, index: Any) -> Any:
     """One element for each index."""
     axis = n("axis", 0)
-    return torch.gather(x, axis, wrapped(index, x.shape[axis]))
+    return torch.gather(x, axis, wrap_indices(index, x.shape[axis]))
 
 
 def linear(index: Any, shape: Any) -> Any:
@@ -35,7 +35,7 @@ def linear(index: Any, shape: Any) -> Any:
     """
     place = torch.zeros(index.shape[:-1], dtype=torch.int64)
     for column, size in zip(index.unbind(-1), shape):
-        place = place * size + wrapped(column, size)
+        place = place * size + wrap_indices(column, size)
     return place
 
 
@@ -55,7 +55,7 @@ def gather_nd(n: Any, x: Any, index: Any) -> Any:
 def scatter_elements(n: Any, x: Any, index: Any, updates: Any) -> Any:
     """Elements put, added, ... at indices along an axis."""
     axis, how = n("axis", 0), n("reduction", "none")
-    index = wrapped(index, x.shape[axis])
+    index = wrap_indices(index, x.shape[axis])
     if how == "none":
         return torch.scatter(x, axis, index, updates)
     return torch.scatter_reduce(x, axis, index, updates, REDUCTIONS[how])

@@ -14,7 +14,7 @@ def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., A
     keepdims)`.
     """
 
-    def reduced(n: Any, x: Any, axes: Any = None) -> Any:
+    def run_reduction(n: Any, x: Any, axes: Any = None) -> Any:
         axes = n("axes") if n.opset < newest else axes
         if not axes and n("noop_with_empty_axes", 0):
             axes = []
@@ -23,7 +23,7 @@ def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., A
         axes = sorted({axis % x.dim() for axis in axes}) if x.dim() else []
         return function(x, axes, bool(n("keepdims", 1)))
 
-    return reduced
+    return run_reduction
 
 
 def total(x: Any, axes: Any, keep: bool) -> Any:
@@ -50,7 +50,7 @@ def mean(x: Any, axes: Any, keep: bool) -> Any:
 def limit(function: Callable[..., Any], highest: bool) -> Callable[..., Any]:
     """The largest or smallest element; of none, the other end of the type's range."""
 
-    def found(x: Any, axes: Any, keep: bool) -> Any:
+    def find_limit(x: Any, axes: Any, keep: bool) -> Any:
         if not axes:
             return x
         if all(x.shape[axis] for axis in axes):
@@ -64,7 +64,7 @@ def limit(function: Callable[..., Any], highest: bool) -> Callable[..., Any]:
             nothing = info.min if highest else info.max
         return torch.full_like(total(x, axes, keep), nothing)
 
-    return found
+    return find_limit
 
 
 def log_sum_exp(x: Any, axes: Any, keep: bool) -> Any:
@@ -74,12 +74,12 @@ def log_sum_exp(x: Any, axes: Any, keep: bool) -> Any:
     return torch.logsumexp(x.double(), axes, keepdim=keep).to(x.dtype) if axes else x
 
 
-def rooted(x: Any) -> Any:
+def take_root(x: Any) -> Any:
     """Return the square root, rounded towards zero for integers."""
     return torch.sqrt(x) if x.is_floating_point() else torch.sqrt(x.double()).to(x.dtype)
 
 
-def logged(x: Any) -> Any:
+def take_logarithm(x: Any) -> Any:
     """Return the logarithm, rounded towards zero for integers."""
     return torch.log(x) if x.is_floating_point() else torch.log(x.double()).to(x.dtype)
 
@@ -218,9 +218,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "ReduceMax": reduction(limit(torch.amax, True)),
     "ReduceMin": reduction(limit(torch.amin, False)),
     "ReduceL1": reduction(lambda x, axes, keep: total(torch.abs(x), axes, keep)),
-    "ReduceL2": reduction(lambda x, axes, keep: rooted(total(x * x, axes, keep))),
+    "ReduceL2": reduction(lambda x, axes, keep: take_root(total(x * x, axes, keep))),
     "ReduceSumSquare": reduction(lambda x, axes, keep: total(x * x, axes, keep)),
-    "ReduceLogSum": reduction(lambda x, axes, keep: logged(total(x, axes, keep))),
+    "ReduceLogSum": reduction(lambda x, axes, keep: take_logarithm(total(x, axes, keep))),
     "ReduceLogSumExp": reduction(log_sum_exp),
     "MatMul": lambda n, a, b: torch.matmul(a, b),
     "Gemm": gemm,

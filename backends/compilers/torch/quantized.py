@@ -24,7 +24,7 @@ def spread(n: Any, scale: Any, x: Any) -> Any:
     return bits.repeat_interleave(block, axis).narrow(axis, 0, x.shape[axis])
 
 
-def rounded(x: Any, zero: Any, to: Any) -> Any:
+def round_to_type(x: Any, zero: Any, to: Any) -> Any:
     """Round half to even, add the zero point and clamp to the range of the type."""
     bounds = torch.iinfo(to)
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
@@ -40,7 +40,7 @@ def quantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
         precision = torch.float32
     y = x.to(precision) / spread(n, scale, x).to(precision)
     if to in INTEGERS:
-        return rounded(y, None if zero is None else spread(n, zero, x), to)
+        return round_to_type(y, None if zero is None else spread(n, zero, x), to)
     if to not in FLOAT8:
         n.refuse("to %s" % to)
     if not n("saturate", 1):
@@ -70,7 +70,7 @@ def dynamic(n: Any, x: Any) -> Any:
     return y, scale, zero.to(torch.uint8)
 
 
-def shifted(value: Any, zero: Any, row: bool) -> Any:
+def subtract_zero_point(value: Any, zero: Any, row: bool) -> Any:
     """Subtract the zero point (of the whole matrix, each row or each column) in float64, which holds the sums
     exactly.
     """
@@ -83,17 +83,19 @@ def shifted(value: Any, zero: Any, row: bool) -> Any:
 
 def matmul_integer(n: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """int32 sums of products of 8-bit integers."""
-    return torch.matmul(shifted(a, a_zero, True), shifted(b, b_zero, False)).to(torch.int32)
+    return torch.matmul(subtract_zero_point(a, a_zero, True), subtract_zero_point(b, b_zero, False)).to(
+        torch.int32
+    )
 
 
 def qlinear_matmul(
     n: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
 ) -> Any:
     """The product of the integers, scaled and rounded once."""
-    sums = torch.matmul(shifted(a, a_zero, True), shifted(b, b_zero, False))
+    sums = torch.matmul(subtract_zero_point(a, a_zero, True), subtract_zero_point(b, b_zero, False))
     left = a_scale.reshape(-1, 1) if a_scale.dim() == 1 and a_scale.numel() > 1 else a_scale
     factor = left.double() * b_scale.double() / y_scale.double()
-    return rounded(sums * factor, y_zero.double(), y_zero.dtype)
+    return round_to_type(sums * factor, y_zero.double(), y_zero.dtype)
 
 
 ASKS: dict[str, tuple[int, ...]] = {}

@@ -46,12 +46,12 @@ def activations(n: Any, directions: int) -> list[list[Callable[[Any], Any]]]:
         takes = TAKES.get(name, (0, 0))
         a = alphas.pop(0) if takes[0] and alphas else None
         b = betas.pop(0) if takes[1] and betas else None
-        made.append(bound(ACTIVATIONS[name], a, b, clip))
+        made.append(bind_activation(ACTIVATIONS[name], a, b, clip))
     count = len(names) // directions
     return [made[at * count : (at + 1) * count] for at in range(directions)]
 
 
-def bound(function: Callable[..., Any], a: Any, b: Any, clip: Any) -> Callable[[Any], Any]:
+def bind_activation(function: Callable[..., Any], a: Any, b: Any, clip: Any) -> Callable[[Any], Any]:
     """Make an activation that clips its input first."""
     if clip:
         return lambda x: function(torch.clamp(x, -clip, clip), a, b)

@@ -58,7 +58,7 @@ class Axis:
         }
         return [min(max(rounds[self.rounding](x), 0), self.size - 1) for x in self.places]
 
-    def weighted(self, cubic: bool) -> tuple[list[list[int]], list[list[float]]]:
+    def get_weights(self, cubic: bool) -> tuple[list[list[int]], list[list[float]]]:
         """Return, for each output element, the input elements it depends on and their weights."""
         antialias = self.n("antialias", 0)
         scale = min(self.scale, 1.0) if antialias else 1.0
@@ -125,7 +125,7 @@ def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = Non
         if mode == "nearest":
             y = y.index_select(axis, torch.tensor(place.nearest(), dtype=torch.int64))
             continue
-        indices, weights = place.weighted(mode == "cubic")
+        indices, weights = place.get_weights(mode == "cubic")
         count = len(indices[0]) if indices else 1
         taken = y.index_select(
             axis, torch.tensor([item for row in indices for item in row], dtype=torch.int64)

@@ -9,14 +9,14 @@ from typing import Any, Callable
 import torch
 
 
-def inserted(n: Any, items: Any, value: Any, at: Any = None) -> Any:
+def insert_tensor(n: Any, items: Any, value: Any, at: Any = None) -> Any:
     """Insert a value into a sequence before a position, at the end by default."""
     at = n.one(at, len(items))
     at = at + len(items) if at < 0 else at
     return [*items[:at], value, *items[at:]]
 
 
-def erased(n: Any, items: Any, at: Any = None) -> Any:
+def erase_tensor(n: Any, items: Any, at: Any = None) -> Any:
     """Remove one element of a sequence, the last by default."""
     at = n.one(at, -1) % len(items)
     return [*items[:at], *items[at + 1 :]]
@@ -30,7 +30,7 @@ def split(n: Any, x: Any, sizes: Any = None) -> Any:
     return list(x.split(sizes, axis))
 
 
-def joined(n: Any, items: Any) -> Any:
+def join_tensors(n: Any, items: Any) -> Any:
     """Join the tensors of a sequence along an axis, or stack them along a new one."""
     return torch.stack(items, n("axis")) if n("new_axis", 0) else torch.cat(items, n("axis"))
 
@@ -41,9 +41,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "SequenceEmpty": lambda n: [],
     "SequenceLength": lambda n, items: torch.tensor(len(items)),
     "SequenceAt": lambda n, items, at: items[n.one(at)],
-    "SequenceInsert": inserted,
-    "SequenceErase": erased,
-    "ConcatFromSequence": joined,
+    "SequenceInsert": insert_tensor,
+    "SequenceErase": erase_tensor,
+    "ConcatFromSequence": join_tensors,
     "SplitToSequence": split,
     "Optional": lambda n, value=None: value,
     "OptionalHasElement": lambda n, value=None: torch.tensor(value is not None),

@@ -57,7 +57,9 @@ def split(n: Any, x: Any, sizes: Any = None) -> Any:
     return tuple(x.split(sizes, axis))
 
 
-def sliced(n: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+def slice_tensor(
+    n: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
+) -> Any:
     """Slice axis by axis, with Python's rules."""
     if starts is None:
         starts, ends, axes = n("starts"), n("ends"), n("axes")
@@ -171,7 +173,7 @@ def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
     return torch.where(places.unsqueeze(axis) == row, on, off)
 
 
-def ranged(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any, by: Any) -> Any:
+def make_range(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any, by: Any) -> Any:
     """Count from start by delta up to, and excluding, the limit."""
     first, last, by = map(n.one, (first, last, by))
     exact = not isinstance(first, float)
@@ -207,7 +209,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Transpose": lambda n, x: x.permute(n("perm", list(range(x.dim()))[::-1])),
     "Concat": lambda n, *values: torch.cat(values, n("axis")),
     "Split": split,
-    "Slice": sliced,
+    "Slice": slice_tensor,
     "Expand": expand,
     "Tile": lambda n, x, repeats: x.repeat(repeats) if repeats else x,
     "Pad": pad,
@@ -217,6 +219,6 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Trilu": trilu,
     "EyeLike": eye,
     "OneHot": one_hot,
-    "Range": ranged,
+    "Range": make_range,
     "ConstantOfShape": constant_of_shape,
 }

@@ -42,13 +42,13 @@ def stft(n: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> A
 def window(*terms: float) -> Callable[..., Any]:
     """A sum of cosines over a window of a size; periodic, unless it is symmetric."""
 
-    def made(n: Any, size: Any) -> Any:
+    def make_window(n: Any, size: Any) -> Any:
         to = n.dtype("output_datatype", torch.float32)
         wide = torch.float64 if to == torch.float64 else torch.float32
         angle = torch.arange(size, dtype=wide) * (2 * torch.pi / (size if n("periodic", 1) else size - 1))
         return sum(term * torch.cos(angle * at) for at, term in enumerate(terms)).to(to)
 
-    return made
+    return make_window
 
 
 ASKS = {"DFT": (1, 2), "STFT": (1, 3), "HannWindow": (0,), "HammingWindow": (0,), "BlackmanWindow": (0,)}

@@ -251,7 +251,7 @@ class Lowering:
                 block.constant(outputs[0], onnx_values.constant(node))
                 continue
             self.count += 1
-            step = LoweredNode(self.count, node, _unruled, list(proto.input), outputs)
+            step = LoweredNode(self.count, node, _refuse_node, list(proto.input), outputs)
             step.blocks = {name: self.graph(body, opsets, bound) for name, body in bodies.items()}
             self.choose(step, proto, domain, opsets)
             block.steps.append(step)
@@ -336,7 +336,7 @@ def schema_of(op: str, opset: int, domain: str) -> Any:
     return schema
 
 
-def _unruled(node: NodeView, *_: Any) -> Any:
+def _refuse_node(node: NodeView, *_: Any) -> Any:
     node.refuse("no rule")
 
 

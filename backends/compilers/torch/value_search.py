@@ -141,7 +141,7 @@ class InputSearch:
         stand_in = getattr(step, "stand_in", None)
         slope = PROXIES.get(name) if proxy else None
 
-        def watched(node: Any, *values: Any) -> Any:
+        def run_watched(node: Any, *values: Any) -> Any:
             self.place += 1
             try:
                 made = rule(node, *values)
@@ -152,7 +152,7 @@ class InputSearch:
                     made = stand_in(node, *values)
                 except self.table.Unsupported:
                     raise error from None
-            if _broken(made):
+            if _has_non_finite(made):
                 raise Offence(name, self.place, values)
             if slope is not None and _moves(values[0]):
                 made = made + slope * (values[0] - values[0].detach())
@@ -162,11 +162,11 @@ class InputSearch:
             self.place += 1
             place = self.place
             made = flow(step, values, env, tape)
-            if _broken(made):
+            if _has_non_finite(made):
                 raise Offence(name, place, values)
             return made
 
-        step.rule = watched
+        step.rule = run_watched
         if flow is not None:
             step.flow = flowing
 
@@ -372,11 +372,11 @@ def _every(block: Any) -> list[Any]:
     return found
 
 
-def _broken(made: Any) -> bool:
+def _has_non_finite(made: Any) -> bool:
     import torch
 
     if isinstance(made, (tuple, list)):
-        return any(map(_broken, made))
+        return any(map(_has_non_finite, made))
     if not isinstance(made, torch.Tensor) or not made.is_floating_point() or made.element_size() < 2:
         return False
     return not bool(torch.isfinite(made.detach()).all())

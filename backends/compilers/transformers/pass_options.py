@@ -117,7 +117,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
         """Make `method` skip the names to skip, and report its effect for the others."""
         original = getattr(owner, method)
 
-        def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        def run_wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
             name = name_of(self)
             if trace and open_ and open_[-1] not in hosts:
                 hosts.add(open_[-1])
@@ -138,9 +138,9 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
             return result
 
         kept.append((owner, method, original))
-        setattr(owner, method, wrapped)
+        setattr(owner, method, run_wrapped)
 
-    def unchanged(arguments: Any) -> Any:
+    def skip_pass(arguments: Any) -> Any:
         model = arguments[0]
         return model if isinstance(model, ir.passes.PassResult) else ir.passes.PassResult(model, False)
 
@@ -148,7 +148,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
         ir.passes.PassBase,
         "__call__",
         lambda one: type(one).__name__,
-        unchanged,
+        skip_pass,
         lambda result: result.modified,
     )
     wrap(RewriteRule, "try_rewrite", rule_name, lambda arguments: None, lambda result: result is not None)

@@ -27,7 +27,7 @@ def import_symbolic_inference() -> None:
     import onnxruntime.tools.symbolic_shape_infer  # noqa: F401
 
 
-def _shown(inferred: Any) -> Any:
+def _expose_values(inferred: Any) -> Any:
     """The model with the values that have a declared tensor type as outputs."""
     there = {value.name for value in [*inferred.graph.output, *inferred.graph.input]}
     made = {name for node in inferred.graph.node for name in node.output}
@@ -42,7 +42,7 @@ def infer(model: Any, options: Mapping[str, str]) -> Any:
     """What onnx infers, with the values of shapes propagated or not."""
     from onnx import shape_inference
 
-    return _shown(shape_inference.infer_shapes(model, data_prop=options["data"] == "on"))
+    return _expose_values(shape_inference.infer_shapes(model, data_prop=options["data"] == "on"))
 
 
 def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
@@ -52,7 +52,7 @@ def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
     made = SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on")
     if made is None:  # it warns "Only support models of onnx opset 7 and above."
         raise NotImplementedError("the tool takes models of opset 7 and above of ONNX's own operators")
-    return _shown(made)
+    return _expose_values(made)
 
 
 def examine(result: Any, values: Mapping[str, Any]) -> None:

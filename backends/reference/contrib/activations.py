@@ -40,7 +40,7 @@ def gelu_tanh(x: Array) -> Array:
     return made
 
 
-def activated(x: Array, name: str, params: Sequence[float] = ()) -> Array:
+def apply_activation(x: Array, name: str, params: Sequence[float] = ()) -> Array:
     """Apply an activation by its name, with its parameters in the order of the operator's attributes; an
     empty name is the identity.
     """
@@ -79,13 +79,13 @@ def _conv(
 ) -> Array:  # fmt: skip
     """Conv, with `z` added to it before the activation."""
     made = standard("Conv", x, w, b, **attributes)
-    return activated(made if z is None else made + z, activation, activation_params)
+    return apply_activation(made if z is None else made + z, activation, activation_params)
 
 
 def _gemm(a: Array, b: Array, c: Array | None = None, activation: str = "", **attributes: Any) -> Array:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     params = [attributes.pop(name) for name in names if name in attributes]
-    return activated(standard("Gemm", a, b, c, **attributes), activation, params)
+    return apply_activation(standard("Gemm", a, b, c, **attributes), activation, params)
 
 
 def _matmul(
@@ -100,11 +100,11 @@ def _matmul(
     """The product of matrices, each transposed first as its attributes say: `transBatch` moves the first axis
     behind the other batch axes.
     """
-    left, right = _turned(a, transA, transBatchA), _turned(b, transB, transBatchB)
+    left, right = _turn_matrix(a, transA, transBatchA), _turn_matrix(b, transB, transBatchB)
     return np.asarray(alpha * np.matmul(left, right))
 
 
-def _turned(x: Array, last: int, batch: int) -> Array:
+def _turn_matrix(x: Array, last: int, batch: int) -> Array:
     if x.ndim < 2:
         return x
     if batch:

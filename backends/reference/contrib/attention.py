@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
-from opsieve.backends.reference.contrib.quantised import dequantised
+from opsieve.backends.reference.contrib.quantised import dequantise_tensor
 
 _MASKED = -10000.0
 _LEFT_AND_RIGHT = 2  # a mask of this many times the batch has the ends of the keys, then their starts
@@ -23,7 +23,7 @@ def heads(x: Array, count: int) -> Array:
     return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
 
 
-def merged(x: Array) -> Array:
+def merge_heads(x: Array) -> Array:
     """Merge heads: [batch, count, length, size] to [batch, length, count * size]."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
@@ -70,7 +70,7 @@ def _attend(
     """What each query reads, merged, and its scores before the softmax."""
     scores = q @ k.swapaxes(-1, -2) * (1 / np.sqrt(q.shape[-1]) if scale is None else scale) + added
     seen = np.where(_causal(*scores.shape[-2:]), scores, -np.inf) if causal else scores
-    return merged(softmax(seen) @ v), scores
+    return merge_heads(softmax(seen) @ v), scores
 
 
 def _behind(past: Array | None, new: Array) -> Array:
@@ -114,14 +114,14 @@ def _quantised_attention(
 ) -> Any:  # fmt: skip
     if do_rotary or past_present_share_buffer:
         raise not_computed("QAttention with rotary embedding or a shared buffer is not computed")
-    projected = dequantised(x, x_scale, x_zero) @ dequantised(w, w_scale, w_zero, 1) + b
+    projected = dequantise_tensor(x, x_scale, x_zero) @ dequantise_tensor(w, w_scale, w_zero, 1) + b
     sizes = [w.shape[1] // 3] * 3
     return _self_attention(
         projected, sizes, mask, past, None, num_heads, unidirectional, scale, mask_filter_value
     )
 
 
-def _unpacked(
+def _unpack_heads(
     query: Array, key: Array | None, value: Array | None, num_heads: int
 ) -> tuple[Array, Array, Array]:
     """Q, K and V by head: packed [.., heads, 3, size], K and V packed [.., heads, 2, size], K and V by head
@@ -146,7 +146,7 @@ def _multi_head(
 ) -> Any:  # fmt: skip
     if past_length is not None or cache is not None:
         raise not_computed("MultiHeadAttention with a shared buffer is not computed")
-    q, k, v = _unpacked(query, key, value, num_heads)
+    q, k, v = _unpack_heads(query, key, value, num_heads)
     if b is not None:
         parts = np.split(b, np.cumsum([num_heads * part.shape[-1] for part in (q, k)]))
         by_head = [part.reshape(num_heads, 1, -1) for part in parts]
@@ -191,7 +191,7 @@ def _decoder_masked(
     return made[0], *buffers, made[3]
 
 
-def rotated(x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
+def rotate_pairs(x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
     """Rotate X [..., size] by angles [..., size'/2], in pairs beside each other or one from each half;
     elements beyond size' stay.
     """
@@ -220,8 +220,8 @@ def _rotary(
         else places
     )
     turned = rotary_embedding_dim // 2 or cos.shape[1]  # of a cache for the whole head the first columns
-    made = rotated(wide, cos[at, :turned][:, np.newaxis], sin[at, :turned][:, np.newaxis], interleaved)
-    return made if x.ndim == 4 else merged(made)
+    made = rotate_pairs(wide, cos[at, :turned][:, np.newaxis], sin[at, :turned][:, np.newaxis], interleaved)
+    return made if x.ndim == 4 else merge_heads(made)
 
 
 def _streams(section: Any, layout: int, width: int) -> Array:
@@ -242,11 +242,11 @@ def _multimodal_rotary(
     wide = _by_head(x, num_heads, rotary_embedding_dim, cos.shape[1])
     streams, angles = _streams(mrope_section, mrope_layout, cos.shape[1]), np.arange(cos.shape[1])
     at = np.moveaxis(places, 0, -1)[..., streams]  # [batch, length, angles]
-    made = rotated(wide, cos[at, angles][:, np.newaxis], sin[at, angles][:, np.newaxis], interleaved)
-    return made if x.ndim == 4 else merged(made)
+    made = rotate_pairs(wide, cos[at, angles][:, np.newaxis], sin[at, angles][:, np.newaxis], interleaved)
+    return made if x.ndim == 4 else merge_heads(made)
 
 
-def _kept(past: Array | None, new: Array, start: Array, total: int) -> Array:
+def _append_to_cache(past: Array | None, new: Array, start: Array, total: int) -> Array:
     """Append the new rows of each item of the batch to its own past; unwritten rows are 0."""
     batch, count, _, size = new.shape
     cache = np.zeros((batch, count, max(total, 0 if past is None else past.shape[2]), size), new.dtype)
@@ -257,7 +257,7 @@ def _kept(past: Array | None, new: Array, start: Array, total: int) -> Array:
     return cache
 
 
-def _grouped(
+def _run_grouped_query(
     query: Array, key: Array | None, value: Array | None, past_key: Array | None, past_value: Array | None,
     ends: Array, total: Array, cos: Array | None = None, sin: Array | None = None,
     places: Array | None = None, bias: Array | None = None, sink: Array | None = None,
@@ -280,8 +280,8 @@ def _grouped(
     if do_rotary and cos is not None and sin is not None:
         turn = at if places is None else places
         turns = cos[turn][:, np.newaxis], sin[turn][:, np.newaxis]
-        q, k = rotated(q, *turns, rotary_interleaved), rotated(k, *turns, rotary_interleaved)
-    k, v = _kept(past_key, k, start, whole), _kept(past_value, v, start, whole)
+        q, k = rotate_pairs(q, *turns, rotary_interleaved), rotate_pairs(k, *turns, rotary_interleaved)
+    k, v = _append_to_cache(past_key, k, start, whole), _append_to_cache(past_value, v, start, whole)
     share = num_heads // kv_num_heads
     wide_k, wide_v = (np.repeat(part[:, :, :whole], share, axis=1) for part in (k, v))
     scores = q @ wide_k.swapaxes(-1, -2) * (scale or 1 / np.sqrt(q.shape[-1]))
@@ -295,7 +295,7 @@ def _grouped(
     masked = np.where(visible, scores, -np.inf)
     extra = sink.reshape(1, -1, 1, 1) if sink is not None else (0.0 if smooth_softmax == 1 else None)
     weights = softmax(masked, extra)
-    return merged(weights @ wide_v), k, v, weights if qk_output == 2 else scores
+    return merge_heads(weights @ wide_v), k, v, weights if qk_output == 2 else scores
 
 
 def _grouped_parts(query: Array, key: Array | None, value: Array | None, count: int, shared: int) -> Any:
@@ -321,7 +321,7 @@ def _sparse(
     length = query.shape[1]
     first = 0 if length == whole else whole - length
     seen = wide[np.newaxis, :, first : first + length, :whole]
-    return _grouped(
+    return _run_grouped_query(
         query, key, value, past_key, past_value, lengths - 1, total, cos, sin, num_heads=num_heads, seen=seen,
         **attributes
     )[:3]  # fmt: skip
@@ -357,7 +357,7 @@ def _linear(
         outputs.append((scale or 1 / np.sqrt(size)) * np.einsum("bhkv,bhk->bhv", read, asked))
         states.append(state)
     window = [np.zeros_like(state)] * max(0, state_window - steps) + states
-    return merged(np.stack(outputs, axis=2)), np.stack(window[-state_window:]) if state_window else state
+    return merge_heads(np.stack(outputs, axis=2)), np.stack(window[-state_window:]) if state_window else state
 
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -365,7 +365,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "QAttention": _quantised_attention,
     "MultiHeadAttention": _multi_head,
     "DecoderMaskedMultiHeadAttention": _decoder_masked,
-    "GroupQueryAttention": _grouped,
+    "GroupQueryAttention": _run_grouped_query,
     "SparseAttention": _sparse,
     "LinearAttention": _linear,
     "RotaryEmbedding": _rotary,

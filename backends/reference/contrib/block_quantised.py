@@ -39,7 +39,7 @@ _NF4 = (
 NF4 = np.array(_NF4)
 
 
-def unpacked(packed: Array, bits: int, count: int) -> Array:
+def unpack_bits(packed: Array, bits: int, count: int) -> Array:
     """Return the first `count` integers of each row of bytes, the lowest bits first."""
     ones = np.unpackbits(packed.astype(np.uint8)[..., np.newaxis], axis=-1, bitorder="little")
     flat = ones.reshape(*packed.shape[:-1], -1)
@@ -61,7 +61,7 @@ def _zero_points(zeros: Array | None, bits: int, scales: Array) -> Array:
         return np.full(scales.shape, 1 << (bits - 1))
     if zeros.dtype != np.uint8:
         return zeros.reshape(scales.shape)
-    return unpacked(zeros.reshape(*scales.shape[:-1], -1), bits, scales.shape[-1])
+    return unpack_bits(zeros.reshape(*scales.shape[:-1], -1), bits, scales.shape[-1])
 
 
 def _matmul(
@@ -77,7 +77,7 @@ def _matmul(
             "weights packed for a device, groups by index or int8 activations are not computed"
         )
     blocks = -(-K // block_size)
-    values = unpacked(b.reshape(N, blocks, -1), bits, block_size).reshape(N, -1)[:, :K]
+    values = unpack_bits(b.reshape(N, blocks, -1), bits, block_size).reshape(N, -1)[:, :K]
     scales = scales.reshape(N, blocks)
     weights = blocks_dequantised(values, scales, _zero_points(zeros, bits, scales), block_size)
     made = a @ weights.T
@@ -103,11 +103,11 @@ def _gather(
     """Gather of dequantised data; an index out of range gives zeros."""
     axis, block = quantize_axis % data.ndim, block_size
     if data.dtype == np.uint8:
-        values = unpacked(data, bits, data.shape[-1] * 8 // bits)
+        values = unpack_bits(data, bits, data.shape[-1] * 8 // bits)
         zero = (
             np.full(scales.shape, 1 << (bits - 1))
             if zeros is None
-            else unpacked(zeros, bits, scales.shape[-1])
+            else unpack_bits(zeros, bits, scales.shape[-1])
         )
     else:
         values = data.astype(scales.dtype)
@@ -211,16 +211,16 @@ def _quantised_moe(
 
 
 def _expert_weights(packed: Array, scales: Array | None, zeros: Array | None, bits: int, block: int) -> Array:
-    values = unpacked(packed, bits, packed.shape[-1] * 8 // bits)
+    values = unpack_bits(packed, bits, packed.shape[-1] * 8 // bits)
     if scales is None:
         raise not_computed("weights of experts without scales are not computed")
     wide = scales if scales.ndim == 3 else scales[..., np.newaxis]
     if zeros is None:
         zero = np.full(wide.shape, 1 << (bits - 1))
     elif scales.ndim == 3:
-        zero = unpacked(zeros, bits, wide.shape[-1])
+        zero = unpack_bits(zeros, bits, wide.shape[-1])
     else:
-        zero = unpacked(zeros, bits, scales.shape[-1])[..., np.newaxis]
+        zero = unpack_bits(zeros, bits, scales.shape[-1])[..., np.newaxis]
     return blocks_dequantised(values, wide, zero, block if scales.ndim == 3 else values.shape[-1])
 
 

@@ -48,21 +48,21 @@ def classes(domain: str, functions: Mapping[str, Function]) -> tuple[type[OpRun]
 def _class(domain: str, name: str, function: Function) -> type[OpRun]:
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         floats = [value.dtype for value in inputs if value is not None and value.dtype.name in _FLOATS]
-        fed = [_widened(value) for value in inputs]
+        fed = [_widen_value(value) for value in inputs]
         made = function(*fed, **{key: value for key, value in attributes.items() if value is not None})
         results = made if isinstance(made, tuple) else (made,)
         own = floats[0] if floats else None
-        return tuple(_typed(value, own) for value in results[: len(self.output)])
+        return tuple(_cast_value(value, own) for value in results[: len(self.output)])
 
     # `op_schema` keeps the evaluator from taking the page of ONNX's operator of the same name.
     held = {"op_domain": domain, "op_schema": None, "_run": run, "__doc__": function.__doc__}
     return type(name, (OpRun,), held)
 
 
-def _widened(value: Any) -> Any:
+def _widen_value(value: Any) -> Any:
     return value.astype(np.float32) if value is not None and value.dtype.name in _SHORT else value
 
 
-def _typed(value: Any, dtype: Any) -> Any:
+def _cast_value(value: Any, dtype: Any) -> Any:
     array = np.asarray(np.zeros(0) if value is None else value)
     return array.astype(dtype) if dtype is not None and array.dtype.name in _FLOATS else array

@@ -13,7 +13,7 @@ import numpy as np
 
 from opsieve.backends.reference.contrib.activations import sigmoid, silu
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
-from opsieve.backends.reference.contrib.quantised import dequantised
+from opsieve.backends.reference.contrib.quantised import dequantise_tensor
 
 _GATES: Mapping[str, Function] = {"silu": silu, "swish": silu, "sigmoid": sigmoid}
 
@@ -51,12 +51,14 @@ def _skip_simplified(
     return normal * scale, np.zeros_like(inverse), inverse, total
 
 
-def _simplified(x: Array, scale: Array, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+def _run_simplified(
+    x: Array, scale: Array, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Any:
     normal, inverse = rms(x, epsilon, axis)
     return normal * scale, inverse
 
 
-def _embedded(
+def _run_embedding(
     ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, scale: Array,
     bias: Array, mask: Array | None = None, position_ids: Array | None = None, epsilon: float = 1e-12,
     mask_index_type: int = 0,
@@ -87,11 +89,11 @@ def _quantised_embedded(
 ) -> Any:  # fmt: skip
     scales, zeros = quantisation[:5], quantisation[5:]
     tables = [
-        None if table is None else dequantised(table, by, zero)
+        None if table is None else dequantise_tensor(table, by, zero)
         for table, by, zero in zip((words, places, kinds, scale, bias), scales, zeros, strict=True)
     ]
     words, places, kinds, scale, bias = tables  # type: ignore[assignment]  # only the segments' may be left out
-    return _embedded(ids, segments, words, places, kinds, scale, bias, mask, epsilon=epsilon)[:2]
+    return _run_embedding(ids, segments, words, places, kinds, scale, bias, mask, epsilon=epsilon)[:2]
 
 
 def _gated_rms(x: Array, scale: Array, gate: Array, activation: str = "silu", epsilon: float = 1e-5) -> Array:
@@ -159,7 +161,7 @@ def _decays(a: Array, bias: Array, scale: Array, b: Array | None = None) -> Any:
 FUNCTIONS: Mapping[str, Function] = {
     "SkipLayerNormalization": _skip,
     "SkipSimplifiedLayerNormalization": _skip_simplified,
-    "EmbedLayerNormalization": _embedded,
+    "EmbedLayerNormalization": _run_embedding,
     "QEmbedLayerNormalization": _quantised_embedded,
     "GatedRMSNorm": _gated_rms,
     "GatedAdd": lambda x, y, gate: x + y * gate,
@@ -169,4 +171,4 @@ FUNCTIONS: Mapping[str, Function] = {
     "EngramGate": _engram,
     "LinearAttentionGate": _decays,
 }
-STANDARD_DOMAIN: Mapping[str, Function] = {"SimplifiedLayerNormalization": _simplified}
+STANDARD_DOMAIN: Mapping[str, Function] = {"SimplifiedLayerNormalization": _run_simplified}

@@ -29,13 +29,13 @@ def _along(parameter: Array | None, x: Array, axis: int | None) -> Array | int:
     return wide if axis is None else wide.reshape([-1 if at == axis % x.ndim else 1 for at in range(x.ndim)])
 
 
-def dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
+def dequantise_tensor(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
     """Return the real values of a quantised tensor, in the type of its scale."""
     made: Array = (x.astype(np.int64) - _along(zero, x, axis)) * _along(scale, x, axis)
     return made
 
 
-def quantised(
+def quantise_tensor(
     x: Array, scale: Array, zero: Array | None, axis: int | None = None, dtype: Any = None
 ) -> Array:
     """Quantise real values to the zero point's type, or to `dtype` without a zero point."""
@@ -56,8 +56,8 @@ def _unary(function: Function) -> Function:
         new_zero: Array | None = None,
         **attributes: Any,
     ) -> Array:
-        real = function(dequantised(x, scale, zero), **attributes)
-        return quantised(np.asarray(real), new_scale, new_zero, dtype=x.dtype)
+        real = function(dequantise_tensor(x, scale, zero), **attributes)
+        return quantise_tensor(np.asarray(real), new_scale, new_zero, dtype=x.dtype)
 
     return run
 
@@ -67,8 +67,8 @@ def _binary(function: Function) -> Function:
         a: Array, a_scale: Array, a_zero: Array | None, b: Array, b_scale: Array, b_zero: Array | None,
         scale: Array, zero: Array | None = None
     ) -> Array:  # fmt: skip
-        real = function(dequantised(a, a_scale, a_zero), dequantised(b, b_scale, b_zero))
-        return quantised(np.asarray(real), scale, zero, dtype=a.dtype)
+        real = function(dequantise_tensor(a, a_scale, a_zero), dequantise_tensor(b, b_scale, b_zero))
+        return quantise_tensor(np.asarray(real), scale, zero, dtype=a.dtype)
 
     return run
 
@@ -97,18 +97,20 @@ def _mean(x: Array) -> Array:
 
 def _concat(scale: Array, zero: Array, *parts: Array, axis: int = 0) -> Array:
     real = [
-        dequantised(x, by, zero_point)
+        dequantise_tensor(x, by, zero_point)
         for x, by, zero_point in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     ]
-    return quantised(np.concatenate(real, axis), scale, zero)
+    return quantise_tensor(np.concatenate(real, axis), scale, zero)
 
 
 def _where(
     chosen: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array,
     scale: Array, zero: Array
 ) -> Array:  # fmt: skip
-    return quantised(
-        np.where(chosen, dequantised(x, x_scale, x_zero), dequantised(y, y_scale, y_zero)), scale, zero
+    return quantise_tensor(
+        np.where(chosen, dequantise_tensor(x, x_scale, x_zero), dequantise_tensor(y, y_scale, y_zero)),
+        scale,
+        zero,
     )
 
 
@@ -120,7 +122,7 @@ def _conv(
     sums = standard(
         "Conv", x.astype(np.int64) - x_zero, w.astype(np.int64) - _along(w_zero, w, 0), bias, **attributes
     )
-    made = quantised(sums * _along(x_scale * w_scale, sums, 1), scale, zero)
+    made = quantise_tensor(sums * _along(x_scale * w_scale, sums, 1), scale, zero)
     return np.moveaxis(made, 1, -1) if channels_last else made
 
 
@@ -134,7 +136,7 @@ def _gemm(
     right = b.astype(np.int64) - (_along(b_zero, b, 0) if transB else _along(b_zero, b, 1))
     sums = (left.T if transA else left) @ (right.T if transB else right)
     real = (sums if c is None else sums + c.astype(np.int64)) * (np.float64(alpha) * a_scale * b_scale)
-    return np.asarray(real) if scale is None else quantised(real, scale, zero, dtype=a.dtype)
+    return np.asarray(real) if scale is None else quantise_tensor(real, scale, zero, dtype=a.dtype)
 
 
 def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
@@ -147,7 +149,7 @@ def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
     low, high = np.minimum(narrow.min(initial=0), 0), np.maximum(narrow.max(initial=0), 0)
     scale = np.float32(1) if low == high else (high - low) / np.float32(255)
     zero = np.clip(np.rint(np.float32(0) - low / scale), 0, 255).astype(np.uint8)
-    return quantised(narrow, np.asarray(scale), zero), np.asarray(scale).astype(x.dtype), zero
+    return quantise_tensor(narrow, np.asarray(scale), zero), np.asarray(scale).astype(x.dtype), zero
 
 
 def _to_float(
@@ -167,11 +169,11 @@ def _dynamic_matmul(
 
 
 def _quantize(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
-    return quantised(x, scale, zero, 1 if axis is None else axis, np.uint8)
+    return quantise_tensor(x, scale, zero, 1 if axis is None else axis, np.uint8)
 
 
 def _dequantize(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
-    return dequantised(x, scale, zero, 1 if axis is None else axis)
+    return dequantise_tensor(x, scale, zero, 1 if axis is None else axis)
 
 
 FUNCTIONS: Mapping[str, Function] = {

@@ -12,7 +12,7 @@ import numpy as np
 from opsieve.backends.reference.contrib.attention import softmax
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
 from opsieve.backends.reference.contrib.quantised import dynamically_quantised
-from opsieve.backends.reference.reference_ops_recurrent import Step, activations, lstm_step, unrolled
+from opsieve.backends.reference.reference_ops_recurrent import Step, activations, lstm_step, unroll_steps
 
 
 def _attentive(
@@ -51,7 +51,7 @@ def _attentive(
         )
     wide = (memory if layer is None else layer).shape[-1]
     start = np.concatenate([h, np.zeros((*h.shape[:2], wide), x.dtype)], axis=-1)
-    outputs, last_h, last_c = unrolled(steps, direction, x, lengths, start, c)
+    outputs, last_h, last_c = unroll_steps(steps, direction, x, lengths, start, c)
     return outputs[..., :hidden], last_h[..., :hidden], last_c
 
 
@@ -76,7 +76,7 @@ def _attending(
     return step
 
 
-def _quantised(
+def _run_quantised(
     x: Array, w: Array, r: Array, b: Array | None, lengths: Array | None, h: Array | None, c: Array | None,
     p: Array | None, w_scale: Array, w_zero: Array, r_scale: Array, r_zero: Array, direction: str = "forward",
     **attributes: Any,
@@ -93,7 +93,7 @@ def _quantised(
         left = (w[at].astype(np.float64) - w_zero[at]) * w_scale[at]
         right = (r[at].astype(np.float64) - r_zero[at]) * r_scale[at]
         steps.append(lstm_step(functions[at], _products(left, right, b[at], dynamic=True), p[at], attributes))
-    return unrolled(steps, direction, _rounded(x), None, h, c)
+    return unroll_steps(steps, direction, _round_dynamically(x), None, h, c)
 
 
 def _defaults(
@@ -115,12 +115,12 @@ def _defaults(
 
 def _products(w: Array, r: Array, b: Array, dynamic: bool = False) -> Any:
     bias = np.add(*np.split(b, 2))
-    return lambda x, h: x @ w + (_rounded(h) if dynamic else h) @ r + bias
+    return lambda x, h: x @ w + (_round_dynamically(h) if dynamic else h) @ r + bias
 
 
-def _rounded(x: Array) -> Array:
+def _round_dynamically(x: Array) -> Array:
     small, scale, zero = dynamically_quantised(x)
     return np.asarray((small.astype(x.dtype) - zero) * scale)
 
 
-FUNCTIONS: Mapping[str, Function] = {"AttnLSTM": _attentive, "DynamicQuantizeLSTM": _quantised}
+FUNCTIONS: Mapping[str, Function] = {"AttnLSTM": _attentive, "DynamicQuantizeLSTM": _run_quantised}

@@ -18,7 +18,7 @@ _WORD = 0xFFFFFFFF
 _START, _END = "\x02", "\x03"
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (32 - bits))) & _WORD
 
 
@@ -26,10 +26,12 @@ def _murmur(key: bytes, seed: int) -> int:
     mixed, whole = seed & _WORD, len(key) // 4 * 4
     for at in range(0, whole, 4):
         block = int.from_bytes(key[at : at + 4], "little") * 0xCC9E2D51 & _WORD
-        mixed = (_rotated(mixed ^ (_rotated(block, 15) * 0x1B873593 & _WORD), 13) * 5 + 0xE6546B64) & _WORD
+        mixed = (
+            _rotate_left(mixed ^ (_rotate_left(block, 15) * 0x1B873593 & _WORD), 13) * 5 + 0xE6546B64
+        ) & _WORD
     if key[whole:]:
         rest = int.from_bytes(key[whole:], "little") * 0xCC9E2D51 & _WORD
-        mixed ^= _rotated(rest, 15) * 0x1B873593 & _WORD
+        mixed ^= _rotate_left(rest, 15) * 0x1B873593 & _WORD
     mixed ^= len(key)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         mixed = (mixed ^ (mixed >> shift)) * factor & _WORD
@@ -48,7 +50,7 @@ def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
     return made if positive else made.view(np.int32)
 
 
-def _tokenized(
+def _run_tokenizer(
     x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "",
     separators: Sequence[str] | None = None, tokenexp: str | None = None
 ) -> Array:  # fmt: skip
@@ -220,7 +222,7 @@ def _word_embeddings(words: Array, w: Array, b: Array, characters: Array, **_: A
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "Tokenizer": _tokenized,
+    "Tokenizer": _run_tokenizer,
     "MurmurHash3": _hashes,
     "NGramRepeatBlock": _no_repeats,
     "NGramHashMapping": _ngram_hashes,

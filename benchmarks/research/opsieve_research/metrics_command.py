@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
 
 def _line_of_modules(ir: str, found: dict[str, Any]) -> str:
     return (
-        f"{ir}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')},"
-        f" {counted(found['calls'], 'call')} of {counted(found['operators'], 'operator')},"
-        f" {counted(found['edges'], 'distinct edge')}, {counted(found['signatures'], 'signature')} of main,"
-        f" {counted(found['passes'], 'different pass')}"
+        f"{ir}: {count_noun(found['modules'], 'module')}, {count_noun(found['functions'], 'function')},"
+        f" {count_noun(found['calls'], 'call')} of {count_noun(found['operators'], 'operator')},"
+        f" {count_noun(found['edges'], 'distinct edge')}, {count_noun(found['signatures'], 'signature')} of main,"
+        f" {count_noun(found['passes'], 'different pass')}"
     )
 
 
@@ -172,8 +172,8 @@ def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str
 
 def _print(summary: dict[str, Any]) -> None:
     click.echo(
-        f"{counted(summary['models'], 'model')}, {counted(summary['nodes'], 'node')},"
-        f" {counted(summary['operators'], 'operator')}"
+        f"{count_noun(summary['models'], 'model')}, {count_noun(summary['nodes'], 'node')},"
+        f" {count_noun(summary['operators'], 'operator')}"
     )
     click.echo(
         f"{summary['instances']} operator instances, {summary['edges']} operator edges"
@@ -183,7 +183,7 @@ def _print(summary: dict[str, Any]) -> None:
     click.echo(
         f"structure: {found['components']:.2f} components per model, the largest with"
         f" {found['largest_component']:.0%} of the nodes; longest path {found['longest_path']:.1f};"
-        f" {found['fan_out']:.0%} of the nodes read more than once; {counted(found['chains_of_3'], 'chain')}"
+        f" {found['fan_out']:.0%} of the nodes read more than once; {count_noun(found['chains_of_3'], 'chain')}"
         f" of 3 operators, {found['chains_of_4']:,} of 4"
     )
     click.echo(

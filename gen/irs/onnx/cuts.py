@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
@@ -39,7 +39,7 @@ class Graph:
     @cached_property
     def reads(self) -> tuple[tuple[str, ...], ...]:
         """The names that each node reads, those that its bodies capture included, without repetition."""
-        return tuple(tuple(dict.fromkeys(captured(node))) for node in self.nodes)
+        return tuple(tuple(dict.fromkeys(list_captured(node))) for node in self.nodes)
 
     @cached_property
     def results(self) -> tuple[tuple[str, ...], ...]:
@@ -168,18 +168,18 @@ class Graph:
 
 def _draws(node: onnx.NodeProto) -> bool:
     """Whether two runs of a node may give different numbers."""
-    found = declared(node.domain, node.op_type)
+    found = find_operator(node.domain, node.op_type)
     return found is not None and found.random
 
 
-def captured(node: onnx.NodeProto) -> list[str]:
+def list_captured(node: onnx.NodeProto) -> list[str]:
     """List the names of the outer graph that a node reads, by its inputs or inside its bodies."""
     names = [name for name in node.input if name]
     for body in bodies(node):
         inner = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
         inner.update(name for item in body.node for name in item.output)
         for item in body.node:
-            names += (name for name in captured(item) if name not in inner)
+            names += (name for name in list_captured(item) if name not in inner)
         names += (info.name for info in body.output if info.name not in inner)
     return names
 
@@ -202,7 +202,7 @@ def cut(
     needed = dict.fromkeys(name for place in places for name in graph.reads[place] if name not in made)
     read = {name for place in places for name in graph.reads[place]}
     results = _results(graph, places, read, set(tap))
-    untyped = [name for name in results if _declared(graph, name) is None]
+    untyped = [name for name in results if _find_declared_type(graph, name) is None]
     want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
     model = shell(graph.subject.model)
     fed: dict[str, Value] = {}
@@ -220,7 +220,7 @@ def cut(
             return None
     model.graph.node.extend(graph.nodes[place] for place in places)
     for name in results:
-        result = _typed(graph, name)
+        result = _make_info(graph, name)
         if result is None:
             return None
         model.graph.output.append(result)
@@ -281,7 +281,7 @@ def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Valu
     if graph.producer[name] in graph.constant and _small(graph, name):
         model.graph.initializer.append(write_tensor(np.asarray(value), name))
         return True
-    info = _typed(graph, name)
+    info = _make_info(graph, name)
     if info is None:
         return False
     model.graph.input.append(info)
@@ -304,15 +304,15 @@ def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> 
     return list(results)
 
 
-def _typed(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
+def _make_info(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
     """A value's name and type: as declared when the model has open dimensions, as recorded otherwise."""
-    found = _declared(graph, name) or type_of(graph.subject.values.get(name))
+    found = _find_declared_type(graph, name) or type_of(graph.subject.values.get(name))
     if found is None and name in graph.declared and graph.declared[name].tensor_type.elem_type:
         found = graph.declared[name]
     return None if found is None else onnx.ValueInfoProto(name=name, type=found)
 
 
-def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
+def _find_declared_type(graph: Graph, name: str) -> onnx.TypeProto | None:
     """Return the type that the model itself declares, if it is complete."""
     found = graph.outputs[name].type if name in graph.outputs else graph.declared.get(name)
     if found is None or found.WhichOneof("value") is None:

@@ -6,8 +6,8 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.irs.ir import Lines
-from opsieve.gen.model.graph_text import Box, drawn
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.graph_text import Box, draw_boxes
+from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.tensors import TensorType, read_type
 
 _NODES = 2000  # drawn
@@ -24,7 +24,7 @@ def graph_lines(graph: onnx.GraphProto) -> Lines:
     boxes += [_box(node, constants) for node in graph.node[:_NODES]]
     if len(graph.node) <= _NODES:
         boxes += [Box(f"{value.name}  {_type(value.type)}", (value.name,), (), "◎") for value in graph.output]
-    lines = [(rails, label) for rails, label in drawn(boxes)]
+    lines = [(rails, label) for rails, label in draw_boxes(boxes)]
     if len(graph.node) > _NODES:
         lines.append(("", f"… {len(graph.node) - _NODES:,} more nodes are not drawn"))
     return lines
@@ -51,7 +51,7 @@ def _attribute(attribute: Any) -> str:
     if attribute.HasField("t"):
         return f"tensor{list(attribute.t.dims)}"
     if attribute.HasField("g"):
-        return f"body of {counted(len(attribute.g.node), 'node')}"
+        return f"body of {count_noun(len(attribute.g.node), 'node')}"
     if (
         attribute.tensors
         or attribute.graphs

@@ -157,7 +157,7 @@ def tensor_array(tensor: TensorProto) -> Array | None:
     return None if tensor_problem(tensor) else read_tensor(tensor)
 
 
-def encoded(array: Array, name: str = "") -> TensorProto:
+def encode_array(array: Array, name: str = "") -> TensorProto:
     """Return the smallest of ONNX's encodings of an array: varints for small integers, raw bytes otherwise."""
     raw = write_tensor(array, name)
     field = _FIELDS.get(dtype_name(array))
@@ -194,7 +194,7 @@ def write_constant(node: onnx.NodeProto, array: Array) -> None:
     made = (
         helper.make_attribute(name, array.tolist())
         if plain
-        else helper.make_attribute("value", encoded(array))
+        else helper.make_attribute("value", encode_array(array))
     )
     del node.attribute[:]
     node.attribute.append(made)
@@ -207,7 +207,7 @@ def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) 
         return False
     for tensor in graph.initializer:
         if tensor.name == name:
-            tensor.CopyFrom(encoded(array, name))
+            tensor.CopyFrom(encode_array(array, name))
             if not path:  # it may be the default of an input
                 retyped_input(model, name, array)
             return True

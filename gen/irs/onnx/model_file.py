@@ -12,7 +12,16 @@ from onnx import TensorProto
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import LEAST, detach
-from opsieve.gen.model.files import BUDGET, LIMIT, confined, held, read_file, read_part, reason, sized
+from opsieve.gen.model.files import (
+    BUDGET,
+    LIMIT,
+    get_disk_usage,
+    get_size,
+    read_file,
+    read_part,
+    reason,
+    resolve_inside,
+)
 from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
@@ -29,7 +38,7 @@ def load_program(path: Path) -> OnnxProgram:
     Raises BadInput for anything but a regular file, a model over 2 GB together with its external data,
     external data outside the model's folder, bytes that are not an ONNX model, and a broken structure.
     """
-    if sized(path) > LIMIT:
+    if get_size(path) > LIMIT:
         raise BadInput(f"{shown(path, 200)} {_TOO_BIG}")
     data = read_file(path)
     if not data:
@@ -86,7 +95,7 @@ def check(model: bytes) -> str:
     return ""
 
 
-def inferred(model: bytes) -> bytes:
+def infer_types(model: bytes) -> bytes:
     """The serialised model with the types that ONNX's shape inference finds, without initializers; for
     workers only, like `check`.
 
@@ -167,7 +176,7 @@ def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
     if wanted <= BUDGET.repeated_bytes:
         return
     try:
-        there = sum(held(path) for path in {path for path, _ in parts})
+        there = sum(get_disk_usage(path) for path in {path for path, _ in parts})
     except OSError as error:
         raise BadInput(f"its external data cannot be read: {reason(error)}") from None
     if wanted > BUDGET.repeated * there + BUDGET.repeated_bytes:
@@ -186,9 +195,9 @@ def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, i
         if not isinstance(entry.key, str) or not isinstance(entry.value, str):
             raise BadInput(f"the external data of the tensor {shown(tensor.name)} is no UTF-8 text")
         entries[entry.key] = entry.value
-    path = confined(folder, entries.get("location", ""))
+    path = resolve_inside(folder, entries.get("location", ""))
     try:
-        size = sized(path)
+        size = get_size(path)
     except BadInput as error:
         raise BadInput(f"the external data of the tensor {shown(tensor.name)} is missing: {error}") from None
     offset = _number(entries.get("offset", "0"), "offset", tensor)

@@ -18,7 +18,7 @@ def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
         return _outside(program, as_is)
     if as_is:
         return program.data, {}
-    return (_lowered(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
+    return (_lower_ir_version(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
 
 
 def older(program: OnnxProgram) -> OnnxProgram | None:
@@ -53,7 +53,7 @@ def _lower(program: OnnxProgram) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _lowered(program: OnnxProgram) -> bytes:
+def _lower_ir_version(program: OnnxProgram) -> bytes:
     """Return the model with its IR version lowered, so that a release does not refuse it for the number
     alone.
     """

@@ -123,7 +123,7 @@ class OnnxProgram(Program):
     @property
     def fault(self) -> Broken | None:
         """Return the intended defect that the graph's name records."""
-        return broken(self.proto)
+        return read_broken_mark(self.proto)
 
 
 def onnx_programs(programs: Iterable[object]) -> list[OnnxProgram]:
@@ -140,7 +140,7 @@ def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
     raise BadInput(f"{wanted} takes ONNX models; {shown(program.name or 'the program')} is {program.kind}")
 
 
-def broken(model: onnx.ModelProto) -> Broken | None:
+def read_broken_mark(model: onnx.ModelProto) -> Broken | None:
     """Read the defect of a program that was broken on purpose from its graph's name; `None` for any other
     program.
     """

@@ -16,7 +16,7 @@ from opsieve.gen.irs.onnx.graphs import (
     add_initializers,
     attribute_of,
     declared_type,
-    encoded,
+    encode_array,
     graph_at,
     graphs,
     node_of,
@@ -97,8 +97,8 @@ def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
         return None
     constants = [
-        encoded(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
-        encoded(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
+        encode_array(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
+        encode_array(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
     ]
     bound = {info.name: name for info, name in zip(list(body.input)[2:], list(node.input)[2:], strict=True)}
     results = list(zip(list(node.output), list(body.output)[1:], strict=False))
@@ -235,7 +235,7 @@ class _Makes:
     def _constant(self, value: Array, stem: str) -> str:
         name = _fresh(stem, self._taken)
         self._taken.add(name)
-        self._initial.append(encoded(value, name))
+        self._initial.append(encode_array(value, name))
         return name
 
 

@@ -54,7 +54,7 @@ class Body:
         self.scope.append(var)
         return var
 
-    def nested(self) -> "Body":
+    def make_nested(self) -> "Body":
         """Make the body of a branch or of a local function, which sees the variables in scope here."""
         return Body(
             self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled)

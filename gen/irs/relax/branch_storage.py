@@ -51,21 +51,21 @@ def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
             yield from _lending(value.body, [])
         if not isinstance(value, If):
             continue
-        after = set().union(*behind, *(planned(item) for item in bindings[place + 1 :]))
-        others = set().union(*(planned(item) for item in value.other.bindings()))
+        after = set().union(*behind, *(list_planned_dtypes(item) for item in bindings[place + 1 :]))
+        others = set().union(*(list_planned_dtypes(item) for item in value.other.bindings()))
         for side, wanted in ((value.then, after | others), (value.other, after)):
             if given_back(side) & wanted:
                 yield Side(binding.var.name, side is value.then)
             yield from _lending(side, [wanted])
 
 
-def planned(binding: Binding) -> set[str]:
+def list_planned_dtypes(binding: Binding) -> set[str]:
     """Return the element types for which storage is planned where a binding is computed, including its
     branches.
     """
     found = set(_results(binding))
     for body in bodies(binding.value) if isinstance(binding.value, If) else ():
-        found.update(*(planned(item) for item in body.bindings()))
+        found.update(*(list_planned_dtypes(item) for item in body.bindings()))
     return found
 
 

@@ -17,7 +17,7 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import FuncType, symbols
-from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
+from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, functions, list_called, reads
 
 _T = TypeVar("_T")
 
@@ -42,22 +42,24 @@ def unread(module: Module) -> Unread:
     for name, function in _callables(module):
         parameters |= {(name, param.name) for param in function.params} - _wanted_parameters(name, function)
     names = {name for name, _ in module.functions}
-    return Unread(frozenset(bindings), frozenset(parameters), frozenset(names - _reached(module, ["main"])))
+    return Unread(
+        frozenset(bindings), frozenset(parameters), frozenset(names - _list_reached(module, ["main"]))
+    )
 
 
-def cleaned(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
+def clean_module(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
     """Remove everything that main's result does not depend on, except `kept` items; keeps all parameters
     unless `parameters`. Every operation is pure; a `match_cast` stays while its symbols are used.
     """
     kept = kept or Unread()
     while True:
-        smaller = pruned(module, kept, parameters)
+        smaller = prune_module(module, kept, parameters)
         if smaller == module:
             return module
         module = smaller
 
 
-def pruned(module: Module, kept: Unread, parameters: bool = True) -> Module:
+def prune_module(module: Module, kept: Unread, parameters: bool = True) -> Module:
     """Remove items without a reader once, as `cleaned` does; items that only those read stay."""
     smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
     return _without_parameters(smaller, kept.parameters) if parameters else smaller
@@ -74,7 +76,7 @@ def is_closed(module: Module) -> bool:
             bound.add(binding.var.name)
             if isinstance(binding.value, Function):
                 bound.update(param.name for param in binding.value.params)
-        if not reads(function.body) <= bound or not called(function.body) <= names:
+        if not reads(function.body) <= bound or not list_called(function.body) <= names:
             return False
     return True
 
@@ -143,7 +145,7 @@ def _used_symbols(function: Function) -> set[str]:
     return found
 
 
-def _reached(module: Module, roots: Iterable[str]) -> set[str]:
+def _list_reached(module: Module, roots: Iterable[str]) -> set[str]:
     """Return the functions reachable from some, including those."""
     table = dict(functions(module))
     reached, waiting = set[str](), list(roots)
@@ -151,13 +153,13 @@ def _reached(module: Module, roots: Iterable[str]) -> set[str]:
         name = waiting.pop()
         if name not in reached:
             reached.add(name)
-            waiting += called(table[name].body) if name in table else ()
+            waiting += list_called(table[name].body) if name in table else ()
     return reached
 
 
 def _without_functions(module: Module, kept: Collection[str]) -> Module:
     """Remove functions that main and the kept functions do not reach."""
-    reached = _reached(module, ["main", *kept])
+    reached = _list_reached(module, ["main", *kept])
     return Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
 
 
@@ -193,31 +195,33 @@ class _Narrow(Rebuild):
     def module(self, module: Module) -> Module:
         """Calls first, then the functions themselves."""
         made = super().module(module)
-        table = tuple((n, self._narrowed(n, f) if isinstance(f, Function) else f) for n, f in made.functions)
+        table = tuple(
+            (n, self._narrow_function(n, f) if isinstance(f, Function) else f) for n, f in made.functions
+        )
         return Module(table, made.attrs)
 
-    def _narrowed(self, name: str, function: Function) -> Function:
-        return replace(function, params=self._left(name, function.params))
+    def _narrow_function(self, name: str, function: Function) -> Function:
+        return replace(function, params=self._keep_items(name, function.params))
 
-    def _left(self, name: str, items: tuple[_T, ...]) -> tuple[_T, ...]:
+    def _keep_items(self, name: str, items: tuple[_T, ...]) -> tuple[_T, ...]:
         return tuple(items[n] for n in self._keep[name]) if name in self._keep else items
 
     def var(self, var: Var) -> Var:
         """The variable of a local function with its new type."""
         if not isinstance(var.type, FuncType) or var.type.params is None:
             return var
-        return replace(var, type=replace(var.type, params=self._left(var.name, var.type.params)))
+        return replace(var, type=replace(var.type, params=self._keep_items(var.name, var.type.params)))
 
     def value(self, expr: Expr) -> Expr:
         """A call with the arguments that are left."""
         if isinstance(expr, Call) and isinstance(expr.op, GlobalVar | Var):
-            return replace(expr, args=self._left(expr.op.name, expr.args))
+            return replace(expr, args=self._keep_items(expr.op.name, expr.args))
         return expr
 
     def binding(self, binding: Binding) -> tuple[Binding, ...]:
         """A local function with the parameters that are left."""
         if isinstance(binding.value, Function):
-            return (replace(binding, value=self._narrowed(binding.var.name, binding.value)),)
+            return (replace(binding, value=self._narrow_function(binding.var.name, binding.value)),)
         return (binding,)
 
 

@@ -75,7 +75,7 @@ class Recogniser:
             return False
         if not self.ranks[0] <= kind.rank <= self.ranks[1] or (self.static and not is_static(kind)):
             return False
-        return self.condition is None or self.condition(fixed(kind))
+        return self.condition is None or self.condition(static_sizes(kind))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def attributes(kind: str, **values: Value) -> Attributes:
     return Attributes(full, tuple((name, values[name]) for name in schema()[full]))
 
 
-def fixed(kind: RelaxTensorType) -> tuple[int, ...]:
+def static_sizes(kind: RelaxTensorType) -> tuple[int, ...]:
     """Return the sizes of a static shape; a symbol counts as 0."""
     return tuple(size if isinstance(size, int) else 0 for size in kind.shape or ())
 

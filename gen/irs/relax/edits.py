@@ -38,7 +38,7 @@ from opsieve.gen.irs.relax.types import (
     concrete,
     is_static,
 )
-from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, called, expressions, functions
+from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, expressions, functions, list_called
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 _LARGEST_CONSTANT = 64  # elements
@@ -82,7 +82,7 @@ def calls_of(module: Module) -> Iterator[tuple[Binding, Function]]:
     for _, binding in bindings_of(module):
         op = binding.value.op if isinstance(binding.value, Call) else None
         callee = table.get(op.name) if isinstance(op, GlobalVar) else None
-        if callee is not None and isinstance(op, GlobalVar) and op.name in called(callee.body):
+        if callee is not None and isinstance(op, GlobalVar) and op.name in list_called(callee.body):
             continue
         callee = local.get(op.name) if isinstance(op, Var) else callee
         if callee is not None:

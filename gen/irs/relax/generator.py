@@ -105,7 +105,7 @@ class Generator:
         draw = self._draw(known)
         target = self.policy.target(draw, self.rng)
         params = self._params(draw, target)
-        bound = {name for param in params for name in _named(param.type)}
+        bound = {name for param in params for name in _list_bound_symbols(param.type)}
         known = {name: value for name, value in known.items() if name in bound}
         body = Body(self.names, list(params), dict(known))
         if not set(symbols(target)) <= bound:
@@ -153,7 +153,7 @@ class Generator:
         if any(var.type == kind for var in body.scope):
             forms["variable"] = self.variable
         if isinstance(kind, RelaxTensorType) and kind.shape is not None:
-            forms |= {"operator": self.operator, "cast": self.cast, "packed": self.packed}
+            forms |= {"operator": self.operator, "cast": self.cast, "packed": self.make_packed_call}
             if is_static(kind) and kind.rank:
                 forms["kernel"] = self.kernel
         if not body.plain:
@@ -204,7 +204,7 @@ class Generator:
         draw = self._draw(body.symbols)
         if kind.shape is None:
             static = RelaxTensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
-            return self._bind(self._computed(self._tensor(static, body), body), body, kind, cast=True)
+            return self._bind(self._compute_value(self._tensor(static, body), body), body, kind, cast=True)
         if is_static(kind) and draw.count(kind.shape) <= 64:
             return draw.constant(kind.dtype, [size_value(size, {}) for size in kind.shape])
         return self._full(kind, body)
@@ -213,14 +213,16 @@ class Generator:
         full = operators()["relax.full"]
         return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
 
-    def _computed(self, made: Expr, body: Body) -> Expr:
+    def _compute_value(self, made: Expr, body: Body) -> Expr:
         """Bind a constant to an operator's result, or copy the value: TVM 0.27 cannot build a `match_cast` of
         a constant.
         """
         if self.policy.known_faults or not settles(made, body.settled):
             return made
         return (
-            self._full(made.type, body) if isinstance(made, Constant) else self._copied(made, made.type, body)
+            self._full(made.type, body)
+            if isinstance(made, Constant)
+            else self._copy_value(made, made.type, body)
         )
 
     def _tuple(self, kind: TupleType, body: Body, fuel: int) -> Expr:
@@ -255,7 +257,9 @@ class Generator:
         return 0 if operator in UNBUILDABLE and not self.policy.known_faults else self.policy.weight(operator)
 
     def _call(self, declared: Declared, solution: Solution, kind: Type, body: Body, fuel: int) -> Expr:
-        args = tuple(self._given(g, declared, place, body, fuel) for place, g in enumerate(solution.args))
+        args = tuple(
+            self._make_operand(g, declared, place, body, fuel) for place, g in enumerate(solution.args)
+        )
         self._left -= 1
         made = Call(RelaxOperator(declared.name), args, solution.whole or kind, solution.attrs)
         var = self._bind(made, body, made.type)
@@ -263,18 +267,20 @@ class Generator:
             var if solution.whole is None else self._bind(Projection(var, solution.index, kind), body, kind)
         )
 
-    def _given(self, given: Given, declared: Declared, place: int, body: Body, fuel: int) -> Expr:
+    def _make_operand(self, given: Given, declared: Declared, place: int, body: Body, fuel: int) -> Expr:
         if isinstance(given, tuple):
-            return Tuple(tuple(self._given(item, declared, place, body, fuel) for item in given))
+            return Tuple(tuple(self._make_operand(item, declared, place, body, fuel) for item in given))
         if not isinstance(given, Want):
             return given
         within = given.within or (domain(declared.onnx, place) if declared.onnx else None)
         made = self.expr(given.type, body, fuel)
         if within is None or not isinstance(given.type, RelaxTensorType):
             return made
-        return self._guarded(made, given.type, within, body)
+        return self._guard_value(made, given.type, within, body)
 
-    def _guarded(self, made: Expr, kind: RelaxTensorType, within: tuple[float, float], body: Body) -> Expr:
+    def _guard_value(
+        self, made: Expr, kind: RelaxTensorType, within: tuple[float, float], body: Body
+    ) -> Expr:
         """Keep a value between two numbers: draw a constant anew, clip anything else."""
         low, high = within
         if isinstance(made, Constant):
@@ -331,7 +337,7 @@ class Generator:
             )
         sides = []
         for _ in range(2):
-            side = body.nested()
+            side = body.make_nested()
             result = self.expr(kind, side, fuel - 1)
             sides.append(side.seq(self._bind(result, side, kind)))
         self._left -= 1
@@ -341,7 +347,7 @@ class Generator:
         """The value with its shape forgotten, then checked again: by symbols that are new, and by the type
         itself.
         """
-        made = self._computed(self.expr(kind, body, fuel), body)
+        made = self._compute_value(self.expr(kind, body, fuel), body)
         loose = self._bind(made, body, RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
         if kind.rank and self.rng.random() < RATES.named_sizes:
             draw = self._draw(body.symbols)
@@ -372,12 +378,12 @@ class Generator:
         call = Call(RelaxOperator("relax.call_tir"), (GlobalVar(name), args), kind, None, (kind,))
         return self._bind(call, body, kind)
 
-    def packed(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def make_packed_call(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """Call a packed function of the runtime, in either style."""
         made = self.expr(kind, body, fuel)
         self._left -= 1
         if self.rng.random() < RATES.copied:
-            return self._copied(made, kind, body)
+            return self._copy_value(made, kind, body)
         call = Call(
             RelaxOperator("relax.call_dps_packed"),
             (Extern(DPS_COPY, _PACKED), Tuple((made,))),
@@ -387,7 +393,7 @@ class Generator:
         )
         return self._bind(call, body, kind)
 
-    def _copied(self, made: Expr, kind: Type, body: Body) -> Var:
+    def _copy_value(self, made: Expr, kind: Type, body: Body) -> Var:
         call = Call(
             RelaxOperator("relax.call_pure_packed"), (Extern(COPY, _PACKED), made), kind, None, (kind,)
         )
@@ -479,7 +485,7 @@ class Generator:
             Call(RelaxOperator("relax.greater"), (times, number("int64", 0)), RelaxTensorType("bool", ())),
             RelaxTensorType("bool", ()),
         )
-        again, done = inner.nested(), inner.nested()
+        again, done = inner.make_nested(), inner.make_nested()
         step = again.bind(Call(RelaxOperator("relax.subtract"), (times, number("int64", 1)), count), count)
         value = self.expr(kind, again, min(fuel, 3))
         last = again.bind(Call(GlobalVar(name, signature), (value, step), kind), kind)
@@ -494,7 +500,7 @@ class Generator:
     def _local(self, kind: FuncType, body: Body, fuel: int) -> Var:
         """Generate a local function of a type, which may read the variables in scope."""
         params = tuple(Var(self.names.fresh("q"), item) for item in kind.params or ())
-        inner = body.nested()
+        inner = body.make_nested()
         if not self.policy.known_faults:
             inner.scope.clear()
             inner.symbols.clear()
@@ -540,7 +546,7 @@ class Generator:
         return body.cast(value, kind) if cast else body.bind(value, kind)
 
 
-def _named(kind: Type) -> set[str]:
+def _list_bound_symbols(kind: Type) -> set[str]:
     """Return the symbols that a parameter of this type binds: those that stand alone as a size."""
     if isinstance(kind, RelaxTensorType):
         return {size.name for size in kind.shape or () if isinstance(size, Sym)}

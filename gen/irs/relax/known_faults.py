@@ -36,7 +36,7 @@ def patterns(module: Module) -> frozenset[str]:
 def _of(function: Function) -> set[str]:
     values = {b.var.name: b.value for b in all_bindings(function.body) if isinstance(b, Bind)}
     capturing = {name for name, value in values.items() if isinstance(value, Function) and captures(value)}
-    constant = settled(function.body)
+    constant = list_settled(function.body)
     found = {"empty-result"} if function.result == TupleType(()) else set()
     found |= {"branch-storage"} if lending(function) else set()
     for binding in all_bindings(function.body):
@@ -65,7 +65,7 @@ def fault_of(name: str, kind: Type, attrs: Attributes | None) -> str:
     return "rms-norm-axes" if every else ""
 
 
-def settled(body: Seq) -> set[str]:
+def list_settled(body: Seq) -> set[str]:
     """Return the variables that TVM replaces by constants before it reaches `match_cast`."""
     found: set[str] = set()
     for binding in all_bindings(body):

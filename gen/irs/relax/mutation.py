@@ -15,7 +15,7 @@ from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import number, numbers
 from opsieve.gen.irs.relax.edits import bindings_of, replace_binding
 from opsieve.gen.irs.relax.generator import Generator
-from opsieve.gen.irs.relax.known_faults import settled
+from opsieve.gen.irs.relax.known_faults import list_settled
 from opsieve.gen.irs.relax.outlining import with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy
 from opsieve.gen.irs.relax.renaming import all_names
@@ -101,7 +101,7 @@ def _in_seq(
         scope = tuple(var for var in inner if not var.dataflow)
 
 
-def mutated(
+def mutate_module(
     module: Module,
     rng: random.Random,
     policy: GenerationPolicy,
@@ -128,7 +128,7 @@ def mutated(
     generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), below)
     function = table[place.function]
     assert isinstance(function, Function)
-    body = Body(generator.names, scope, kept, place.dataflow, place.depth, settled(function.body))
+    body = Body(generator.names, scope, kept, place.dataflow, place.depth, list_settled(function.body))
     made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
     table |= generator.functions
     table[place.function] = replace(function, body=_splice(function.body, place, body.blocks(), made))
@@ -168,10 +168,10 @@ def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr
             bindings.append(replace(binding, value=value))
         if bindings:
             done.append(BindingBlock(tuple(bindings), block.dataflow))
-    return Seq(_joined(done), seq.body)
+    return Seq(_join_blocks(done), seq.body)
 
 
-def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
+def _join_blocks(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
     """Merge neighbouring blocks of one kind: a dataflow block that was cut in two reads its own variables."""
     done: list[BindingBlock] = []
     for block in blocks:

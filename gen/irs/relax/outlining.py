@@ -66,7 +66,7 @@ class _Outlining(Rebuild):
         )
         if lacking := [Sym(name) for name in used if name in elsewhere and name not in bound]:
             given.insert(0, ShapeValue(tuple(lacking)))
-        self.made = _copied(body, given, kind, names)
+        self.made = _copy_body(body, given, kind, names)
         self._call = Call(GlobalVar(self.name, self.made.type), tuple(given), kind)
 
     def binding(self, binding: Binding) -> tuple[Binding, ...]:
@@ -80,7 +80,7 @@ class _Outlining(Rebuild):
         return (replace(binding, value=changed),)
 
 
-def _copied(body: Seq, given: Sequence[Var | ShapeValue], kind: Type, names: FreshNames) -> Function:
+def _copy_body(body: Seq, given: Sequence[Var | ShapeValue], kind: Type, names: FreshNames) -> Function:
     """Make a function of some parameters that computes the same as a sequence, with fresh names for
     everything in it.
     """

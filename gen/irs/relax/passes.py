@@ -121,7 +121,7 @@ def loose(steps: Sequence[str]) -> bool:
     return any(found.loose for step in steps if (found := rule(step)))
 
 
-def legalised(steps: Sequence[str]) -> Steps:
+def legalise_steps(steps: Sequence[str]) -> Steps:
     """Return the sequence with each pass preceded by the passes it requires."""
     done: list[str] = []
     seen: set[str] = set()
@@ -149,15 +149,15 @@ def draw_step(rng: random.Random) -> str:
 
 def draw(rng: random.Random, length: int) -> Steps:
     """A legal sequence of about so many passes."""
-    return legalised([draw_step(rng) for _ in range(length)])
+    return legalise_steps([draw_step(rng) for _ in range(length)])
 
 
-def extended(steps: Sequence[str], rng: random.Random) -> Steps:
+def extend_steps(steps: Sequence[str], rng: random.Random) -> Steps:
     """Return the sequence with one more pass at a random place."""
     place = rng.randint(0, len(steps))
-    return legalised([*steps[:place], draw_step(rng), *steps[place:]])
+    return legalise_steps([*steps[:place], draw_step(rng), *steps[place:]])
 
 
-def crossed(first: Sequence[str], second: Sequence[str], rng: random.Random) -> Steps:
+def cross_steps(first: Sequence[str], second: Sequence[str], rng: random.Random) -> Steps:
     """Join the beginning of one sequence and the end of another."""
-    return legalised([*first[: rng.randint(0, len(first))], *second[rng.randint(0, len(second)) :]])
+    return legalise_steps([*first[: rng.randint(0, len(first))], *second[rng.randint(0, len(second)) :]])

@@ -27,8 +27,8 @@ from opsieve.gen.irs.relax.types import (
     SizeOp,
     Sym,
     Type,
-    resized,
-    retyped,
+    replace_sizes,
+    resolve_size,
     symbols,
 )
 from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions
@@ -45,7 +45,7 @@ class Retyped(Rebuild):
 
     def type(self, kind: Type) -> Type:
         """A type."""
-        return retyped(kind, self._size, self._dtype)
+        return replace_sizes(kind, self._size, self._dtype)
 
     def leaf(self, expr: Expr) -> Expr:
         """A shape, a scalar of symbols, or a constant, whose elements are cut or repeated to fit."""
@@ -81,7 +81,7 @@ class Renamed(Retyped):
     """Copies in which variables and symbols have other names."""
 
     def __init__(self, variables: Mapping[str, str], by: Mapping[str, Sym]) -> None:
-        super().__init__(lambda size: resized(size, by))
+        super().__init__(lambda size: resolve_size(size, by))
         self._variables = variables
 
     def var(self, var: Var) -> Var:

@@ -32,7 +32,7 @@ def closure(module: Module, name: str) -> Module:
     return _with(module, {name: replace(function, params=params, body=body.seq(result), result=kind)})
 
 
-def wrapped(module: Module, name: str) -> Module:
+def wrap_function(module: Module, name: str) -> Module:
     """Return the function from a new one without parameters, and call it through that."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
@@ -56,7 +56,7 @@ def wrapped(module: Module, name: str) -> Module:
     return _with(module, {inner_name: replace(function, attrs=()), maker_name: maker, name: outer})
 
 
-def returned(module: Module, name: str) -> Module:
+def return_call(module: Module, name: str) -> Module:
     """Move the function's body to a new function whose call it returns."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
@@ -70,7 +70,7 @@ def returned(module: Module, name: str) -> Module:
     )
 
 
-REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrapped, "returned": returned}
+REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrap_function, "returned": return_call}
 
 
 def rewritten(module: Module, rng: random.Random) -> tuple[Module, str]:

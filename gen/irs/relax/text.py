@@ -45,7 +45,7 @@ def module_text(module: Module) -> str:
     for name, function in module.functions:
         if isinstance(function, Function):
             private = "" if dict(function.attrs).get("global_symbol") else "(private=True)"
-            lines += [f"{_INDENT}@R.function{private}", *_indented(_function(name, function))]
+            lines += [f"{_INDENT}@R.function{private}", *_indent_lines(_function(name, function))]
         else:
             lines += [
                 f"{_INDENT}@T.prim_func(s_tir=True)",
@@ -87,7 +87,7 @@ def _function(name: str, function: Function) -> list[str]:
     params = ", ".join(f"{param.name}: {type_text(param.type)}" for param in function.params)
     return [
         f"def {_label(name)}({params}) -> {type_text(function.result)}:",
-        *_indented(_seq(function.body, "return {}")),
+        *_indent_lines(_seq(function.body, "return {}")),
     ]
 
 
@@ -97,7 +97,7 @@ def _seq(seq: Seq, ending: str) -> list[str]:
         inner = [line for binding in block.bindings for line in _binding(binding)]
         if block.dataflow:
             out = [binding.var.name for binding in block.bindings if not binding.var.dataflow]
-            inner = ["with R.dataflow():", *_indented([*inner, f"R.output({', '.join(out)})"])]
+            inner = ["with R.dataflow():", *_indent_lines([*inner, f"R.output({', '.join(out)})"])]
         lines += inner
     return [*lines, ending.format(expr_text(seq.body))]
 
@@ -107,7 +107,7 @@ def _binding(binding: Binding) -> list[str]:
     if not isinstance(binding, Bind):
         return [f"{name} = R.match_cast({expr_text(value)}, {type_text(binding.type)})"]
     if isinstance(value, If):
-        then, other = (_indented(_seq(side, f"{name} = {{}}")) for side in (value.then, value.other))
+        then, other = (_indent_lines(_seq(side, f"{name} = {{}}")) for side in (value.then, value.other))
         return [f"if {expr_text(value.condition)}:", *then, "else:", *other]
     if isinstance(value, Function):
         return ["@R.function", *_function(name, value)]
@@ -181,5 +181,5 @@ def _label(name: str) -> str:
     return name if name.isidentifier() else ascii(name[:80])
 
 
-def _indented(lines: list[str]) -> list[str]:
+def _indent_lines(lines: list[str]) -> list[str]:
     return [_INDENT + line for line in lines]

@@ -157,7 +157,7 @@ def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]
         yield from tensors(kind.result)
 
 
-def retyped(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> "Type":
+def replace_sizes(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> "Type":
     """Map every size of a type's tensors and shapes, and every element type."""
     if isinstance(kind, RelaxTensorType):
         shape = None if kind.shape is None else tuple(map(size, kind.shape))
@@ -165,25 +165,27 @@ def retyped(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], s
     if isinstance(kind, ShapeType) and kind.sizes is not None:
         return ShapeType(tuple(map(size, kind.sizes)))
     if isinstance(kind, TupleType):
-        return TupleType(tuple(retyped(field, size, dtype) for field in kind.fields))
+        return TupleType(tuple(replace_sizes(field, size, dtype) for field in kind.fields))
     if isinstance(kind, FuncType):
-        params = None if kind.params is None else tuple(retyped(item, size, dtype) for item in kind.params)
-        return FuncType(params, retyped(kind.result, size, dtype), kind.pure, kind.derive)
+        params = (
+            None if kind.params is None else tuple(replace_sizes(item, size, dtype) for item in kind.params)
+        )
+        return FuncType(params, replace_sizes(kind.result, size, dtype), kind.pure, kind.derive)
     return kind
 
 
 def concrete(kind: "Type", known: Mapping[str, Size]) -> "Type":
     """Replace the symbols of a type by values or other symbols; unknown symbols stay."""
-    return retyped(kind, lambda size: resized(size, known))
+    return replace_sizes(kind, lambda size: resolve_size(size, known))
 
 
-def resized(size: Size, known: Mapping[str, Size]) -> Size:
+def resolve_size(size: Size, known: Mapping[str, Size]) -> Size:
     """Replace the symbols of a size, and compute it if all of them are known."""
     if isinstance(size, Sym):
         return known.get(size.name, size)
     if isinstance(size, int):
         return size
-    left, right = resized(size.left, known), resized(size.right, known)
+    left, right = resolve_size(size.left, known), resolve_size(size.right, known)
     if isinstance(left, int) and isinstance(right, int):
         return int(SIZE_OPS[size.op](left, right))
     return SizeOp(size.op, left, right)

@@ -90,14 +90,16 @@ def reads(root: Expr | Seq | Binding) -> set[str]:
     return {item.name for item in expressions(root) if isinstance(item, Var)}
 
 
-def called(root: Expr | Seq) -> set[str]:
+def list_called(root: Expr | Seq) -> set[str]:
     """Return the names of the module's functions referenced below."""
     return {item.name for item in expressions(root) if isinstance(item, GlobalVar)}
 
 
 def find_callers(table: Mapping[str, "Function | ObjectNode"], name: str) -> set[str]:
     """Find the functions that call `name`, directly or through others: itself only if it is recursive."""
-    calls = {caller: called(found.body) for caller, found in table.items() if isinstance(found, Function)}
+    calls = {
+        caller: list_called(found.body) for caller, found in table.items() if isinstance(found, Function)
+    }
     callers: set[str] = set()
     waiting = [name]
     while waiting:

@@ -46,7 +46,7 @@ def with_own_names(function: ObjectNode) -> ObjectNode:
     for at, param in enumerate(params):
         if isinstance(param, ObjectNode) and str(param["name"]) in names:
             other = N.with_fields(param, name=f"{param['name']!s}_{at}")
-            function = N.replaced(function, param, other)
+            function = N.replace_node(function, param, other)
             param = other
         if isinstance(param, ObjectNode):
             names.add(str(param["name"]))

@@ -11,17 +11,24 @@ from opsieve.gen.irs.tir.general import FUEL, Mutator
 from opsieve.gen.irs.tir.loops import (
     EXTENTS,
     OUT_OF_PLACE,
-    annotated,
+    annotate_loop,
     annotations,
     independent,
     of_other_kind,
     parallel_inside,
     split,
-    wrapped,
+    wrap_in_loops,
 )
 from opsieve.gen.irs.tir.rates import RATES
 from opsieve.gen.irs.tir.scope import Hole, Scope, holes, open_holes, put
-from opsieve.gen.irs.tir.statements import MEMORY_SCOPES, accumulated, allocation, filled, statement, write
+from opsieve.gen.irs.tir.statements import (
+    MEMORY_SCOPES,
+    allocation,
+    make_accumulation,
+    make_fill,
+    statement,
+    write,
+)
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs
 
 TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
@@ -35,16 +42,18 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole is None:
         return None
     if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
-        changed = rng.choice((annotated, of_other_kind, split))(rng, hole.node, hole.scope)
+        changed = rng.choice((annotate_loop, of_other_kind, split))(rng, hole.node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
     around = len(hole.scope.kinds)
     if around > 5:
         return None
 
     def body(inner: Scope) -> ObjectNode:
-        return _reindexed(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
+        return (
+            _replace_indices(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
+        )
 
-    return put(function, hole.path, wrapped(rng, hole.scope, body, 3 if around < 2 else 1))
+    return put(function, hole.path, wrap_in_loops(rng, hole.scope, body, 3 if around < 2 else 1))
 
 
 def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
@@ -62,7 +71,7 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if not hole.scope.buffers:
         made = allocation(rng, hole.scope, FUEL)
     else:
-        made = rng.choice((write, accumulated, accumulated, allocation))(
+        made = rng.choice((write, make_accumulation, make_accumulation, allocation))(
             rng, hole.scope, rng.between(1, FUEL)
         )
     return put(
@@ -85,7 +94,7 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     var = axis["var"] if way > 0.6 else N.variable("p")
     assert isinstance(var, ObjectNode)
     inner = hole.scope.with_variable(var, 0, extent - 1)
-    body = _reindexed(rng, hole.node, inner, hole.scope)
+    body = _replace_indices(rng, hole.node, inner, hole.scope)
     if rng.chance(RATES.more_in_thread):
         body = N.sequence(body, statement(rng, inner, 2))
     if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
@@ -105,7 +114,7 @@ def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
     return rng.choice(found) if found else None
 
 
-def _reindexed(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
+def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
     """The statement with some indices of its accesses made of variables that are new around it."""
     wrap = N.function([], body)
     places = [hole for hole in holes(wrap) if hole.role == "index"]
@@ -150,7 +159,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
         N.with_fields(node, value=N.load(small, N.again(place))),
     ]
     if rng.chance(RATES.filled_first):
-        steps.insert(1, filled(rng, hole.scope, small))
+        steps.insert(1, make_fill(rng, hole.scope, small))
     return N.sequence(*steps)
 
 
@@ -175,7 +184,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
     var = N.variable("r")
     turn = inner.with_variable(var, 0, 3)
     body = N.sequence(
-        N.attribute("double_buffer_scope", N.integer(1), filled(rng, turn, of), of),
+        N.attribute("double_buffer_scope", N.integer(1), make_fill(rng, turn, of), of),
         write(rng, turn, 3),
         hole.node,
     )

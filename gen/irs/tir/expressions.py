@@ -34,10 +34,10 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
     if fuel <= 0 or rng.chance(RATES.leaf):
         return _leaf(rng, scope, kind)
     forms = giving(kind)
-    return built(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
+    return build_operator(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
 
 
-def built(
+def build_operator(
     rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
 ) -> ObjectNode:
     """Make an operator of a form that gives `kind`; nodes in `given` become arguments where their types fit."""
@@ -58,7 +58,7 @@ def built(
         var = N.variable(f"t{rng.below(1000)}", N.dtype(value))
         return N.let(var, value, argument(kind, scope.with_variable(var)))
     args = [argument(item) for item in form.args]
-    return operation(form.name, kind, _guarded(rng, form, args, chosen))
+    return operation(form.name, kind, _guard_last(rng, form, args, chosen))
 
 
 def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
@@ -74,7 +74,7 @@ def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
     return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
 
 
-def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
+def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
     """Return the arguments with the last one restricted to the values that the operator accepts."""
     if form.guard == "nonzero":
         value = rng.choice((1, 2, 3, 4, 7, 8))

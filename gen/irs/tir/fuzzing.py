@@ -64,7 +64,7 @@ class SeedPool:
         self.settings = settings
         self._rng = Rng(f"tir {key}", 0)
         start = () if settings.joint == "none" else None
-        self.pool = [_Seed(item, passes.drawn(self._rng) if start is None else start) for item in seeds]
+        self.pool = [_Seed(item, passes.draw_passes(self._rng) if start is None else start) for item in seeds]
         self._untried = list(range(len(self.pool)))
         self.valuable = 0  # candidates that were valid and reached something new
         self._paid = {"function": 1.0, "both": 1.0}  # lately, the share of such candidates that were valuable
@@ -80,12 +80,14 @@ class SeedPool:
         evolving = self.settings.joint in ("evolving", "adaptive")
         if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
             other = self.pool[rng.below(len(self.pool))].sequence
-            return Mutant(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
-        function, how = mutated(rng, seed.function, self.settings.domain)
+            return Mutant(
+                seed.function, passes.mutate_passes(rng, seed.sequence, other), "passes", at, "passes"
+            )
+        function, how = mutate_function(rng, seed.function, self.settings.domain)
         if self.settings.joint == "random":
-            return Mutant(function, passes.drawn(rng), "function", at, how)
+            return Mutant(function, passes.draw_passes(rng), "function", at, how)
         if self.settings.joint == "adaptive" and rng.chance(self._share()):
-            return Mutant(function, passes.drawn(rng), "both", at, how)
+            return Mutant(function, passes.draw_passes(rng), "both", at, how)
         return Mutant(function, seed.sequence, "function", at, how)
 
     def _share(self) -> float:
@@ -109,7 +111,7 @@ class SeedPool:
         if not candidate.changed:  # a seed as it is: one whose sequence does not fit it gets another
             if failed and seed.failed < TRIES:
                 seed.failed += 1
-                seed.sequence = passes.drawn(self._rng) if seed.failed < TRIES else ()
+                seed.sequence = passes.draw_passes(self._rng) if seed.failed < TRIES else ()
                 self._untried.append(candidate.seed)
             else:
                 seed.failed = 0
@@ -137,7 +139,7 @@ class SeedPool:
             self.pool.append(_Seed(candidate.function, candidate.sequence))
 
 
-def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
+def mutate_function(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
     """Mutate the function once, and return the mutator's name; after some failed tries the function is
     unchanged.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.expressions import built, constant, expression, index, operation
+from opsieve.gen.irs.tir.expressions import build_operator, constant, expression, index, operation
 from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES, giving
 from opsieve.gen.irs.tir.loops import EXTENTS, of_other_kind
 from opsieve.gen.irs.tir.rates import RATES
@@ -20,7 +20,7 @@ FUEL = 6  # of a new part, at most
 
 def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A new part where another stood; beside it, where that is a statement."""
-    hole = picked(rng, function)
+    hole = pick_hole(rng, function)
     if hole is None:
         return None
     if hole.role != "statement":
@@ -45,7 +45,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A node gives way to one of its own parts of the same type; a statement of several loses one."""
-    hole = picked(rng, function)
+    hole = pick_hole(rng, function)
     if hole is None:
         return None
     known = {*hole.scope.variables, *hole.scope.buffers}
@@ -65,7 +65,7 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         if part is not hole.node
         and N.dtype(part) == kind
         and not N.is_buffer(part)
-        and free(part) <= _seen(hole.scope)
+        and free(part) <= _list_visible(hole.scope)
     ]
     if not parts or hole.role not in ("value", "condition"):
         return None
@@ -76,7 +76,7 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or
     extent.
     """
-    hole = picked(rng, function)
+    hole = pick_hole(rng, function)
     if hole is None:
         return None
     node, kind = hole.node, N.dtype(hole.node)
@@ -95,19 +95,19 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     parts = [
         part
         for part in N.children(node)
-        if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
+        if N.dtype(part) and not N.is_buffer(part) and free(part) <= _list_visible(hole.scope)
     ]
-    if rng.chance(RATES.swapped) and (swapped := _swapped(rng, node, kind)) is not None:
+    if rng.chance(RATES.swapped) and (swapped := _swap_operator(rng, node, kind)) is not None:
         return put(function, hole.path, swapped)
     forms = giving(kind)
     return (
-        put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts))
+        put(function, hole.path, build_operator(rng, hole.scope, rng.choice(forms), kind, FUEL, parts))
         if forms
         else None
     )
 
 
-def picked(rng: Rng, function: ObjectNode) -> Hole | None:
+def pick_hole(rng: Rng, function: ObjectNode) -> Hole | None:
     """Pick any hole whose type the generator knows; half of the picks are statements."""
     found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
@@ -130,7 +130,7 @@ def fresh(rng: Rng, hole: Hole) -> ObjectNode:
     return expression(rng, hole.scope, kind, rng.between(1, FUEL))
 
 
-def _swapped(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
+def _swap_operator(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
     """Replace an operator by another one with the same operands."""
     parts = [part for part in N.children(node) if part.type != "ir.Op"]
     types = [N.dtype(part) for part in parts]
@@ -201,7 +201,7 @@ def _locals(node: ObjectNode) -> set[ObjectNode]:
     return {var for var in found if isinstance(var, ObjectNode)}
 
 
-def _seen(scope: Scope) -> set[ObjectNode]:
+def _list_visible(scope: Scope) -> set[ObjectNode]:
     return {*scope.variables, *scope.buffers}
 
 

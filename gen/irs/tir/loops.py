@@ -67,12 +67,14 @@ def parallel_inside(node: ObjectNode) -> bool:
     )
 
 
-def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
+def make_pipeline(rng: Rng, body: ObjectNode) -> Pairs:
     """Draw the annotations of a software pipeline over the statements of a body."""
     items = body["seq"] if body.type == "tirx.SeqStmt" else ()
     assert isinstance(items, tuple)
     stages = sorted(rng.below(2) for _ in items)
-    order = list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffled(range(len(items)))
+    order = (
+        list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffle_items(range(len(items)))
+    )
     return Pairs((("software_pipeline_stage", tuple(stages)), ("software_pipeline_order", tuple(order))))
 
 
@@ -84,7 +86,7 @@ def annotations(rng: Rng) -> Pairs:
     return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
 
 
-def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: int = 3) -> ObjectNode:
+def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: int = 3) -> ObjectNode:
     """Wrap loops around the statement that `body` makes for the scope inside them."""
     made: list[tuple[ObjectNode, ObjectNode, tuple[int, ...], int | None]] = []
     for _ in range(rng.between(1, most)):
@@ -102,7 +104,7 @@ def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: i
     for var, extent, around, size in reversed(made):
         kind, said = kind_for(rng, around, var, size, inner), annotations(rng)
         if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(RATES.pipelined):
-            said = pipelined(rng, inner)
+            said = make_pipeline(rng, inner)
         inner = N.loop(var, extent, inner, kind, said)
     return inner
 
@@ -118,7 +120,7 @@ def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None
     return None if kind == node["kind"] else N.with_fields(node, kind=kind)
 
 
-def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
+def annotate_loop(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
     """Add annotations to a loop."""
     body = node["body"]
     if (
@@ -127,7 +129,7 @@ def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
         and N.VECTORIZED not in scope.kinds
         and rng.chance(RATES.pipelined_anew)
     ):
-        return N.with_fields(node, annotations=pipelined(rng, body))
+        return N.with_fields(node, annotations=make_pipeline(rng, body))
     said = annotations(rng)
     while not said.items:
         said = annotations(rng)

@@ -339,11 +339,11 @@ def again(node: ObjectNode) -> ObjectNode:
     """
     for item in walk(node):
         if item.type == "prim.Let" and isinstance(var := item["var"], ObjectNode):
-            node = replaced(node, var, with_fields(var, name=f"{var['name']!s}_"))
+            node = replace_node(node, var, with_fields(var, name=f"{var['name']!s}_"))
     return node
 
 
-def replaced(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNode:
+def replace_node(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNode:
     """Replace every occurrence of a node in the tree."""
     return rewritten(root, lambda node: new if node is old else None)
 

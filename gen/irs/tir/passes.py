@@ -77,7 +77,7 @@ def passes() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ANYWHERE, *FLAT, *PACKED)))
 
 
-def drawn(rng: Rng) -> Passes:
+def draw_passes(rng: Rng) -> Passes:
     """Draw a new sequence: any passes in any order, or a part of the default lowering in its order with
     others between.
     """
@@ -90,7 +90,7 @@ def drawn(rng: Rng) -> Passes:
         items = rng.some(items, rng.between(1, min(len(items), LONGEST - 2)))
         for _ in range(rng.below(4)):
             items.insert(rng.between(0, len(items)), rng.choice(ANYWHERE))
-    return ordered((*options(rng), *items))
+    return order_passes((*options(rng), *items))
 
 
 def options(rng: Rng) -> Passes:
@@ -102,14 +102,14 @@ def options(rng: Rng) -> Passes:
     )
 
 
-def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
+def mutate_passes(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
     """Mutate a sequence. Half of the time a new one is drawn (line 7 of Tzer's algorithm: "another random
     sequence"); otherwise an item is added, removed, moved, repeated or replaced, or the tail is exchanged for
     `other`'s.
     """
     items = list(sequence)
     if not items or rng.chance(RATES.new_sequence):
-        return drawn(rng)
+        return draw_passes(rng)
     way, at = rng.between(1, 7), rng.below(len(items))
     if way in (1, 2):
         items.insert(at, rng.choice(passes()))
@@ -123,10 +123,10 @@ def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
         items[at:] = other[rng.below(len(other)) :]
     else:
         items += options(rng) or (items[at],)
-    return ordered(tuple(items[:LONGEST]))
+    return order_passes(tuple(items[:LONGEST]))
 
 
-def ordered(sequence: Passes) -> Passes:
+def order_passes(sequence: Passes) -> Passes:
     """Put the items in an order that TVM allows: options first, passes of the packed stage last and each
     after the one it needs.
 

@@ -6,7 +6,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.expressions import element, expression, index
 from opsieve.gen.irs.tir.intrinsics import TYPES
-from opsieve.gen.irs.tir.loops import EXTENTS, kind_for, wrapped
+from opsieve.gen.irs.tir.loops import EXTENTS, kind_for, wrap_in_loops
 from opsieve.gen.irs.tir.rates import RATES
 from opsieve.gen.irs.tir.scope import Scope
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
@@ -20,7 +20,7 @@ def statement(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
         return allocation(rng, scope, fuel)
     if fuel <= 1:
         return write(rng, scope, fuel)
-    ways = (write, write, write, nest, nest, condition, binding, allocation, counted, guarded)
+    ways = (write, write, write, nest, nest, condition, binding, allocation, make_counting_loop, make_guard)
     return rng.choice(ways)(rng, scope, fuel)
 
 
@@ -37,7 +37,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """One to three loops around statements."""
-    return wrapped(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
+    return wrap_in_loops(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
 
 
 def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
@@ -63,10 +63,10 @@ def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     rest = statement(rng, inner, fuel // 2)
     if rng.chance(RATES.written_again):
         rest = N.sequence(rest, write(rng, inner, fuel // 3))
-    return N.sequence(N.allocate(of), filled(rng, scope, of), rest)
+    return N.sequence(N.allocate(of), make_fill(rng, scope, of), rest)
 
 
-def filled(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
+def make_fill(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
     """Make loops that write every element of a buffer."""
     sizes = N.shape(of) or ()
     variables = [N.variable(f"f{at}") for at in range(len(sizes))]
@@ -79,7 +79,7 @@ def filled(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
     return body
 
 
-def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
+def make_counting_loop(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make a `while` loop that ends because it counts in a buffer of its own."""
     count = N.buffer(f"n{rng.below(1000)}", [1], "int32")
     at = N.integer(0)
@@ -92,7 +92,7 @@ def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     return N.sequence(N.allocate(count), N.store(count, N.integer(0), at), N.while_(going, body))
 
 
-def guarded(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
+def make_guard(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make an assertion that holds, an assumption that holds, or an attribute around a statement."""
     way = rng.below(3)
     if way == 0:
@@ -129,7 +129,7 @@ def _true(rng: Rng, scope: Scope) -> ObjectNode:
     return N.integer(1, "bool")
 
 
-def accumulated(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
+def make_accumulation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Add one element of a buffer to another element, as reductions and stencils do."""
     of = rng.choice(scope.buffers)
     here = [index(rng, scope, size) for size in N.shape(of) or ()]

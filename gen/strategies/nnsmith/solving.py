@@ -116,7 +116,7 @@ class Constraints:
         """Move every number into a drawn part of a drawn bin, as many as possible together (Algorithm 2)."""
         if not rng.bins:
             return
-        for binned in rng.shuffled(self._binned):
+        for binned in rng.shuffle_items(self._binned):
             (low, high), place = _draw_bin(binned, rng), binned.place
             there = self._numbers[place]
             wanted = rng.between(low, high)

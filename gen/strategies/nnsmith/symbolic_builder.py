@@ -90,7 +90,7 @@ class SymbolicBuilder:
         """Require a size to be a drawn number and return it, so that products stay linear."""
         if isinstance(size, int):
             return size
-        number = self.rng.binned(1, 6)
+        number = self.rng.draw_binned(1, 6)
         self.relations.append(size == number)
         return number
 

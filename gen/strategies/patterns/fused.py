@@ -40,7 +40,7 @@ def _dense(w: PatternBuilder, x: Tensor, width: int | None = None) -> Tensor:
 def matmul_add(w: PatternBuilder) -> Tensor:
     """MatMul and a bias, perhaps activated."""
     y = w.tap(_dense(w, w.x(2, 3)))
-    y = w.op("Add", *w.rng.shuffled([y, w.weight(y.dtype, w.rng.choice((y.shape[-1:], (1,), y.shape)))]))
+    y = w.op("Add", *w.rng.shuffle_items([y, w.weight(y.dtype, w.rng.choice((y.shape[-1:], (1,), y.shape)))]))
     return _activation(w, y) if w.rng.chance(w.rates.even) else y
 
 
@@ -200,7 +200,7 @@ def silu(w: PatternBuilder) -> Tensor:
     """x * Sigmoid(x), and x * HardSigmoid(x)."""
     x = w.x(1, 4)
     gate = w.op("Sigmoid", x) if w.rng.chance(w.rates.even) else w.op("HardSigmoid", x, alpha=1 / 6)
-    return w.op("Mul", *w.rng.shuffled([x, w.tap(gate)]))
+    return w.op("Mul", *w.rng.shuffle_items([x, w.tap(gate)]))
 
 
 def attention(w: PatternBuilder) -> Tensor:
@@ -240,7 +240,7 @@ def qdq(w: PatternBuilder) -> Tensor:
     elif kind == "Reshape":
         y = w.op("Reshape", x, w.ints(-1, x.shape[-1]))
     elif kind == "Transpose":
-        y = w.op("Transpose", x, perm=w.rng.shuffled(range(x.rank)))
+        y = w.op("Transpose", x, perm=w.rng.shuffle_items(range(x.rank)))
     elif kind == "Conv":
         x = _quantised(w, w.x(4))
         y = w.op("Conv", x, _quantised(w, w.weight("float32", (2, x.shape[1], 1, 1), Domain(-1, 1))))

@@ -13,7 +13,7 @@ from opsieve.gen.strategies.patterns.fused import mean_over
 def transposes(w: PatternBuilder) -> Tensor:
     """Transposes that cancel, merge, or travel through element-wise operators."""
     x = w.x(2, 4)
-    order = w.rng.shuffled(range(x.rank))
+    order = w.rng.shuffle_items(range(x.rank))
     y = w.tap(w.op("Transpose", x, perm=order))
     y = w.chain(y, [w.one_of("Relu", "Sigmoid", "Neg", "Abs", "Identity") for _ in range(w.rng.below(3))])
     if w.rng.chance(w.rates.even):
@@ -22,14 +22,16 @@ def transposes(w: PatternBuilder) -> Tensor:
     if y.rank != x.rank:
         raise Misfit
     return w.op(
-        "Transpose", y, perm=w.order(*back) if w.rng.chance(w.rates.mostly) else w.rng.shuffled(range(x.rank))
+        "Transpose",
+        y,
+        perm=w.order(*back) if w.rng.chance(w.rates.mostly) else w.rng.shuffle_items(range(x.rank)),
     )
 
 
 def transpose_reduced(w: PatternBuilder) -> Tensor:
     """Transpose before a reduction, Softmax, Concat, Split or Slice: the axis moves."""
     x = w.x(2, 4)
-    y = w.op("Transpose", x, perm=w.rng.shuffled(range(x.rank)))
+    y = w.op("Transpose", x, perm=w.rng.shuffle_items(range(x.rank)))
     axis = w.rng.between(-y.rank, y.rank - 1)
     kind = w.one_of("ReduceSum", "Softmax", "ArgMax", "Concat", "Squeeze", "Gather")
     if kind == "ReduceSum":
@@ -105,7 +107,7 @@ def concat_split(w: PatternBuilder) -> Tensor:
         parts = [
             w.op("Slice", y, w.ints(a), w.ints(b), w.ints(axis)) for a, b in ((0, side), (side, 2 * side))
         ]
-    return w.op("Concat", *w.rng.shuffled(parts), axis=axis)
+    return w.op("Concat", *w.rng.shuffle_items(parts), axis=axis)
 
 
 def clips(w: PatternBuilder) -> Tensor:

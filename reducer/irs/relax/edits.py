@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from opsieve.gen.irs.relax.cleaning import Unread, cleaned, is_closed, unread
+from opsieve.gen.irs.relax.cleaning import Unread, clean_module, is_closed, unread
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
     calls_of,
@@ -48,7 +48,7 @@ class Tree:
     module: Module
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def known_patterns(self) -> frozenset[str]:
         """The patterns in it that TVM is known to fail at."""
         return patterns(self.module)
 
@@ -82,7 +82,7 @@ def put_module(
     fail and which the subject lacks: that would be another failure.
     """
     tree = tree_of(subject)
-    if not is_closed(module) or module == tree.module or not patterns(module) <= tree.known:
+    if not is_closed(module) or module == tree.module or not patterns(module) <= tree.known_patterns:
         return None
     given = subject.inputs if inputs is None else dict(inputs)
     return TvmSubject(subject.program, given).with_module(to_json(module).encode())
@@ -216,7 +216,7 @@ class RelaxEdits:
         if module is None:
             return None
         unread_before = tree_of(subject).unread
-        return put_module(subject, cleaned(module, unread_before, not self.keeps_parameters), inputs)
+        return put_module(subject, clean_module(module, unread_before, not self.keeps_parameters), inputs)
 
     def change(self, label: str, touched: str, change: Change, part: str = "") -> TvmEdit:
         """Make an edit of the module alone; it simplifies `part`, or the part that it touches."""

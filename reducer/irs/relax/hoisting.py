@@ -36,7 +36,7 @@ from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 _SYMBOL = 2  # the size of a symbol in the values that are fed
 
 
-def hoisted(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
+def hoist_functions(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """Yield each function as main, the smallest first."""
     module = tree_of(subject).module
     found: list[tuple[str, Function]] = []
@@ -52,13 +52,13 @@ def hoisted(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
         yield TvmEdit(f"{name} for main", frozenset(["main"]), partial(as_main, function=function))
     for name, function in [("main", module.main), *found]:
-        for place, (var, _, depth) in enumerate(reached(function.body)):
+        for place, (var, _, depth) in enumerate(iter_reached(function.body)):
             if isinstance(var.type, RelaxTensorType | TupleType) and (depth or name != "main"):
                 change = partial(as_main, function=function, place=place)
                 yield TvmEdit(f"{var.name} of {name} for main", frozenset(["main"]), change)
 
 
-def reached(
+def iter_reached(
     seq: Seq, before: tuple[Binding, ...] = (), depth: int = 0
 ) -> Iterator[tuple[Var, tuple[Binding, ...], int]]:
     """Yield every variable bound in a sequence or one of its branches, the bindings up to it with its
@@ -67,7 +67,7 @@ def reached(
     for binding in plain(seq).bindings():
         if isinstance(binding.value, If):
             for side in (binding.value.then, binding.value.other):
-                yield from reached(side, before, depth + 1)
+                yield from iter_reached(side, before, depth + 1)
         before = (*before, binding)
         yield binding.var, before, depth
 
@@ -79,7 +79,7 @@ def _as_main(
     made = renew(function, FreshNames(all_names(module)))
     assert isinstance(made, Function)
     if place is not None:
-        var, before, _ = list(reached(made.body))[place]
+        var, before, _ = list(iter_reached(made.body))[place]
         made = replace(made, body=Seq((BindingBlock(before),), var), result=var.type)
     read = reads(made.body)
     params, given, first = [], {}, list[Binding]()

@@ -27,12 +27,12 @@ from opsieve.gen.irs.relax.tree import (
     Tuple,
     Var,
 )
-from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, TupleType, resized
+from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, TupleType, resolve_size
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.irs.relax.edits import RelaxEdits, tree_of
-from opsieve.reducer.irs.relax.hoisting import hoisted
+from opsieve.reducer.irs.relax.hoisting import hoist_functions
 from opsieve.reducer.irs.relax.unread import Signatures, unread_parts
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
 from opsieve.reducer.passes.dimensions import shrink_dimensions
@@ -95,14 +95,16 @@ def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
         for place, size in enumerate(shape or ()):
             if isinstance(size, Sym):
                 number = int(np.asarray(subject.inputs[param.name]).shape[place])
-                change = partial(edits.refit, change=Retyped(partial(resized, known={size.name: number})))
+                change = partial(
+                    edits.refit, change=Retyped(partial(resolve_size, known={size.name: number}))
+                )
                 yield TvmEdit(f"{number} for {size.name}", frozenset(["sizes"]), change)
 
 
 def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
     """The dimensions that change the module, in the order of a round."""
     listed: dict[str, Callable[[RelaxEdits, TvmSubject], Iterator[TvmEdit]]] = {
-        "functions": hoisted,
+        "functions": hoist_functions,
         "results": _results,
         "outputs": drop_outputs,
         "bodies": open_bodies,

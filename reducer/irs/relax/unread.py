@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from opsieve.gen.irs.relax.cleaning import Unread, cleaned, pruned
+from opsieve.gen.irs.relax.cleaning import Unread, clean_module, prune_module
 from opsieve.gen.irs.relax.tree import Module
 from opsieve.reducer.irs.relax.edits import put_module, tree_of
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
@@ -18,7 +18,7 @@ def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
     parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
     parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
     parts += [(f, x, Unread(parameters=frozenset([(f, x)]))) for f, x in sorted(found.parameters)]
-    for change, how in ((cleaned, ""), (pruned, " alone")):
+    for change, how in ((clean_module, ""), (prune_module, " alone")):
         for owner, name, part in parts:
             apply = partial(_without, part=part, change=change)
             # A local function without one of its parameters is simpler too.

@@ -122,7 +122,7 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
             (item for item in N.walk(function) if item.type == kind and _content(item) == wanted), None
         )
         new = None if found is None else change(found)
-        return None if found is None or new is None else _with(subject, N.replaced(function, found, new))
+        return None if found is None or new is None else _with(subject, N.replace_node(function, found, new))
 
     # What lies inside is touched as well: two edits of which one is inside the other do not go together.
     touches = frozenset(map(_content, _inside(node)))
@@ -163,7 +163,7 @@ def _is_nothing(node: ObjectNode) -> bool:
 
 def _once(loop: ObjectNode) -> ObjectNode | None:
     var, start, body = (_field(name, loop) for name in ("loop_var", "min", "body"))
-    return None if var is None or start is None or body is None else N.replaced(body, var, start)
+    return None if var is None or start is None or body is None else N.replace_node(body, var, start)
 
 
 def _field(name: str, node: ObjectNode) -> ObjectNode | None:
@@ -186,7 +186,7 @@ def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
     return N.with_fields(loop, extent=N.integer(extent, kind)) if now is None or now > extent else None
 
 
-def _unblocked(realize: ObjectNode) -> ObjectNode | None:
+def _unwrap_block(realize: ObjectNode) -> ObjectNode | None:
     """Return a block's body, with the values of its iteration variables; `None` for a block with memory or an
     initialisation.
     """
@@ -199,7 +199,7 @@ def _unblocked(realize: ObjectNode) -> ObjectNode | None:
     ):
         var = _field("var", item)
         if body is not None and var is not None:
-            body = N.replaced(body, var, value)
+            body = N.replace_node(body, var, value)
     return body
 
 
@@ -254,7 +254,7 @@ _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
         ("a serial loop", _serial),
         ("drop the annotations of a loop", _plain),
     ),
-    "s_tir.SBlockRealize": (("a block's body alone", _unblocked),),
+    "s_tir.SBlockRealize": (("a block's body alone", _unwrap_block),),
     "s_tir.SBlock": (
         ("drop unused memory of a block", _without_memory),
         ("drop the beginning of a block", _without_init),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from opsieve.backends.verdict import Kind
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
 _LONGEST = 500
@@ -77,7 +77,7 @@ def _parse_term(match: re.Match[str]) -> Term:
         # `onnx::Add` and addresses are words, too
         if quoted is None and not given.startswith((":", "//")):
             raise BadInput(
-                f"a filter has no field {shown(name)}{meant(name, (*FIELDS, SINCE))}; fields are"
+                f"a filter has no field {shown(name)}{suggest_name(name, (*FIELDS, SINCE))}; fields are"
                 f" {', '.join((*FIELDS, SINCE))}; to search for the text, quote it: '\"{name}:...\"'"
             )
         return Term("", False, (field + given,))
@@ -90,7 +90,7 @@ def _parse_term(match: re.Match[str]) -> Term:
     for value in values:
         if allowed and value.lower() not in allowed:
             raise BadInput(
-                f"{name}:{shown(value)} cannot occur{meant(value, allowed)}; take one of {', '.join(allowed)}"
+                f"{name}:{shown(value)} cannot occur{suggest_name(value, allowed)}; take one of {', '.join(allowed)}"
             )
     return Term(name, field.startswith("-"), values)
 

@@ -1,6 +1,6 @@
 """Names that a filter may hold although no cluster of the store has them, and the sentence for the others."""
 
-from opsieve.gen.errors import meant, shown
+from opsieve.gen.errors import shown, suggest_name
 
 # What a value of a field is called in a sentence.
 _NOUNS = {"op": "operator", "pass": "guilty pass", "bad": "first bad release"}
@@ -30,5 +30,5 @@ def describe_absence(field: str, value: str) -> str:
     """Say that no cluster of the store has a value of a field, or a text if the field is ""."""
     if not field:
         return f"no cluster of the store has {shown(value)} in its title, messages, operators, name or note"
-    hint = meant(value, known_names(field))
+    hint = suggest_name(value, known_names(field))
     return f"no cluster of the store has the {_NOUNS.get(field, field)} {shown(value)}{hint}"

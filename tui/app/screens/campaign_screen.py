@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
@@ -107,8 +107,8 @@ class CampaignScreen(SteadyScreen[None]):
         speed = compute_rate(tuple(self.tests))
         going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
         line.update(
-            f"campaign: {counted(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of"
-            f" {counted(found.counts.clusters, 'cluster')}, newest first"
+            f"campaign: {count_noun(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of"
+            f" {count_noun(found.counts.clusters, 'cluster')}, newest first"
         )
         self.query_one("#counts", LinesView).show_lines(list_figures(found), keep=True)
 
@@ -153,7 +153,7 @@ def list_figures(found: Snapshot) -> list[Line]:
     """List all figures of a store."""
     counts = found.counts
     lines: list[Line] = [
-        (("failures", "strong"), (f"  {counts.failures:,} in {counted(counts.clusters, 'cluster')}", ""))
+        (("failures", "strong"), (f"  {counts.failures:,} in {count_noun(counts.clusters, 'cluster')}", ""))
     ]
     most = max(counts.failures_by_kind.values(), default=1)
     for kind, many in sorted(counts.failures_by_kind.items(), key=lambda one: -one[1]):
@@ -163,7 +163,7 @@ def list_figures(found: Snapshot) -> list[Line]:
             (
                 (f"  {to_one_line(kind, 20):16}", ""),
                 (f"{many:9,}", ""),
-                (f"  in {counted(clusters, 'cluster')}  ", "dim"),
+                (f"  in {count_noun(clusters, 'cluster')}  ", "dim"),
                 (bar, "accent"),
             )
         )
@@ -181,7 +181,7 @@ def list_figures(found: Snapshot) -> list[Line]:
     for each, plan in zip(found.campaigns, found.plans, strict=True):
         lines.append(
             (
-                (f"  {counted(each.done, 'test')}, {to_one_line(plan, 300)}, seed {each.seed}", ""),
+                (f"  {count_noun(each.done, 'test')}, {to_one_line(plan, 300)}, seed {each.seed}", ""),
                 (f" on {to_one_line(', '.join(each.targets), 600)}", "dim"),
             )
         )

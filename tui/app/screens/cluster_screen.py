@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, FingerprintRow, MemberPage, MemberRow, RelatedRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
@@ -161,7 +161,7 @@ class ClusterScreen(SteadyScreen[None]):
         row = self.row
         pinned = " *" if row.pinned else ""
         line.update(
-            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {counted(row.members, 'member')} "
+            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {count_noun(row.members, 'member')} "
             f" {to_one_line(row.title, 300)}"
         )
 
@@ -275,7 +275,10 @@ class ClusterScreen(SteadyScreen[None]):
             options = [(member, f"member {to_one_line(member, 120)}")] if member else []
             if len(rows) > 1:
                 options += [
-                    (each.key, f"fingerprint {to_one_line(each.key, 80)}, {counted(each.count, 'failure')}")
+                    (
+                        each.key,
+                        f"fingerprint {to_one_line(each.key, 80)}, {count_noun(each.count, 'failure')}",
+                    )
                     for each in rows[:100]
                 ]
             if row.members < 2 or not options:

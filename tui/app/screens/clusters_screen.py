@@ -10,7 +10,7 @@ from textual.containers import Container
 from textual.widgets import Input, Static
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterGroup, ClusterPage, ClusterRow, Counts, FingerprintRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
@@ -199,7 +199,7 @@ class ClustersScreen(SteadyScreen[None]):
         marked = len(self.query_one("#clusters", PagedList).marked)
         words = [
             f"{to_one_line(app.store_title, 30)}:",
-            f"{len(self.found):,} of {counted(self.total, 'cluster')}",
+            f"{len(self.found):,} of {count_noun(self.total, 'cluster')}",
         ]
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
@@ -207,14 +207,14 @@ class ClustersScreen(SteadyScreen[None]):
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
             counts = self.counts
-            words.append(f"· {counted(counts.failures, 'failure')}")
+            words.append(f"· {count_noun(counts.failures, 'failure')}")
             if self.app.size.width >= 110:
                 words.append(
                     f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
                     f" {counts.flaky:,} flaky"
                 )
         if jobs := len(app.board.active):
-            words.append(f"· {counted(jobs, 'job')}")
+            words.append(f"· {count_noun(jobs, 'job')}")
         line.update(" ".join(words))
 
     def refresh_figures(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Kind = Literal["reduce", "attribute", "bisect", "fuzz", "export", "replay"]
@@ -98,7 +98,7 @@ class Job:
             before = report.get("nodes_before")
             left = (
                 f"{report['nodes_after']} of"
-                f" {counted(before, 'node') if isinstance(before, int) else 'the nodes'} left"
+                f" {count_noun(before, 'node') if isinstance(before, int) else 'the nodes'} left"
             )
             return left if report.get("same", True) else f"{left}, but the failure changed"
         if "transitions" in report:
@@ -253,7 +253,9 @@ class JobBoard:
                     report = json.loads(line)
                     if report.get("answer") == "same" and isinstance(report.get("nodes"), int):
                         smallest = report["nodes"]
-            text = f"{counted(attempts, 'attempt')}" + (f", {counted(smallest, 'node')}" if smallest else "")
+            text = f"{count_noun(attempts, 'attempt')}" + (
+                f", {count_noun(smallest, 'node')}" if smallest else ""
+            )
             if text != job.progress and attempts:
                 job.progress = text
                 self._changed(job)

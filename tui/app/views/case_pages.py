@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from opsieve.backends.observation import Frame, Observation
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.stack import read_stack
 from opsieve.triage.store.rows import CaseDetails
@@ -23,9 +23,9 @@ def list_overview(case: CaseDetails) -> list[Line]:
     """List the failure in a few lines."""
     member = case.member
     size = (
-        counted(member.nodes, "node")
+        count_noun(member.nodes, "node")
         if member.reduced is None
-        else f"{member.reduced} of {counted(member.nodes, 'node')} left by reduce"
+        else f"{member.reduced} of {count_noun(member.nodes, 'node')} left by reduce"
     )
     known = {part.name: part.value for part in case.components}
     wrong = ", ".join(f"{name} {known[name]}" for name in _WRONG if known.get(name))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.store.rows import (
     ClusterGroup,
@@ -94,7 +94,7 @@ def list_facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
 def list_cluster(row: ClusterRow, now: float) -> list[Line]:
     """List all facts about a cluster."""
     size = row.nodes if row.reduced is None else row.reduced
-    smallest = f"{counted(size, 'node')}, {'not reduced yet' if row.reduced is None else 'reduced'}"
+    smallest = f"{count_noun(size, 'node')}, {'not reduced yet' if row.reduced is None else 'reduced'}"
     first, last = format_time(row.first_seen), format_time(row.last_seen)
     seen = (
         f"{first}{f' to {last}' if last != first else ''} ({format_age(row.last_seen, now)} ago)"
@@ -113,7 +113,7 @@ def list_cluster(row: ClusterRow, now: float) -> list[Line]:
             ),
             ("note", row.note),
             ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
-            ("failures", f"{row.members:,} in {counted(row.fingerprints, 'fingerprint')}"),
+            ("failures", f"{row.members:,} in {count_noun(row.fingerprints, 'fingerprint')}"),
             ("seen", seen),
             ("targets", ", ".join(row.targets)),
             ("smallest", smallest),
@@ -145,7 +145,10 @@ def list_fingerprints(fingerprints: Sequence[FingerprintRow], *, components: boo
     """List the reason for each fingerprint's membership, and its components."""
     found: list[Line] = []
     for each in fingerprints:
-        found += [(), ((to_one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", ""))]
+        found += [
+            (),
+            ((to_one_line(each.key, 120), "accent"), (f"  {count_noun(each.count, 'failure')}", "")),
+        ]
         found.append((("here because ", "dim"), (to_one_line(each.why, 400), "")))
         if components:
             found += list_components(each.components)

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.views.error_map_lines import list_error_map
 from opsieve.tui.app.widgets.visible import Line, to_one_line
@@ -49,7 +49,7 @@ def _list_tensor(each: dict[str, Any]) -> list[Line]:
     if expected == got and not each["differing"]:
         return [head, (("    no element differs", "good"),)]
     said = (
-        f"{each['differing']:,} of {counted(each['size'], 'element')}"
+        f"{each['differing']:,} of {count_noun(each['size'], 'element')}"
         f" {'differs' if each['differing'] == 1 else 'differ'}"
     )
     if each["largest"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 
@@ -54,7 +54,7 @@ def command(
         click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
     levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
     click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
-    print_message(f"{counted(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
+    print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
     return 0
 
 

@@ -11,7 +11,7 @@ from opsieve.bisect.sessions.answers import (
     VersionAnswer,
     VersionPreview,
 )
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands.text import print_message
 
 _MOST_CULPRITS = 20
@@ -21,16 +21,16 @@ _MOST_SUSPECTS = 5
 
 def describe_preview(found: VersionPreview | CommitPreview) -> str:
     """Describe a dry run."""
-    probes = counted(found.expected_probes, "probe")
+    probes = count_noun(found.expected_probes, "probe")
     if isinstance(found, CommitPreview):
         return (
-            f"{counted(found.commits, 'commit')} between the ends; about {probes}, {found.known} already"
+            f"{count_noun(found.commits, 'commit')} between the ends; about {probes}, {found.known} already"
             " known"
         )
     versions = found.versions
     known = f"{len(found.known)} already tested"
     return (
-        f"{counted(len(versions), 'version')} from {versions[0]} to {versions[-1]}; {known}\n"
+        f"{count_noun(len(versions), 'version')} from {versions[0]} to {versions[-1]}; {known}\n"
         f"first: {', '.join(found.first)}; about {probes}"
     )
 
@@ -42,7 +42,7 @@ def print_answer(found: VersionAnswer | CommitAnswer) -> None:
     ):
         click.echo(printable(line))
     recalled = f" ({found.recalled} recalled)" if found.recalled else ""
-    print_message(f"{counted(found.probes, 'probe')}{recalled}, {found.seconds} s")
+    print_message(f"{count_noun(found.probes, 'probe')}{recalled}, {found.seconds} s")
 
 
 def _list_version_answer(found: VersionAnswer) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _list_version_answer(found: VersionAnswer) -> Iterator[str]:
 
 def _list_history(history: HistoryRanking) -> Iterator[str]:
     yield (
-        f"{counted(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]})"
+        f"{count_noun(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]})"
         f" and {history.bad.release} ({history.bad.commit[:12]}); likeliest by what they changed:"
     )
     for end in (history.good, history.bad):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.cli import print_problem, report_fault
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
@@ -90,7 +90,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     if as_json:
         click.echo(json.dumps({"corpus": str(folder), "added": added, "refused": refused}))
     else:
-        print_message(f"{counted(len(added), 'case')} added to {folder}")
+        print_message(f"{count_noun(len(added), 'case')} added to {folder}")
     unjudged = [
         f"{case['name']} on {target} ({seen['verdict']})"
         for case in added

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from opsieve.gen.errors import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.triage.show_command import print_components
@@ -49,7 +49,7 @@ def command(name: str, folder: Path, as_json: bool) -> int:
         with Queries(folder) as store:
             listed = store.fingerprints(name)
     except BadInput as error:
-        hint = meant(name, [each.name for each in read_explanations()])
+        hint = suggest_name(name, [each.name for each in read_explanations()])
         # without a store a fingerprint means nothing
         where = hint or (f": {error}" if folder.is_dir() else f", and there is no store {shown(folder, 120)}")
         raise BadInput(f"{shown(name)} is no verdict, kind, rule, hazard or oracle{where}") from None

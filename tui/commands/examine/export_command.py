@@ -58,14 +58,14 @@ def command(
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.durable import write_output
-    from opsieve.reducer.sessions.export import case_folder, is_reduced, reproduced
+    from opsieve.reducer.sessions.export import case_folder, is_reduced, reproduce_failure
     from opsieve.triage.export.exports import KINDS, export_failure
 
     place = case_folder(what, folder)
     case = open_case(place, inputs, expected, seed)
     with Workers(Limits(seconds=seconds), offline=offline, say=print_message) as workers:
         try:
-            exported = reproduced(case, target, place, workers, seconds)
+            exported = reproduce_failure(case, target, place, workers, seconds)
         except NoFailure as error:
             if as_json:
                 facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}

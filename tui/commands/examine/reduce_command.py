@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
@@ -230,8 +230,8 @@ class _Live(_Log):
     def progress(self, at: "Progress") -> None:
         inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
         self._status.update(
-            f"{at.dimension}: {counted(at.nodes, 'node')}{inner}, {counted(at.size, 'byte')},"
-            f" {counted(at.checks, 'check')}, {at.seconds:.1f} s; about {at.left} more for this step"
+            f"{at.dimension}: {count_noun(at.nodes, 'node')}{inner}, {count_noun(at.size, 'byte')},"
+            f" {count_noun(at.checks, 'check')}, {at.seconds:.1f} s; about {at.left} more for this step"
             + "".join(f", {count} {_REFUSED[kind]}" for kind, count in at.refused.items())
         )
 
@@ -273,7 +273,7 @@ def _summarise(reduced: "Reduced") -> str:
     still = "verified: the reduced model still shows the same failure"
     gone = "but the reduced model no longer shows the same failure"
     lines.append(
-        f"{counted(facts['checks'], 'check')} ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
+        f"{count_noun(facts['checks'], 'check')} ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
         + (still if result.same else gone)
     )
     if result.replays is not None and result.replays[0] < result.replays[1]:
@@ -297,7 +297,7 @@ def _summarise(reduced: "Reduced") -> str:
         )
     if result.slippage:
         lines.append(
-            f"{counted(len(result.slippage), 'different failure')} found while reducing: see other_failures/"
+            f"{count_noun(len(result.slippage), 'different failure')} found while reducing: see other_failures/"
         )
     lines += [facts["output"], *filter(None, [facts["script"]])]
     return "\n".join(lines)
@@ -320,7 +320,7 @@ def _describe_certificate(certificate: "Certificate") -> str:
         )
     elif not certificate.beaten:
         first = (
-            f"no single edit that was tried preserves the failure, but {counted(len(left), 'part')} could not"
+            f"no single edit that was tried preserves the failure, but {count_noun(len(left), 'part')} could not"
             f" be tried (tried: {tried or 'none are left'})"
         )
     else:
@@ -329,7 +329,7 @@ def _describe_certificate(certificate: "Certificate") -> str:
     kinds = ", ".join(f"{count} of {most} {kind}" for kind, count, most in rows if most)
     parts = [f"parts that were tried: {kinds}"] if kinds else []
     if rewriting:
-        parts.append(f"{counted(rewriting, 'edit')} lost the failure by what they rewrite besides")
+        parts.append(f"{count_noun(rewriting, 'edit')} lost the failure by what they rewrite besides")
     return "\n".join([first, *parts, *_split_safe("\n".join(left[:_MOST_PRINTED]))]).rstrip()
 
 

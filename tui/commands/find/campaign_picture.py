@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 56, 28, 40
@@ -37,7 +37,7 @@ def draw_picture(growth: Sequence[Point]) -> str:
                 ' role="img" font-family="sans-serif" font-size="12">'
             ),
             (
-                f"<title>{counted(tests, 'test')} and {counted(clusters if growth else 0, 'cluster')} over"
+                f"<title>{count_noun(tests, 'test')} and {count_noun(clusters if growth else 0, 'cluster')} over"
                 f" {_format_time(seconds)}</title>"
             ),
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',

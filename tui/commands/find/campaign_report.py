@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import check_output, write_output
-from opsieve.gen.model.printable import counted, markdown, single_line
+from opsieve.gen.model.printable import count_noun, markdown, single_line
 from opsieve.triage.store.queries import Queries
 from opsieve.tui.commands.find.campaign_picture import Point, draw_picture
 
@@ -110,14 +110,14 @@ def write_sentences(facts: Mapping[str, Any]) -> list[str]:
     new = len(facts["new_clusters"])
     again = max(0, facts["clusters"] - new)
     lines = [
-        f"{counted(facts['tests'], 'test')} with seed {facts['seed']};"
-        f" {counted(sum(facts['failures'].values()), 'failure')} in {counted(facts['clusters'], 'cluster')}:"
+        f"{count_noun(facts['tests'], 'test')} with seed {facts['seed']};"
+        f" {count_noun(sum(facts['failures'].values()), 'failure')} in {count_noun(facts['clusters'], 'cluster')}:"
         f" {new} that no other campaign of the store has met, {again} met before."
     ]
     if "auto_triage" in facts:
         done = facts["auto_triage"]
         lines.append(
-            f"Beside the hunt {counted(done['reduced'], 'case')} reduced, passes asked of"
+            f"Beside the hunt {count_noun(done['reduced'], 'case')} reduced, passes asked of"
             f" {done['attributed']}, releases of {done['bisected']}, in {done['seconds']:.0f} s."
         )
     lines += [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _write_text(record: "CoverageRecord") -> str:
     for name, of in record.compilers.items():
         if of.growth:
             seconds, tests, count = of.growth[-1]
-            lines.append(f"  {name}: {count:,} reached by {counted(tests, 'test')} in {seconds:.0f} s")
+            lines.append(f"  {name}: {count:,} reached by {count_noun(tests, 'test')} in {seconds:.0f} s")
         lines += [
             f"    {Path(item.path).name}: {len(item.addresses):,} of {item.probes:,}"
             for item in of.libraries

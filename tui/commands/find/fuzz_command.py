@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
@@ -307,7 +307,7 @@ def _open_lanes(
 
     with open_lanes(request.scheduler, campaign, request.resources, print_message) as (threads, start):
         print_message(
-            f"the cluster at {printable(request.scheduler)} can do {counted(threads, 'test')} at once"
+            f"the cluster at {printable(request.scheduler)} can do {count_noun(threads, 'test')} at once"
         )
         yield request.lanes or threads, start
 
@@ -356,13 +356,13 @@ class _Events:
 
 def _format_progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
-    return f"{rate:.1f} tests/s, {found}, {counted(clusters, 'cluster')}"
+    return f"{rate:.1f} tests/s, {found}, {count_noun(clusters, 'cluster')}"
 
 
 def _write_summary(facts: dict[str, Any]) -> str:
     """Write the summary for a person."""
     lines = [
-        f"{counted(facts['tests'], 'test')}, {facts['tests_now']:,} in this run at"
+        f"{count_noun(facts['tests'], 'test')}, {facts['tests_now']:,} in this run at"
         f" {facts['tests_per_second']} per second"
     ]
     for name, of_target in facts["targets"].items():
@@ -372,7 +372,9 @@ def _write_summary(facts: dict[str, Any]) -> str:
             " time)"
         )
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
-    distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
+    distinct = (
+        f"{count_noun(facts['fingerprints'], 'fingerprint')} in {count_noun(facts['clusters'], 'cluster')}"
+    )
     lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
     new = [] if "ci_clusters" in facts else facts["new_clusters"][:SHOWN]
     lines += [f"  new: {item['cluster']}  {printable(item['title'])} ({item['members']})" for item in new]
@@ -382,7 +384,7 @@ def _write_summary(facts: dict[str, Any]) -> str:
     if "auto_triage" in facts:
         beside = facts["auto_triage"]
         lines.append(
-            f"  beside the hunt: {counted(beside['reduced'], 'case')} reduced, passes asked of"
+            f"  beside the hunt: {count_noun(beside['reduced'], 'case')} reduced, passes asked of"
             f" {beside['attributed']}, releases of {beside['bisected']}, in {beside['seconds']:.0f} s"
         )
     for cluster in facts.get("ci_clusters", ()):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
 from opsieve.tui.commands.text import print_message
@@ -158,7 +158,7 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
         click.echo(
-            f"{item.target} {item.version}: {counted(len(item.known), 'operator signature')} probed, {lacks}"
+            f"{item.target} {item.version}: {count_noun(len(item.known), 'operator signature')} probed, {lacks}"
             " unsupported"
         )
         for line in explain_support(item):
@@ -183,7 +183,7 @@ def _write_summary(facts: dict[str, Any]) -> str:
     """Write the summary for a person."""
     strategies = ", ".join(f"{count} {name}" for name, count in facts["strategies"].items())
     line = (
-        f"{counted(facts['models'], 'model')}, {counted(facts['nodes'], 'node')},"
+        f"{count_noun(facts['models'], 'model')}, {count_noun(facts['nodes'], 'node')},"
         f" {facts['models_per_cpu_second']} models per CPU second ({strategies})"
     )
     if facts["values"] is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
 from opsieve.version import VERSION
@@ -153,4 +153,4 @@ def _make_tables(targets: tuple[str, ...], folder: Path | None, as_json: bool) -
         click.echo(json.dumps({"tables": facts}))
         return
     for item in made:
-        click.echo(f"{item.backend} {item.version}: {counted(len(item.answers), 'answer')}")
+        click.echo(f"{item.backend} {item.version}: {count_noun(len(item.answers), 'answer')}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 
@@ -44,8 +44,8 @@ def command(folder: Path, as_json: bool) -> int:
         json.dumps(summary)
         if as_json
         else (
-            f"{counted(added, 'failure')} added; {counted(failures, 'failure')} with"
-            f" {counted(fingerprints, 'fingerprint')} in all"
+            f"{count_noun(added, 'failure')} added; {count_noun(failures, 'failure')} with"
+            f" {count_noun(fingerprints, 'fingerprint')} in all"
         )
     )
     return 0

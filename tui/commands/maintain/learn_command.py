@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import open_counting_bar
 
@@ -80,7 +80,7 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
         if each.died:
             click.echo(
                 f"{each.name}: {request.target.display} died of {each.died} of"
-                f" {counted(each.asked, 'instance')}"
+                f" {count_noun(each.asked, 'instance')}"
             )
-    click.echo(f"{path}: {len(declared)} of {counted(len(found), 'operator')} declared")
+    click.echo(f"{path}: {len(declared)} of {count_noun(len(found), 'operator')} declared")
     return 0

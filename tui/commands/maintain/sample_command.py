@@ -26,7 +26,7 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
     """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without
     NAME list the samples.
     """
-    from opsieve.gen.errors import BadInput, meant, shown
+    from opsieve.gen.errors import BadInput, shown, suggest_name
 
     samples = _read_samples()
     if name is None:
@@ -41,7 +41,7 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
         return 0
     if name not in samples:
         raise BadInput(
-            f"there is no sample {shown(name, 80)}: opsieve sample lists them{meant(name, samples)}"
+            f"there is no sample {shown(name, 80)}: opsieve sample lists them{suggest_name(name, samples)}"
         )
     folder = output or Path(name)
     if folder.exists():

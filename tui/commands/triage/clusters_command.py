@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import print_message
 from opsieve.tui.commands.triage.store_table import list_cluster_facts, print_clusters, print_table
@@ -80,7 +80,7 @@ def command(
         return 0
     print_clusters(page.rows)
     click.echo(
-        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')}; not"
+        f"{len(page.rows)} of {count_noun(page.total, 'cluster')}, {count_noun(counts.failures, 'failure')}; not"
         f" bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
         " flaky"
     )

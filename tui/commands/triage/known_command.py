@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.printable import counted, single_line
+from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 
@@ -62,15 +62,15 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         return 0
     for problem in done.round.problems:
         print_message(f"{single_line(problem)}.")
-    others = f", {counted(skipped, 'entry')} passed over" if skipped else ""
-    click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_format_sizes(sizes)}")
+    others = f", {count_noun(skipped, 'entry')} passed over" if skipped else ""
+    click.echo(f"{count_noun(imported, 'issue')} imported{others}; the store has {_format_sizes(sizes)}")
     for row in rows:
         click.echo(
             single_line(
                 f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}"
             )
         )
-    click.echo(f"{counted(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
+    click.echo(f"{count_noun(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
     return 0
 
 

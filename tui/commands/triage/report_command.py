@@ -10,7 +10,7 @@ import click
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.durable import check_output, write_output
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.printable import counted, printable
+from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     click.echo(
         json.dumps(facts)
         if as_json
-        else printable(f"{output}  {counted(len(rows), 'cluster')}, {facts['bytes']:,} bytes")
+        else printable(f"{output}  {count_noun(len(rows), 'cluster')}, {facts['bytes']:,} bytes")
     )
     return 0
 

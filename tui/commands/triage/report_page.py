@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.model.printable import counted, escaped, escaped_lines, facts_table
+from opsieve.gen.model.printable import count_noun, escape_markup, escaped_lines, facts_table
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
 from opsieve.tui.commands.triage.store_table import format_time
 
@@ -86,11 +86,11 @@ def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], tot
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f"<title>opsieve: {escaped(name)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{escaped(name)}</h1>",
+            f"<title>opsieve: {escape_markup(name)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{escape_markup(name)}</h1>",
             (
-                f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in"
-                f" {counted(total, 'cluster')} ({escaped(kinds)}; {escaped(statuses)}).{cut} Not bugs:"
+                f"<p>{count_noun(counts.failures, 'failure')} of {count_noun(counts.tests, 'test')} in"
+                f" {count_noun(total, 'cluster')} ({escape_markup(kinds)}; {escape_markup(statuses)}).{cut} Not bugs:"
                 f" {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
                 f" flaky. {format_time(made)} UTC.</p>"
             ),
@@ -108,12 +108,16 @@ def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], tot
 def _list_facts(one: StoredCluster) -> list[tuple[str, str]]:
     """Return the (name, value) rows of a cluster's table."""
     row = one.row
-    size = counted(row.nodes, "node") if row.reduced is None else f"{counted(row.reduced, 'node')}, reduced"
+    size = (
+        count_noun(row.nodes, "node")
+        if row.reduced is None
+        else f"{count_noun(row.reduced, 'node')}, reduced"
+    )
     seen = f"{format_time(row.first_seen)} to {format_time(row.last_seen)}" if row.last_seen else ""
     return [
         ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
         ("message", one.message),
-        ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
+        ("failures", f"{row.members:,}, {count_noun(row.fingerprints, 'fingerprint')}"),
         ("seen", seen),
         ("targets", ", ".join(row.targets)),
         ("smallest", f"{size}: {' '.join(row.operators)}"),
@@ -154,19 +158,19 @@ def _write_cluster(one: StoredCluster) -> Iterator[str]:
         "pass": row.guilty_pass,
         "id": row.id,
     }
-    data = " ".join(f'data-{name}="{escaped(value.lower())}"' for name, value in fields.items())
-    yield f'<details class="cluster" id="{escaped(row.id)}" {data}>'
-    yield f"<summary><b>{escaped(row.id)}</b><i>{escaped(row.status)}</i><i>{escaped(row.kind)}</i><i>{row.members:,}</i>{escaped(row.listed_title)}</summary>"
+    data = " ".join(f'data-{name}="{escape_markup(value.lower())}"' for name, value in fields.items())
+    yield f'<details class="cluster" id="{escape_markup(row.id)}" {data}>'
+    yield f"<summary><b>{escape_markup(row.id)}</b><i>{escape_markup(row.status)}</i><i>{escape_markup(row.kind)}</i><i>{row.members:,}</i>{escape_markup(row.listed_title)}</summary>"
     yield facts_table(_list_facts(one))
     for title, text in (("Graph", one.graph), ("Script", one.script)):
         if text:
             yield f"<details open><summary>{title}</summary><pre>{escaped_lines(text)}</pre></details>"
     if one.problem:
-        yield f"<p>{escaped(one.problem)}</p>"
+        yield f"<p>{escape_markup(one.problem)}</p>"
     for each in one.prints:
         yield (
-            f"<details><summary>Why: {escaped(each.key)}, {counted(each.count, 'failure')};"
-            f" {escaped(each.why)}</summary>"
+            f"<details><summary>Why: {escape_markup(each.key)}, {count_noun(each.count, 'failure')};"
+            f" {escape_markup(each.why)}</summary>"
         )
         yield facts_table(
             [
@@ -180,10 +184,10 @@ def _write_cluster(one: StoredCluster) -> Iterator[str]:
     heads = "".join(f"<th>{head}</th>" for head in ("member", "nodes", "target", "version"))
     yield (
         f"<details><summary>{len(one.members)} of"
-        f" {counted(row.members, 'member')}</summary><table><tr>{heads}</tr>"
+        f" {count_noun(row.members, 'member')}</summary><table><tr>{heads}</tr>"
     )
     for member in one.members:
         nodes = str(member.nodes) if member.reduced is None else f"{member.nodes} to {member.reduced}"
         cells = (member.name, nodes, member.target, member.version)
-        yield "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
+        yield "<tr>" + "".join(f"<td>{escape_markup(cell)}</td>" for cell in cells) + "</tr>"
     yield "</table></details></details>"

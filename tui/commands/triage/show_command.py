@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted, single_line
+from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.triage.store_table import format_time, list_cluster_facts, print_table
 
@@ -103,15 +103,15 @@ def _list_case_facts(details: "CaseDetails") -> dict[str, Any]:
 def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
     click.echo(click.style(f"{summary['id']}  {single_line(summary['title'])[:_LONGEST]}", bold=True))
     smallest = (
-        f"{counted(summary['reduced'], 'node')}, reduced"
+        f"{count_noun(summary['reduced'], 'node')}, reduced"
         if summary["reduced"] is not None
-        else counted(summary["nodes"], "node")
+        else count_noun(summary["nodes"], "node")
     )
     rule = f" (rule {summary['rule']})" if summary["rule"] else ""
     _print_facts(
         ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
         ("kind", f"{summary['kind']} at {summary['stage']}" if summary["stage"] else summary["kind"]),
-        ("failures", f"{summary['members']:,} with {counted(summary['fingerprints'], 'fingerprint')}"),
+        ("failures", f"{summary['members']:,} with {count_noun(summary['fingerprints'], 'fingerprint')}"),
         ("seen", f"{format_time(summary['first_seen'])} to {format_time(summary['last_seen'])}"),
         ("targets", ", ".join(summary["targets"])),
         ("smallest", f"{smallest}: {' '.join(summary['operators'])}"),
@@ -125,7 +125,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         click.echo(single_line(f"               {'; '.join(each['reasons'])[:_LONGEST]}"))
         click.echo(single_line(f"               {each['url']}"))
     for each in fingerprints:
-        click.echo(f"\n{each.key}  {counted(each.count, 'failure')}; {single_line(each.why)}")
+        click.echo(f"\n{each.key}  {count_noun(each.count, 'failure')}; {single_line(each.why)}")
         if why:
             print_components(each.components)
     click.echo()
@@ -136,7 +136,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     )  # fmt: skip
     if summary["members"] > len(summary["cases"]):
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
-        click.echo(f"{len(summary['cases'])} of {counted(summary['members'], 'member')}{more}")
+        click.echo(f"{len(summary['cases'])} of {count_noun(summary['members'], 'member')}{more}")
     for each in summary["related"]:
         click.echo(
             single_line(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}")

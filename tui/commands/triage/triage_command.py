@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import counted, single_line
+from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 from opsieve.tui.commands.triage.store_table import print_clusters, print_table
@@ -170,7 +170,7 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
     stay = total - away
     click.echo(
-        f"{counted(total, 'kept failure')} with a new fingerprint: {stay:,}"
+        f"{count_noun(total, 'kept failure')} with a new fingerprint: {stay:,}"
         f" {'stays' if stay == 1 else 'stay'} in the same cluster, {away:,}"
         f" {'moves' if away == 1 else 'move'} to another"
     )
@@ -200,15 +200,15 @@ def _reduce_cases(
 
     Returns the keys `reductions` and `left` of docs/reference/json.md.
     """
-    from opsieve.reducer.sessions.case_process import ended
+    from opsieve.reducer.sessions.case_process import run_child
     from opsieve.reducer.sessions.store_session import ReducedCase, cases_to_reduce, reduce_cases
 
     wanted = cases_to_reduce(request)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
     done: dict[str, ReducedCase] = {}
-    print_message(f"{counted(len(wanted), 'case')} to reduce in {request.budget:g} s")
+    print_message(f"{count_noun(len(wanted), 'case')} to reduce in {request.budget:g} s")
     with ExitStack() as stack:
-        reducer: Reducer = ended
+        reducer: Reducer = run_child
         if scheduler is not None and wanted:
             from opsieve.reducer.sessions.store_session import cluster_reducer
 
@@ -235,8 +235,10 @@ def _reduce_cases(
 
 def _describe_result(one: "ReducedCase") -> str:
     """Describe the result of a case."""
-    whole = counted(one.nodes_before, "node")
-    nodes = whole if one.nodes_after is None else f"{one.nodes_before} to {counted(one.nodes_after, 'node')}"
+    whole = count_noun(one.nodes_before, "node")
+    nodes = (
+        whole if one.nodes_after is None else f"{one.nodes_before} to {count_noun(one.nodes_after, 'node')}"
+    )
     why = f": {one.message}" if one.message else ""
     return f"{one.case} {one.answer}, {nodes} in {one.seconds:.1f} s{why}"
 
@@ -250,8 +252,8 @@ def _write_summary(summary: dict[str, Any]) -> str:
     apart = summary["non_bugs"][:_APART]
     lines = [
         (
-            f"{counted(summary['failures'], 'failure')} of {counted(summary['tests'], 'test')} in"
-            f" {counted(summary['clusters'], 'cluster')}: {kinds or 'none'}"
+            f"{count_noun(summary['failures'], 'failure')} of {count_noun(summary['tests'], 'test')} in"
+            f" {count_noun(summary['clusters'], 'cluster')}: {kinds or 'none'}"
         ),
         f"clusters: {status or 'none'}",
         (
@@ -267,7 +269,7 @@ def _write_summary(summary: dict[str, Any]) -> str:
         lines.append("  ... (opsieve clusters --non-bugs)")
     if summary["rules"]:
         lines.append(
-            f"known-bug rules match {counted(summary['explained'], 'failure')}; {summary['unexplained']:,}"
+            f"known-bug rules match {count_noun(summary['explained'], 'failure')}; {summary['unexplained']:,}"
             " unmatched"
         )
         lines += [
@@ -299,7 +301,7 @@ def _cluster_logs(path: Path, as_json: bool) -> int:
     )
     print_table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
-        f"{counted(len(found.assignments), 'failure')} in {counted(len(rows), 'cluster')};"
-        f" {counted(len(found.skipped), 'record')} skipped"
+        f"{count_noun(len(found.assignments), 'failure')} in {count_noun(len(rows), 'cluster')};"
+        f" {count_noun(len(found.skipped), 'record')} skipped"
     )
     return 0

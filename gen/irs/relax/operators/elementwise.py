@@ -17,8 +17,8 @@ from opsieve.gen.irs.relax.declaration import (
     Solver,
     Want,
     attributes,
-    fixed,
     pick,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import Draw, number, numbers, real, whole
@@ -38,7 +38,7 @@ def _same(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),))
 
 
-def _bounded(low: float, high: float) -> Solver:
+def _solve_within(low: float, high: float) -> Solver:
     return lambda draw, kind: Solution((Want(kind, (low, high)),))
 
 
@@ -51,7 +51,7 @@ def _pair(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, left)), Want(tensor(kind.dtype, right))))
 
 
-def _divided(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _solve_division(draw: Draw, kind: RelaxTensorType) -> Solution:
     """Integer division by zero ends the process: the divisor is a constant, and positive."""
     if kind.dtype in FLOATS:
         left, right = draw.broadcast(kind.shape or ())
@@ -118,7 +118,8 @@ def _cast(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _prelu(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     return Solution(
-        (Want(kind), Want(tensor(kind.dtype, (fixed(kind)[axis],)))), attributes("PReluAttrs", axis=axis)
+        (Want(kind), Want(tensor(kind.dtype, (static_sizes(kind)[axis],)))),
+        attributes("PReluAttrs", axis=axis),
     )
 
 
@@ -133,7 +134,7 @@ def _softplus(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _quantize(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    size = fixed(kind)[axis]
+    size = static_sizes(kind)[axis]
     scale = draw.constant("float32", (size,), 0.1, 2.0)
     zero = draw.constant(kind.dtype, (size,), 0, 5)
     attrs = attributes("QuantizeAttrs", out_dtype=kind.dtype, axis=axis)
@@ -142,7 +143,7 @@ def _quantize(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _dequantize(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    size = fixed(kind)[axis]
+    size = static_sizes(kind)[axis]
     source = draw.rng.choice(("int8", "uint8", "int32", "int16"))
     zero = draw.constant("int8" if source != "int32" else "int32", (size,), 0, 5)
     attrs = attributes("QuantizeAttrs", out_dtype=kind.dtype, axis=axis)
@@ -188,13 +189,13 @@ OPERATORS: tuple[Declared, ...] = (
     _unary("negative", (*FLOATS, *SIGNED), "Neg"),
     _unary("round", ROUNDED, "Round"),
     _unary("trunc", ROUNDED),
-    _unary("rsqrt", FLOATS, "", _bounded(0.05, 100)),
+    _unary("rsqrt", FLOATS, "", _solve_within(0.05, 100)),
     _unary("sigmoid", FLOATS, "Sigmoid"),
     _unary("sign", (*FLOATS, *SIGNED), "Sign"),
     _unary("sin", FLOATS, "Sin"),
     _unary("sinh", WIDE, "Sinh"),
     _unary("sqrt", FLOATS, "Sqrt"),
-    _unary("square", (*FLOATS, "int32", "int64"), "", _bounded(-30, 30)),
+    _unary("square", (*FLOATS, "int32", "int64"), "", _solve_within(-30, 30)),
     _unary("tan", WIDE, "Tan"),
     _unary("tanh", FLOATS, "Tanh"),
     _unary("bitwise_not", INTEGERS, "BitwiseNot"),
@@ -203,19 +204,19 @@ OPERATORS: tuple[Declared, ...] = (
     _unary("nn.gelu", FLOATS, "Gelu"),
     _unary("nn.gelu_tanh", FLOATS),
     _unary("nn.silu", FLOATS),
-    _unary("nn.selu", FLOATS, "Selu", _bounded(-10, 10)),
+    _unary("nn.selu", FLOATS, "Selu", _solve_within(-10, 10)),
     _unary("isfinite", ("bool",), "", _tests(FLOATS)),
     _unary("isinf", ("bool",), "IsInf", _tests(FLOATS)),
     _unary("isnan", ("bool",), "IsNaN", _tests(FLOATS)),
     _unary("add", SUMS, "Add", _pair),
     _unary("subtract", SUMS, "Sub", _pair),
     _unary("multiply", SUMS, "Mul", _pair),
-    _unary("divide", FLOATS, "Div", _divided),
-    _unary("floor_divide", (*FLOATS, *SIGNED, "uint8"), "", _divided),
-    _unary("floor_mod", (*WIDE, *SIGNED, "uint8"), "Mod", _divided),
-    _unary("mod", ("int32", "int64", "int8", "uint8"), "", _divided),
+    _unary("divide", FLOATS, "Div", _solve_division),
+    _unary("floor_divide", (*FLOATS, *SIGNED, "uint8"), "", _solve_division),
+    _unary("floor_mod", (*WIDE, *SIGNED, "uint8"), "Mod", _solve_division),
+    _unary("mod", ("int32", "int64", "int8", "uint8"), "", _solve_division),
     _unary("power", WIDE, "Pow", _power),
-    _unary("atan2", WIDE, "", _divided),
+    _unary("atan2", WIDE, "", _solve_division),
     _unary("log_add_exp", WIDE, "", _pair),
     _unary("maximum", NUMBERS, "Max", _pair),
     _unary("minimum", NUMBERS, "Min", _pair),

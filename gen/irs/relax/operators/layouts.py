@@ -13,11 +13,11 @@ from opsieve.gen.irs.relax.declaration import (
     Solution,
     Want,
     attributes,
-    fixed,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import LIMIT, Draw, whole
-from opsieve.gen.irs.relax.operators.reductions import unfolded
+from opsieve.gen.irs.relax.operators.reductions import unfold_shape
 from opsieve.gen.irs.relax.rates import RATES
 from opsieve.gen.irs.relax.tree import Scalar, ShapeValue
 from opsieve.gen.irs.relax.types import RelaxTensorType, Size, TupleType
@@ -29,10 +29,10 @@ _RANKED = Recogniser(ALL, (1, 5))
 
 
 def _reshape(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, _regrouped(draw, kind))), ShapeValue(kind.shape or ())))
+    return Solution((Want(tensor(kind.dtype, _regroup_shape(draw, kind))), ShapeValue(kind.shape or ())))
 
 
-def _regrouped(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
+def _regroup_shape(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
     """Another shape of as many elements: symbols stay, ones come and go, numbers are factored anew."""
     shape = kind.shape or ()
     symbolic = [size for size in shape if not isinstance(size, int)]
@@ -44,11 +44,11 @@ def _regrouped(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
 
 
 def _flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, draw.factors(fixed(kind)[0]))),))
+    return Solution((Want(tensor(kind.dtype, draw.factors(static_sizes(kind)[0]))),))
 
 
 def _batch_flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
-    first, rest = fixed(kind)
+    first, rest = static_sizes(kind)
     return Solution((Want(tensor(kind.dtype, (first, *draw.factors(rest, draw.rng.randint(1, 3))))),))
 
 
@@ -88,8 +88,8 @@ def _large(shape: tuple[int, ...]) -> list[int]:
 
 
 def _concat(draw: Draw, kind: RelaxTensorType) -> Solution:
-    axis = draw.rng.choice(_large(fixed(kind)))
-    size = fixed(kind)[axis]
+    axis = draw.rng.choice(_large(static_sizes(kind)))
+    size = static_sizes(kind)[axis]
     cuts = sorted(draw.rng.sample(range(1, size), min(size - 1, draw.rng.randint(1, 3))))
     parts = []
     for start, end in zip([0, *cuts], [*cuts, size], strict=True):
@@ -100,16 +100,16 @@ def _concat(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _stack(draw: Draw, kind: RelaxTensorType) -> Solution:
-    axis = draw.rng.choice([a for a, size in enumerate(fixed(kind)) if 1 <= size <= 4])
+    axis = draw.rng.choice([a for a, size in enumerate(static_sizes(kind)) if 1 <= size <= 4])
     shape = list(kind.shape or ())
-    count = fixed(kind)[axis]
+    count = static_sizes(kind)[axis]
     del shape[axis]
     return Solution(((Want(tensor(kind.dtype, shape)),) * count,), attributes("StackAttrs", axis=axis))
 
 
 def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    size, shape = fixed(kind)[axis], list(kind.shape or ())
+    size, shape = static_sizes(kind)[axis], list(kind.shape or ())
     room = max(1, LIMIT // max(1, draw.count(shape)))
     pieces = draw.rng.randint(2, 3) if room > 2 else 2
     index = draw.rng.randrange(pieces)
@@ -128,14 +128,14 @@ def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _tile(draw: Draw, kind: RelaxTensorType) -> Solution:
-    repeats = [draw.rng.choice([n for n in (1, 2, 3, size) if size % n == 0]) for size in fixed(kind)]
-    shape = [size // times for size, times in zip(fixed(kind), repeats, strict=True)]
+    repeats = [draw.rng.choice([n for n in (1, 2, 3, size) if size % n == 0]) for size in static_sizes(kind)]
+    shape = [size // times for size, times in zip(static_sizes(kind), repeats, strict=True)]
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("TileAttrs", repeats=tuple(repeats)))
 
 
 def _repeat(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     times = draw.rng.choice([n for n in (1, 2, 3, shape[axis]) if shape[axis] % n == 0])
     shape[axis] //= times
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("RepeatAttrs", repeats=times, axis=axis))
@@ -155,8 +155,8 @@ def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
 
 
 def _collapse_to(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape, _, kept = unfolded(draw, RelaxTensorType(kind.dtype, fixed(kind)), 1)
-    source = shape if kept else [draw.size(4), *fixed(kind)]
+    shape, _, kept = unfold_shape(draw, RelaxTensorType(kind.dtype, static_sizes(kind)), 1)
+    source = shape if kept else [draw.size(4), *static_sizes(kind)]
     return Solution((Want(tensor(kind.dtype, source)), ShapeValue(kind.shape or ())))
 
 
@@ -171,7 +171,7 @@ def _flip(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
     along, batch = draw.rng.sample(range(kind.rank), 2)
-    sizes = fixed(kind)
+    sizes = static_sizes(kind)
     lengths = draw.constant(draw.rng.choice(("int32", "int64")), (sizes[batch],), 1, sizes[along])
     return Solution(
         (Want(kind), lengths), attributes("ReverseSequenceAttrs", seq_axis=along, batch_axis=batch)
@@ -180,13 +180,13 @@ def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _meshgrid(draw: Draw, kind: RelaxTensorType) -> Solution:
     index = draw.rng.randrange(kind.rank)
-    parts = tuple(Want(tensor(kind.dtype, (size,))) for size in fixed(kind))
+    parts = tuple(Want(tensor(kind.dtype, (size,))) for size in static_sizes(kind))
     whole = TupleType((kind,) * kind.rank)
     return Solution((parts,), attributes("MeshgridAttrs", indexing="ij"), whole, index)
 
 
 def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape, widths = list(fixed(kind)), []
+    shape, widths = list(static_sizes(kind)), []
     mode = draw.rng.choice(("constant", "constant", "reflect", "replicate", "circular"))
     for axis, size in enumerate(shape):
         before = draw.rng.randint(0, min(2, size - 1))
@@ -202,7 +202,7 @@ def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _pixel_shuffle(draw: Draw, kind: RelaxTensorType) -> Solution:
-    *lead, channels, height, width = fixed(kind)
+    *lead, channels, height, width = static_sizes(kind)
     factor = next((f for f in (2, 3) if height % f == 0 and width % f == 0), 1)
     source = (*lead, channels * factor * factor, height // factor, width // factor)
     return Solution(
@@ -220,7 +220,7 @@ def _layout(draw: Draw, kind: RelaxTensorType) -> Solution:
     by_axis: list[ObjectNode] = [names[0]] * kind.rank
     source = [0] * kind.rank
     for place, axis in enumerate(order):
-        by_axis[axis], source[axis] = names[place], fixed(kind)[place]
+        by_axis[axis], source[axis] = names[place], static_sizes(kind)[place]
     mapping = ObjectNode("tirx.IndexMap", {"initial_indices": tuple(by_axis), "final_indices": tuple(names)})
     attrs = attributes("LayoutTransformAttrs", index_map=mapping, pad_value=None)
     return Solution((Want(tensor(kind.dtype, source)),), attrs)
@@ -231,7 +231,7 @@ def _tri(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _shape_to_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((ShapeValue(tuple(draw.shape(fixed(kind)[0]))),))
+    return Solution((ShapeValue(tuple(draw.shape(static_sizes(kind)[0]))),))
 
 
 def _size_of(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -240,7 +240,7 @@ def _size_of(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _one_hot(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     depth = shape.pop(axis)
     indices = draw.indices(shape, depth, draw.rng.choice(("int64", "int32")))
     on, off = (Scalar(value if kind.dtype in FLOATS else int(value), kind.dtype) for value in (1.0, 0.0))

@@ -1,6 +1,14 @@
 """Normalisations, attention and losses."""
 
-from opsieve.gen.irs.relax.declaration import Declared, Recogniser, Solution, Want, attributes, fixed, tensor
+from opsieve.gen.irs.relax.declaration import (
+    Declared,
+    Recogniser,
+    Solution,
+    Want,
+    attributes,
+    static_sizes,
+    tensor,
+)
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.rates import RATES
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
@@ -10,7 +18,7 @@ _INSIDE = (-20.0, 20.0)
 
 
 def _layer(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape = fixed(kind)
+    shape = static_sizes(kind)
     first = draw.rng.randrange(kind.rank)
     axes = tuple(range(first - kind.rank, 0))
     scale = tuple(Want(tensor(kind.dtype, shape[first:])) for _ in range(2))
@@ -21,11 +29,11 @@ def _layer(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _rms(draw: Draw, kind: RelaxTensorType) -> Solution:
     first = draw.rng.randrange(kind.rank)
     attrs = attributes("RMSNormAttrs", axes=tuple(range(first - kind.rank, 0)), epsilon=1e-5)
-    return Solution((Want(kind, _INSIDE), Want(tensor(kind.dtype, fixed(kind)[first:]))), attrs)
+    return Solution((Want(kind, _INSIDE), Want(tensor(kind.dtype, static_sizes(kind)[first:]))), attrs)
 
 
 def _group(draw: Draw, kind: RelaxTensorType) -> Solution:
-    channels = fixed(kind)[1]
+    channels = static_sizes(kind)[1]
     groups = draw.rng.choice([n for n in (1, 2, 3, channels) if channels % n == 0])
     attrs = attributes(
         "GroupNormAttrs",
@@ -41,7 +49,7 @@ def _group(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _instance(draw: Draw, kind: RelaxTensorType) -> Solution:
-    channels = fixed(kind)[1]
+    channels = static_sizes(kind)[1]
     axes = tuple(range(2, kind.rank))
     attrs = attributes("InstanceNormAttrs", channel_axis=1, axes=axes, epsilon=1e-5, center=True, scale=True)
     scale = tuple(Want(tensor(kind.dtype, (channels,))) for _ in range(2))
@@ -49,7 +57,7 @@ def _instance(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _batch(draw: Draw, kind: RelaxTensorType) -> Solution:
-    channels = fixed(kind)[1]
+    channels = static_sizes(kind)[1]
     part = tensor(kind.dtype, (channels,))
     attrs = attributes(
         "BatchNormAttrs",
@@ -68,7 +76,7 @@ def _attention(draw: Draw, kind: RelaxTensorType) -> Solution:
     """Query (batch, length, heads, width), key and value with a length of their own, the value with its own
     width.
     """
-    batch, length, heads, width = fixed(kind)
+    batch, length, heads, width = static_sizes(kind)
     other, inner = draw.size(4), draw.size(4)
     query = tensor(kind.dtype, (batch, length, heads, inner))
     key, value = (
@@ -83,11 +91,11 @@ def _attention(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _attention_bias(draw: Draw, kind: RelaxTensorType) -> Solution:
     plain = _attention(draw, kind)
-    batch, length, heads, _ = fixed(kind)
+    batch, length, heads, _ = static_sizes(kind)
     key = plain.args[1]
     assert isinstance(key, Want)
     assert isinstance(key.type, RelaxTensorType)
-    bias = tensor(kind.dtype, (batch, heads, length, fixed(key.type)[1]))
+    bias = tensor(kind.dtype, (batch, heads, length, static_sizes(key.type)[1]))
     return Solution((*plain.args, Want(bias)), plain.attrs)
 
 

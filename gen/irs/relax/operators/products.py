@@ -7,7 +7,7 @@ from opsieve.gen.irs.relax.declaration import (
     Solver,
     Want,
     attributes,
-    fixed,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import Draw
@@ -49,7 +49,7 @@ def _either(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
     """The output has one letter an axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
-    shape = dict(zip(letters, fixed(kind), strict=True)) | {"z": draw.size(6)}
+    shape = dict(zip(letters, static_sizes(kind), strict=True)) | {"z": draw.size(6)}
     first = [letter for letter in letters if draw.chance(RATES.first_has)]
     second = [letter for letter in letters if letter not in first or draw.chance(RATES.second_has)]
     for terms in (first, second):
@@ -65,7 +65,7 @@ def _outer(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _conv(dims: int) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
-        batch, channels, *space = fixed(kind)
+        batch, channels, *space = static_sizes(kind)
         groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
         inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
         strides, dilation, before, after, kernel, source = [], [], [], [], [], []
@@ -99,9 +99,9 @@ def _conv(dims: int) -> Solver:
     return solve
 
 
-def _transposed(dims: int) -> Solver:
+def _solve_transposed_conv(dims: int) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
-        batch, channels, *space = fixed(kind)
+        batch, channels, *space = static_sizes(kind)
         inner = draw.rng.choice((1, 2, 3))
         strides, before, after, extra, kernel, source = [], [], [], [], [], []
         for size in space:
@@ -138,7 +138,7 @@ def _transposed(dims: int) -> Solver:
 
 def _pool(dims: int) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
-        batch, channels, *space = fixed(kind)
+        batch, channels, *space = static_sizes(kind)
         window, strides, dilation, before, after, source = [], [], [], [], [], []
         for size in space:
             taps, step = draw.rng.choice((1, 2, 3)), draw.rng.choice((1, 2))
@@ -171,7 +171,7 @@ def _pool(dims: int) -> Solver:
 
 def _adaptive(dims: int) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
-        batch, channels, *space = fixed(kind)
+        batch, channels, *space = static_sizes(kind)
         source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
         letters = _SPACES[dims]
         layout = f"NC{letters}"
@@ -195,7 +195,7 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.outer", Recogniser(_PRODUCTS, (2, 2)), _outer),
     *(Declared(f"relax.nn.conv{n}d", _spatial(n, _HALF), _conv(n), "Conv") for n in (1, 2, 3)),
     *(
-        Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _transposed(n), "ConvTranspose")
+        Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _solve_transposed_conv(n), "ConvTranspose")
         for n in (1, 2, 3)
     ),
     *(

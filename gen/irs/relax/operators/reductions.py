@@ -10,7 +10,7 @@ from opsieve.gen.irs.relax.declaration import (
     Solver,
     Want,
     attributes,
-    fixed,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import LIMIT, Draw
@@ -23,7 +23,7 @@ _SUMMED = ("float32", "float64", "int64", "int32", "float16")
 _SORTED = ("float32", "float64", "int64", "int32")
 
 
-def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
+def unfold_shape(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
     """A shape that yields this one when these axes (at most so many) are folded, and whether they are kept as
     1.
     """
@@ -48,7 +48,7 @@ def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], 
 
 def _fold(within: tuple[float, float] | None = None) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
-        shape, axes, kept = unfolded(draw, kind, 2)
+        shape, axes, kept = unfold_shape(draw, kind, 2)
         named: tuple[int, ...] | None = tuple(
             axis - len(shape) if draw.chance(RATES.negative_of_many) else axis for axis in axes
         )
@@ -61,7 +61,7 @@ def _fold(within: tuple[float, float] | None = None) -> Solver:
 
 
 def _extreme(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape, axes, kept = unfolded(draw, kind, 1)
+    shape, axes, kept = unfold_shape(draw, kind, 1)
     attrs = attributes("ArgmaxArgminAttrs", axis=axes[0], keepdims=kept)
     return Solution((Want(tensor(draw.rng.choice(_SORTED), shape)),), attrs)
 
@@ -75,7 +75,7 @@ def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _median(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape, axes, kept = unfolded(draw, kind, 1)
+    shape, axes, kept = unfold_shape(draw, kind, 1)
     attrs = attributes("StatisticalAttrs", axis=(axes[0],), keepdims=kept)
     whole = TupleType((kind, RelaxTensorType("int64", kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
@@ -100,7 +100,7 @@ def _argsort(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _topk(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     k = shape[axis]
     shape[axis] += draw.rng.randint(0, 4)
     other = draw.rng.choice(("int32", "int64"))

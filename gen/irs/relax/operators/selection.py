@@ -9,7 +9,7 @@ from opsieve.gen.irs.relax.declaration import (
     Solution,
     Want,
     attributes,
-    fixed,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import LIMIT, Draw, numbers, whole
@@ -22,7 +22,7 @@ _UPDATED = ("float32", "float64", "int64", "int32")
 
 
 def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     first = draw.rng.randrange(kind.rank)
     last = draw.rng.randint(first, min(kind.rank, first + 2))
     picked = shape[first:last]
@@ -38,7 +38,7 @@ def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     axes = sorted(draw.rng.sample(range(kind.rank), draw.rng.randint(1, min(2, kind.rank))))
     begins, ends, steps = [], [], []
     for axis in axes:
@@ -59,9 +59,9 @@ def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _gather_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     shape[axis] = draw.size()
-    indices = draw.indices(fixed(kind), shape[axis], draw.rng.choice(_INDEX))
+    indices = draw.indices(static_sizes(kind), shape[axis], draw.rng.choice(_INDEX))
     return Solution((Want(tensor(kind.dtype, shape)), indices), attributes("GatherElementsAttrs", axis=axis))
 
 
@@ -69,16 +69,18 @@ def _gather_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
     lead = draw.rng.randint(1, kind.rank)
     depth = draw.rng.randint(1, max(1, 4 - (kind.rank - lead)))
     source = [draw.size(4) for _ in range(depth)]
-    places = [draw.rng.randrange(size) for _ in range(draw.count(fixed(kind)[:lead])) for size in source]
-    indices = numbers("int64", (*fixed(kind)[:lead], depth), places)
+    places = [
+        draw.rng.randrange(size) for _ in range(draw.count(static_sizes(kind)[:lead])) for size in source
+    ]
+    indices = numbers("int64", (*static_sizes(kind)[:lead], depth), places)
     attrs = attributes("GatherNDAttrs", batch_dims=0)
-    return Solution((Want(tensor(kind.dtype, (*source, *fixed(kind)[lead:]))), indices), attrs)
+    return Solution((Want(tensor(kind.dtype, (*source, *static_sizes(kind)[lead:]))), indices), attrs)
 
 
 def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
     """One update along the axis, so that no place is written twice."""
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     size = shape[axis]
     shape[axis] = 1
     indices = draw.indices(shape, size)
@@ -90,23 +92,23 @@ def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _scatter_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
     depth = draw.rng.randint(1, kind.rank)
-    rows = draw.rng.sample(range(draw.count(fixed(kind)[:depth])), 1)
+    rows = draw.rng.sample(range(draw.count(static_sizes(kind)[:depth])), 1)
     places = []
     for row in rows:
         digits = []
-        for size in reversed(fixed(kind)[:depth]):
+        for size in reversed(static_sizes(kind)[:depth]):
             digits.append(row % size)
             row //= size
         places += digits[::-1]
     indices = numbers("int64", (len(rows), depth), places)
-    updates = tensor(kind.dtype, (len(rows), *fixed(kind)[depth:]))
+    updates = tensor(kind.dtype, (len(rows), *static_sizes(kind)[depth:]))
     attrs = attributes("ScatterNDAttrs", reduction=draw.rng.choice(("update", "add", "max")))
     return Solution((Want(kind), indices, Want(updates)), attrs)
 
 
 def _slice_scatter(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    shape = list(fixed(kind))
+    shape = list(static_sizes(kind))
     size, step = shape[axis], draw.rng.choice((1, 1, 2))
     start = draw.rng.randrange(size)
     end = draw.rng.randint(start + 1, size)
@@ -119,12 +121,12 @@ def _slice_scatter(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _index_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
     depth = draw.rng.randint(1, max(1, 4 - kind.rank + 1))
     source = [draw.size(4) for _ in range(depth)]
-    indices = tuple(draw.indices((fixed(kind)[0],), size) for size in source)
-    return Solution((Want(tensor(kind.dtype, (*source, *fixed(kind)[1:]))), Tuple(indices)))
+    indices = tuple(draw.indices((static_sizes(kind)[0],), size) for size in source)
+    return Solution((Want(tensor(kind.dtype, (*source, *static_sizes(kind)[1:]))), Tuple(indices)))
 
 
 def _index_put(draw: Draw, kind: RelaxTensorType) -> Solution:
-    places = [draw.rng.randrange(size) for size in fixed(kind)]
+    places = [draw.rng.randrange(size) for size in static_sizes(kind)]
     indices = tuple(numbers("int64", (1,), [place]) for place in places)
     attrs = attributes("IndexPutAttrs", accumulate=draw.chance(RATES.flag))
     return Solution((Want(kind), Tuple(indices), Want(tensor(kind.dtype, (1,)))), attrs)

@@ -9,7 +9,7 @@ from opsieve.gen.irs.relax.declaration import (
     Solution,
     Want,
     attributes,
-    fixed,
+    static_sizes,
     tensor,
 )
 from opsieve.gen.irs.relax.draw import Draw, numbers, real, whole
@@ -26,7 +26,7 @@ def _full(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((ShapeValue(kind.shape or ()), draw.constant(kind.dtype, ())), attrs)
 
 
-def _filled(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _solve_filled(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((ShapeValue(kind.shape or ()),), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
@@ -39,7 +39,7 @@ def _full_like(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
-    size = fixed(kind)[0]
+    size = static_sizes(kind)[0]
     start, step = draw.rng.randint(-3, 3), draw.rng.choice((1, 2, 3))
     make = real if kind.dtype in FLOATS else whole
     bounds = tuple(make(value) for value in (start, start + step * size, step))
@@ -47,7 +47,7 @@ def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _eye(draw: Draw, kind: RelaxTensorType) -> Solution:
-    rows, columns = map(whole, fixed(kind))
+    rows, columns = map(whole, static_sizes(kind))
     return Solution(
         (rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype))
     )
@@ -58,7 +58,7 @@ def _eye_like(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _hamming(draw: Draw, kind: RelaxTensorType) -> Solution:
-    scalars = (whole(fixed(kind)[0]), Scalar(draw.chance(RATES.flag), "bool"), real(0.54), real(0.46))
+    scalars = (whole(static_sizes(kind)[0]), Scalar(draw.chance(RATES.flag), "bool"), real(0.54), real(0.46))
     return Solution(scalars, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
@@ -67,7 +67,7 @@ _MODES = ("half_pixel", "align_corners", "asymmetric")
 
 
 def _resize(draw: Draw, kind: RelaxTensorType) -> Solution:
-    batch, channels, *space = fixed(kind)
+    batch, channels, *space = static_sizes(kind)
     source = [max(1, draw.rng.choice((size, size // 2, size * 2, size + 1))) for size in space]
     dims = len(space)
     method = draw.rng.choice(_METHODS[: 4 - dims + 1])
@@ -87,7 +87,7 @@ def _resize(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
-    batch, channels, height, width = fixed(kind)
+    batch, channels, height, width = static_sizes(kind)
     data = tensor(kind.dtype, (batch, channels, draw.size(4), draw.size(4)))
     grid = Want(tensor(kind.dtype, (batch, 2, height, width)), (-1, 1))
     attrs = attributes(
@@ -101,13 +101,13 @@ def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _affine_grid(draw: Draw, kind: RelaxTensorType) -> Solution:
-    batch, _, height, width = fixed(kind)
+    batch, _, height, width = static_sizes(kind)
     attrs = attributes("AffineGridAttrs", align_corners=True)
     return Solution((Want(tensor(kind.dtype, (batch, 2, 3))), ShapeValue((height, width))), attrs)
 
 
 def _roi(draw: Draw, kind: RelaxTensorType) -> Solution:
-    boxes, channels, height, width = fixed(kind)
+    boxes, channels, height, width = static_sizes(kind)
     batch, size = draw.size(2), draw.rng.randint(4, 6)
     rows = []
     for _ in range(boxes):
@@ -145,8 +145,8 @@ _SIZED = Recogniser(("int64", "int32", "float32", "float64"), (1, 1), condition=
 
 OPERATORS: tuple[Declared, ...] = (
     Declared("relax.full", _ANY, _full, "ConstantOfShape"),
-    Declared("relax.zeros", _ANY, _filled),
-    Declared("relax.ones", _ANY, _filled),
+    Declared("relax.zeros", _ANY, _solve_filled),
+    Declared("relax.ones", _ANY, _solve_filled),
     Declared("relax.full_like", _ANY, _full_like),
     Declared("relax.zeros_like", Recogniser(NUMBERS, static=False), _like),
     Declared("relax.ones_like", Recogniser(NUMBERS, static=False), _like),

@@ -20,7 +20,7 @@ from opsieve.gen.irs.relax.spellings.spelling import (
 )
 
 
-def _rounded(operator: str) -> Spelling:
+def _spell_rounding(operator: str) -> Spelling:
     """Integers are round already; ONNX rounds floats alone."""
     return spell_unary(lambda onnx, x: onnx(operator if is_float(x) else "Identity", x))
 
@@ -108,7 +108,7 @@ def _clip(call: SpelledCall) -> Any:
     return call("Min", call("Max", x, to_constant(x, low)), to_constant(x, high))
 
 
-def _sloped(onnx: Onnx, x: Any, slope: Any) -> Any:
+def _spell_slope(onnx: Onnx, x: Any, slope: Any) -> Any:
     return onnx("Where", onnx("Greater", x, to_constant(x, 0)), x, onnx("Mul", x, slope))
 
 
@@ -150,9 +150,9 @@ def _bucketize(call: SpelledCall) -> Any:
 
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "ceil": _rounded("Ceil"),
-    "floor": _rounded("Floor"),
-    "round": _rounded("Round"),
+    "ceil": _spell_rounding("Ceil"),
+    "floor": _spell_rounding("Floor"),
+    "round": _spell_rounding("Round"),
     "trunc": spell_unary(_trunc),
     "rsqrt": spell_unary(lambda onnx, x: onnx("Div", to_constant(x, 1), onnx("Sqrt", x))),
     "square": spell_unary(lambda onnx, x: onnx("Mul", x, x)),
@@ -174,9 +174,9 @@ SPELLINGS: Mapping[str, Spelling] = {
     "ewise_fma": lambda call: call("Add", call("Mul", call.args[0], call.args[1]), call.args[2]),
     "clip": _clip,
     "astype": lambda call: cast_to(call, call.args[0], call.dtype),
-    "nn.leakyrelu": lambda call: _sloped(call, call.args[0], to_constant(call.args[0], call["alpha"])),
+    "nn.leakyrelu": lambda call: _spell_slope(call, call.args[0], to_constant(call.args[0], call["alpha"])),
     "nn.softplus": _softplus,
-    "nn.prelu": lambda call: _sloped(call, call.args[0], _per_channel(call, call.args[1])),
+    "nn.prelu": lambda call: _spell_slope(call, call.args[0], _per_channel(call, call.args[1])),
     "quantize": _quantize,
     "dequantize": _dequantize,
     "bucketize": _bucketize,

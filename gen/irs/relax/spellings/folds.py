@@ -44,20 +44,20 @@ def _position(operator: str) -> Spelling:
     return spell_call
 
 
-def _scanned(call: SpelledCall) -> tuple[Any, int]:
+def _prepare_scan(call: SpelledCall) -> tuple[Any, int]:
     """The tensor in the element type of the result, and the axis that is scanned."""
     x, axis = cast_to(call, call.args[0], call.dtype), call["axis"]
     return (reshape_to(call, x, [x.size]), 0) if axis is None else (x, int(axis) % x.ndim)
 
 
 def _cumsum(call: SpelledCall) -> Any:
-    x, axis = _scanned(call)
+    x, axis = _prepare_scan(call)
     return call("CumSum", x, np.array(axis, np.int64), exclusive=int(bool(call["exclusive"])))
 
 
 def _cumprod(call: SpelledCall) -> Any:
     """Written out, since ONNX has no such operator before opset 26."""
-    x, axis = _scanned(call)
+    x, axis = _prepare_scan(call)
     size = x.shape[axis]
     if not size:
         return x
@@ -109,7 +109,7 @@ def _full(call: SpelledCall) -> Any:
     return call("Expand", value, to_integers(shape))
 
 
-def _filled(value: int) -> Spelling:
+def _spell_filled(value: int) -> Spelling:
     def spell_call(call: SpelledCall) -> Any:
         return np.full(
             call.args[0].shape if isinstance(call.args[0], np.ndarray) else call.args[0], value, call.dtype
@@ -140,7 +140,7 @@ def _deviation(call: SpelledCall, away: Any, axes: Sequence[int]) -> Any:
     return call("Sqrt", call("Add", square, to_constant(away, call["epsilon"])))
 
 
-def _scaled(onnx: Onnx, normal: Any, gamma: Any, beta: Any) -> Any:
+def _scale_and_shift(onnx: Onnx, normal: Any, gamma: Any, beta: Any) -> Any:
     return onnx("Add", onnx("Mul", normal, gamma), beta)
 
 
@@ -151,7 +151,7 @@ def _axes(call: SpelledCall, ndim: int) -> list[int]:
 
 def _layer_norm(call: SpelledCall) -> Any:
     x, gamma, beta = call.args
-    return _scaled(call, _normal(call, x, _axes(call, x.ndim)), gamma, beta)
+    return _scale_and_shift(call, _normal(call, x, _axes(call, x.ndim)), gamma, beta)
 
 
 def _rms_norm(call: SpelledCall) -> Any:
@@ -168,13 +168,13 @@ def _group_norm(call: SpelledCall) -> Any:
     groups = call["num_groups"]
     split = reshape_to(call, x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     normal = reshape_to(call, _normal(call, split, range(2, split.ndim)), x.shape)
-    return _scaled(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim))
+    return _scale_and_shift(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim))
 
 
 def _instance_norm(call: SpelledCall) -> Any:
     x, gamma, beta = call.args
     normal = _normal(call, x, range(2, x.ndim))
-    return _scaled(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim))
+    return _scale_and_shift(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim))
 
 
 def _batch_norm(call: SpelledCall) -> Any:
@@ -199,7 +199,7 @@ def _batch_norm(call: SpelledCall) -> Any:
     deviation = call("Sqrt", call("Add", _channels(call, variance, x.ndim), to_constant(x, call["epsilon"])))
     normal = call("Div", call("Sub", x, _channels(call, mean, x.ndim)), deviation)
     return (
-        _scaled(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim)),
+        _scale_and_shift(call, normal, _channels(call, gamma, x.ndim), _channels(call, beta, x.ndim)),
         *running,
     )
 
@@ -243,10 +243,10 @@ SPELLINGS: Mapping[str, Spelling] = {
     "topk": _topk,
     "full": _full,
     "full_like": _full,
-    "zeros": _filled(0),
-    "ones": _filled(1),
-    "zeros_like": _filled(0),
-    "ones_like": _filled(1),
+    "zeros": _spell_filled(0),
+    "ones": _spell_filled(1),
+    "zeros_like": _spell_filled(0),
+    "ones_like": _spell_filled(1),
     "arange": lambda call: np.arange(*call.args).astype(call.dtype),
     "eye": _eye,
     "eye_like": lambda call: _eye(replace(call, args=[*call.args[0].shape, call.args[1]])),

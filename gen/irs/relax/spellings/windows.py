@@ -23,7 +23,7 @@ def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
     return onnx("Mul", onnx("Unsqueeze", x, to_integers(1)), onnx("Unsqueeze", y, to_integers(0)))
 
 
-def _ordered(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
+def _reorder_axes(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
     """A tensor whose axes are called by letters, in another order."""
     if sorted(order) != sorted(wanted):
         raise NotImplementedError(f"no spelling of the layout {order}")
@@ -37,14 +37,14 @@ def _letters(dims: int) -> str:
 def _convolution(operator: str, kernel: str, more: str) -> Spelling:
     def spell_call(call: SpelledCall) -> Any:
         space = _letters(call.args[0].ndim - 2)
-        data = _ordered(call, call.args[0], str(call["data_layout"]), f"NC{space}")
-        weight = _ordered(call, call.args[1], str(call["kernel_layout"]), f"{kernel}{space}")
+        data = _reorder_axes(call, call.args[0], str(call["data_layout"]), f"NC{space}")
+        weight = _reorder_axes(call, call.args[1], str(call["kernel_layout"]), f"{kernel}{space}")
         extra = {more: call[more]} if more else {}
         result = call(
             operator, cast_to(call, data, call.dtype), cast_to(call, weight, call.dtype), strides=call["strides"],
             pads=call["padding"], dilations=call["dilation"], group=call["groups"], **extra,
         )  # fmt: skip
-        return _ordered(call, result, f"NC{space}", str(call["out_layout"] or call["data_layout"]))
+        return _reorder_axes(call, result, f"NC{space}", str(call["out_layout"] or call["data_layout"]))
 
     return spell_call
 
@@ -54,7 +54,7 @@ def _pool(mean: bool) -> Spelling:
 
     def spell_call(call: SpelledCall) -> Any:
         space = _letters(call.args[0].ndim - 2)
-        data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
+        data = _reorder_axes(call, call.args[0], str(call["layout"]), f"NC{space}")
         # ONNX pools floats, and few of the integers.
         data = data if is_float(data) else cast_to(call, data, "float64")
         window = call["pool_size"]
@@ -63,16 +63,16 @@ def _pool(mean: bool) -> Spelling:
         }  # fmt: skip
         asked, widths = _widths(data, call)
         if not mean:
-            result = call("MaxPool", _padded(call, data, widths, -math.inf), **steps)
+            result = call("MaxPool", _spell_padding(call, data, widths, -math.inf), **steps)
         else:
             # The padding that was asked for counts where the module says so, what `ceil_mode` adds does not.
             counted = np.ones_like(data)
             counted = np.pad(counted, asked, constant_values=float(bool(call["count_include_pad"])))
             more = [(0, after - said) for (_, after), (_, said) in zip(widths, asked, strict=True)]
             shares = call("AveragePool", np.pad(counted, more), **steps)
-            total = call("AveragePool", _padded(call, data, widths, 0), **steps)
+            total = call("AveragePool", _spell_padding(call, data, widths, 0), **steps)
             result = call("Div", total, call("Max", shares, to_constant(data, 1 / math.prod(window))))
-        return _ordered(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["out_layout"]))
+        return _reorder_axes(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["out_layout"]))
 
     return spell_call
 
@@ -100,7 +100,7 @@ def _widths(data: Any, call: SpelledCall) -> tuple[list[tuple[int, int]], list[t
     return asked, widths
 
 
-def _padded(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+def _spell_padding(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
     if not any(map(any, widths)):
         return data
     befores, afters = zip(*widths, strict=True)
@@ -110,14 +110,14 @@ def _padded(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: flo
 def _adaptive(call: SpelledCall) -> Any:
     """The mean over windows along each axis is a product with a matrix of shares."""
     space = _letters(call.args[0].ndim - 2)
-    data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
+    data = _reorder_axes(call, call.args[0], str(call["layout"]), f"NC{space}")
     sizes: tuple[int, ...] = data.shape[2:]
     out = call["output_size"] or sizes
     matrices = [_shares(*ends).astype(data.dtype) for ends in zip(sizes, out, strict=True)]
     terms = ["px", "qy", "rz"][: len(sizes)]
     befores, afters = ("".join(term[place] for term in terms) for place in (1, 0))
     pooled = call("Einsum", data, *matrices, equation=f"nc{befores},{','.join(terms)}->nc{afters}")
-    return _ordered(call, pooled, f"NC{space}", str(call["out_layout"]))
+    return _reorder_axes(call, pooled, f"NC{space}", str(call["out_layout"]))
 
 
 def _shares(size: int, count: int) -> Any:
@@ -150,7 +150,7 @@ _ROUNDING = {"round": "round_prefer_ceil", "floor": "floor", "ceil": "ceil", "":
 
 def _resize(call: SpelledCall) -> Any:
     space = _letters(call.args[0].ndim - 2)
-    data = _ordered(call, call.args[0], str(call["layout"]), f"NC{space}")
+    data = _reorder_axes(call, call.args[0], str(call["layout"]), f"NC{space}")
     method = str(call["method"])
     rounding = str(call["rounding_method"])
     result = call(
@@ -159,7 +159,7 @@ def _resize(call: SpelledCall) -> Any:
         cubic_coeff_a=call["cubic_alpha"], exclude_outside=call["cubic_exclude"],
         nearest_mode=_ROUNDING.get(rounding, rounding),
     )  # fmt: skip
-    return _ordered(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["layout"]))
+    return _reorder_axes(call, cast_to(call, result, call.dtype), f"NC{space}", str(call["layout"]))
 
 
 def _grid_sample(call: SpelledCall) -> Any:
@@ -187,7 +187,7 @@ def _roi_align(call: SpelledCall) -> Any:
     mode = str(call["mode"])
     if mode != "avg":
         raise NotImplementedError("the RoiAlign of ONNX takes another maximum")
-    data = _ordered(call, call.args[0], str(call["layout"]), "NCHW")
+    data = _reorder_axes(call, call.args[0], str(call["layout"]), "NCHW")
     images, corners = call.outputs("Split", 2, call.args[1], to_integers([1, 4]), axis=1)
     images = cast_to(call, call("Squeeze", images, to_integers(1)), "int64")
     height, width = call["pooled_size"]
