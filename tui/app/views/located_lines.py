@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
 
@@ -52,7 +52,7 @@ def list_located_graph(job: Job | None, graph: Sequence[tuple[str, str]]) -> lis
 
 
 def _describe_first(report: dict[str, Any], value: dict[str, Any]) -> str:
-    runs, groups = counted(int(report["runs"]), "run"), counted(int(report["groups"]), "group")
+    runs, groups = count_noun(int(report["runs"]), "run"), count_noun(int(report["groups"]), "group")
     how = f"{runs} of the target, {groups} of values read"
     if not report["first"]:
         return f"no value is wrong given correct inputs; {how}"
