@@ -27,6 +27,7 @@ from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, read_death, read_reply
 from opsieve.backends.workers.sandbox.policy import (
     list_devices,
+    may_share_memory,
     may_start_processes,
     select_variables,
     start_sandboxed,
@@ -333,9 +334,9 @@ class Workers:
         """
         source = target.plugin
         shared = source.location if target.zygote[0] != target.name else None
-        return zygote.fork_worker(
-            self.limits, shared, may_start_processes(source.backend), bool(list_devices(source.backend))
-        )
+        backend = source.backend
+        rights = may_start_processes(backend), bool(list_devices(backend)), may_share_memory(backend)
+        return zygote.fork_worker(self.limits, shared, *rights)
 
     def _get_lock(self, key: object) -> threading.Lock:
         with self._guard:

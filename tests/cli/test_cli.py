@@ -195,7 +195,7 @@ def test_doctor_tells_what_is_there(
     told = json.loads(out)
     backends = {item["name"]: item for item in told["backends"]}
     assert code == 0
-    assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap", "walls", "lacks"}
+    assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap", "memory", "walls", "lacks"}
     assert backends["onnxruntime"]["newest_opset"] >= 20
     assert backends["reference"]["problem"] == ""
     assert backends["openvino"]["install"] == "pip install 'opsieve[openvino]'"

@@ -286,3 +286,11 @@ def test_a_sentence_has_an_end(capsys: Capture) -> None:
     assert code == 2
     assert 3000 < len(err) < 5000
     assert "is not a valid float" in err
+
+
+def test_a_limit_of_the_machine_is_no_limit_of_the_model() -> None:
+    """With a hard limit on addresses below the one of a worker, the model is judged all the same."""
+    Path("m.onnx").write_bytes(chain("Relu").model)
+    command = f"ulimit -v 3000000; exec {sys.executable} -m opsieve run m.onnx -t fake:wrong@Relu"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "")

@@ -348,13 +348,17 @@ def leave_a_process_behind(facts: dict[str, Any]) -> bool:
 
 @act
 def take_memory_by_children(facts: dict[str, Any]) -> bool:
+    ready, tell = os.pipe()
     for _ in range(3):
         if os.fork() == 0:
             kept = bytearray(facts["memory"] * 6 // 10)
+            os.write(tell, b"x")
             time.sleep(30)
             os._exit(len(kept) & 0)
-    time.sleep(8)
-    return True
+    os.close(tell)
+    filled = [os.read(ready, 1) for _ in range(3)]  # however long a busy machine takes
+    time.sleep(3)
+    return all(filled)
 
 
 @act

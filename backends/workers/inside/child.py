@@ -510,19 +510,22 @@ class ForkServer:
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         if self.sandbox is not None:
             self.sandbox.move_home(scratch)
-        with open("/proc/self/statm") as statm:
+        mapped = 0  # without /proc
+        with contextlib.suppress(OSError), open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
-        bound = mapped + limits["memory"]
         # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can
         # be written to is bounded.
-        resource.setrlimit(resource.RLIMIT_DATA if limits["devices"] else resource.RLIMIT_AS, (bound, bound))
+        kind = resource.RLIMIT_DATA if limits["devices"] else resource.RLIMIT_AS
+        bound, most = mapped + limits["memory"], resource.getrlimit(kind)[1]
+        bound = bound if most == resource.RLIM_INFINITY else min(bound, most)
+        resource.setrlimit(kind, (bound, bound))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
         if self.config["shim"]:
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
         if self.sandbox is not None:
-            self.sandbox.confine_worker(scratch, limits["processes"])
+            self.sandbox.confine_worker(scratch, limits["processes"], limits["shared"])
         backend = self.backend
         if "plugin" in limits:
             backend = load_backend(*limits["plugin"])

@@ -52,7 +52,9 @@ class Walls:
         if "filter" in without:
             pass
         elif os.uname().machine == "x86_64":
-            self.build_wall("filter", lambda: system_calls.restrict_calls(self.config["network"], True, None))
+            self.build_wall(
+                "filter", lambda: system_calls.restrict_calls(self.config["network"], True, None, True)
+            )
         else:
             self.lacks["filter"] = "there is none for this machine"
         self.common = os.path.join(scratch, "common")
@@ -73,6 +75,8 @@ class Walls:
             wanted.remove("network")
         early = [name for name in wanted if name != "files"]
         self.left = namespaces.leave_namespaces(["user"] + early, self.lacks)
+        if "ipc" in self.left:
+            namespaces.forbid_segments()
         if "processes" in self.left:
             namespaces.fork_first_process(scratch)  # who stays outside sees the files as they are, to tidy up
         if "files" in wanted:
@@ -115,9 +119,9 @@ class Walls:
         )
         landlock.restrict_files(readable, [scratch] + devices + kept, self.config["network"])
 
-    def confine_worker(self, scratch: str, processes: bool) -> None:
-        """In a forked worker: allow writes to its own scratch folder and signals within its own domain
-        only.
+    def confine_worker(self, scratch: str, processes: bool, shared: bool) -> None:
+        """In a forked worker: allow writes to its own scratch folder, signals within its own domain, and memory
+        that its limit counts only.
         """
         namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = landlock.get_version() if any(wall.startswith("landlock") for wall in self.walls) else 0
@@ -125,8 +129,8 @@ class Walls:
             # What a compiler keeps for all of its processes: compiled headers.
             self.restrict_files(scratch, [self.common])
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
-        if "filter" in self.walls and (not processes or alone is not None):
-            system_calls.restrict_calls(self.config["network"], processes, alone)
+        if "filter" in self.walls and not (processes and shared and alone is None):
+            system_calls.restrict_calls(self.config["network"], processes, alone, shared)
 
     @staticmethod
     def move_home(folder: str) -> None:

@@ -20,7 +20,7 @@ OTHER_TABLE = 0x40000000  # the calls of x32
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x00010000
 
 # Looking into or steering other processes, mounts and namespaces, the kernel's own matters, keys, files by
-# handle, rings of calls.
+# handle, rings of calls, segments of memory.
 FORBIDDEN = {
     **dict(
         ptrace=101,
@@ -64,7 +64,10 @@ FORBIDDEN = {
     ),
     **dict(keyctl=250, add_key=248, request_key=249, name_to_handle_at=303, open_by_handle_at=304),
     **dict(io_uring_setup=425, io_uring_enter=426, io_uring_register=427, fanotify_init=300, vhangup=153),
+    "shmget": 29,
 }
+# Memory that no process's limit counts; some just-in-time compilers need it.
+SHARED = dict(memfd_create=319, memfd_secret=447)
 SOCKET, CLONE, CLONE3, FORK, VFORK = 41, 56, 435, 57, 58
 SIGNALS = dict(kill=62, tgkill=234, rt_sigqueueinfo=129, rt_tgsigqueueinfo=297)  # the process comes first
 OTHER_SIGNALS = dict(tkill=200, pidfd_send_signal=424)
@@ -87,11 +90,11 @@ def filter_call(number: int, test: List[bytes]) -> List[bytes]:
     return [make_step(EQUAL, number, 0, len(test) + 1), make_step(LOAD, FIRST_ARGUMENT)] + test
 
 
-def build_filter(network: bool, processes: bool, alone: Optional[int]) -> List[bytes]:
+def build_filter(network: bool, processes: bool, alone: Optional[int], shared: bool = False) -> List[bytes]:
     """Build the filter.
 
     Without `processes` only threads may start; with a process number `alone` only that process may be
-    signalled.
+    signalled; without `shared` no memory file is made.
     """
     steps = [
         make_step(LOAD, MACHINE),
@@ -100,7 +103,7 @@ def build_filter(network: bool, processes: bool, alone: Optional[int]) -> List[b
         make_step(LOAD, NUMBER),
     ]
     steps += [make_step(AT_LEAST, OTHER_TABLE, 0, 1), make_step(RETURN, ERROR | ENOSYS)]
-    for number in FORBIDDEN.values():
+    for number in list(FORBIDDEN.values()) + ([] if shared else list(SHARED.values())):
         steps += refuse_call(number)
     steps += refuse_call(CLONE3, ENOSYS)  # its flags cannot be seen; the C library then takes clone
     clone = [make_step(ANY_BIT, NEW_NAMESPACES, 0, 1), make_step(RETURN, ERROR | EPERM)]
@@ -119,9 +122,9 @@ def build_filter(network: bool, processes: bool, alone: Optional[int]) -> List[b
     return steps + [make_step(RETURN, ALLOW)]
 
 
-def restrict_calls(network: bool, processes: bool, alone: Optional[int]) -> None:
+def restrict_calls(network: bool, processes: bool, alone: Optional[int], shared: bool = False) -> None:
     """Enforce the filter on this process and its children; raises OSError if the kernel lacks it."""
-    steps = build_filter(network, processes, alone)
+    steps = build_filter(network, processes, alone, shared)
     code = ctypes.create_string_buffer(b"".join(steps))
     what = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
     libc.prctl(38, 1, 0, 0, 0)  # no new privileges

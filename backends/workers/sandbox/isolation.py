@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.workers.sandbox.policy import describe_lacks
+from opsieve.backends.workers.zygotes.memory_bound import describe_bound
 
 _TRY = (
     "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
@@ -27,13 +28,14 @@ class Isolation:
     """Whether this process may make user, mount and network namespaces, Landlock's version (0: missing),
     bubblewrap's path ("").
 
-    `walls` are around the workers, `lacks` lists missing ones with reasons (None if workers were not
+    `memory` says what bounds the memory of workers, `walls` are around them, `lacks` lists missing ones with reasons (None if workers were not
     sandboxed).
     """
 
     namespaces: bool
     landlock: int
     bubblewrap: str
+    memory: str = ""
     walls: tuple[str, ...] = ()
     lacks: Mapping[str, str] | None = None  # None: no worker was shut in
 
@@ -43,6 +45,7 @@ class Isolation:
             f"user namespaces {'allowed' if self.namespaces else 'refused'}",
             f"Landlock version {self.landlock}" if self.landlock else "no Landlock",
             f"bubblewrap {self.bubblewrap}" if self.bubblewrap else "no bubblewrap",
+            f"memory bounded by {self.memory}",
         )
         if self.lacks is None:
             return f"{', '.join(parts)}; workers are not shut in"
@@ -53,7 +56,12 @@ class Isolation:
 def examine_isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None = None) -> Isolation:
     """Examine this system (about 20 ms), and add the walls of its workers."""
     return Isolation(
-        _has_namespaces(), _get_landlock_version(), shutil.which("bwrap") or "", tuple(walls), lacks
+        _has_namespaces(),
+        _get_landlock_version(),
+        shutil.which("bwrap") or "",
+        describe_bound(walls),
+        tuple(walls),
+        lacks,
     )
 
 

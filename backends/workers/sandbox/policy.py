@@ -1,8 +1,8 @@
 """Configure a zygote's sandbox from the user's wishes, the backend's needs, and this machine's refusals.
 
 `shut_in.py` applies it inside the zygote. OPSIEVE_SANDBOX=off (set by `--no-sandbox`) runs workers as
-ordinary processes; OPSIEVE_SANDBOX_ALLOW lists additional rights, separated by commas: `network`, devices
-(`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that workers get.
+ordinary processes; OPSIEVE_SANDBOX_ALLOW lists additional rights, separated by commas: `network`,
+`shared-memory` (memory files), devices (`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that workers get.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from opsieve.gen.model.variables import variable_set
 
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
 HANDED_ON = "OPSIEVE_ENV"
-NETWORK = "network"
+NETWORK, SHARED = "network", "shared-memory"
 # Variables that compilers get besides those that their backends name: the system's, the loader's, Python's,
 # those of thread pools, devices and sanitizers, ours.
 _KEPT = re.compile(
@@ -82,8 +82,8 @@ def make_config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | 
         return None
     allowed, paths, devices = _list_allowed(backend), _list_allowed_paths(backend), list_devices(backend)
     for item in allowed:
-        if item != NETWORK and not item.startswith("/"):
-            raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
+        if item not in (NETWORK, SHARED) and not item.startswith("/"):
+            raise BadInput(f"{ALLOWED} lists absolute paths, `{NETWORK}` and `{SHARED}`, not {shown(item)}")
     files = (
         {str(path) for path in readable}
         | _list_own_files()
@@ -115,7 +115,9 @@ def _list_allowed(backend: Backend) -> list[str]:
 
 
 def _list_allowed_paths(backend: Backend) -> list[str]:
-    return [path for item in _list_allowed(backend) if item != NETWORK for path in sorted(glob.glob(item))]
+    return [
+        path for item in _list_allowed(backend) if item.startswith("/") for path in sorted(glob.glob(item))
+    ]
 
 
 def start_sandboxed(
@@ -185,6 +187,11 @@ def _report_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
 def may_start_processes(backend: Backend) -> bool:
     """Whether a backend's workers may start processes."""
     return facts_of(backend).starts_processes
+
+
+def may_share_memory(backend: Backend) -> bool:
+    """Whether a backend's workers may make memory files; drivers of devices need them."""
+    return SHARED in _list_allowed(backend) or bool(list_devices(backend))
 
 
 def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:

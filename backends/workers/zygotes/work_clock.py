@@ -57,6 +57,10 @@ class WorkClock:
         """Return the seconds to wait until the next look."""
         return min(_FIRST if self._then == self._begun else _SLICE, max(self._seconds / 4, 0.01))
 
+    def is_due(self) -> bool:
+        """Return whether it is time for the next look."""
+        return self._now() - self._then >= self.get_wait()
+
     def is_expired(self) -> bool:
         """Update the time, and return whether it is over."""
         then, now = self._then, self._now()
@@ -90,16 +94,22 @@ def read_load(pid: int) -> Load | None:
 
 def read_memory(pid: int) -> int:
     """Return the resident bytes of a process and its descendants, shared ones once; 0 if unreadable."""
-    found, left = 0, [pid]
-    while left:
-        process = left.pop()
+    found = 0
+    for process in list_family(pid):
         with contextlib.suppress(OSError, ValueError, IndexError):
             shares = re.findall(r"^Pss:\s+(\d+) kB", _read_text(f"/proc/{process}/smaps_rollup"), re.M)
             found += int(shares[0]) << 10
+    return found
+
+
+def list_family(pid: int) -> list[int]:
+    """List a process and its descendants, as far as they can be seen."""
+    family = [pid]
+    for process in family:
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{process}/task"):
-                left.extend(map(int, _read_text(f"/proc/{process}/task/{task}/children").split()))
-    return found
+                family.extend(map(int, _read_text(f"/proc/{process}/task/{task}/children").split()))
+    return family
 
 
 def _read_fields(path: str) -> list[str]:

@@ -28,7 +28,14 @@ from opsieve.backends.workers.zygotes.channels import (
     read_log,
     wait_readable,
 )
-from opsieve.backends.workers.zygotes.work_clock import WorkClock, read_memory
+from opsieve.backends.workers.zygotes.memory_bound import (
+    EXCESS,
+    SLICE,
+    MemoryGroup,
+    make_group,
+    measure_shared,
+)
+from opsieve.backends.workers.zygotes.work_clock import WorkClock, list_family, read_memory
 from opsieve.gen.model.scratch import Scratch
 
 if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
@@ -284,18 +291,19 @@ class Zygote:
         plugin: Location | None = None,
         processes: bool = True,
         devices: bool = False,
+        shared: bool = True,
     ) -> "Worker":
         """Fork a worker under `limits` for the zygote's backend, or the one at `plugin`.
 
-        In a sandbox, a worker without `processes` cannot start any. With `devices`, reserved address space is
-        not limited.
+        In a sandbox, a worker without `processes` cannot start any, and one without `shared` makes no memory
+        files. With `devices`, reserved address space is not limited.
         """
         ours, theirs = socket.socketpair()
         log, state = make_memory_file("log", append=True), make_memory_file("state")
         status, status_theirs = socket.socketpair()
         status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
-        config.update(processes=processes, devices=devices)
+        config.update(processes=processes, devices=devices, shared=shared)
         if plugin is not None:
             config["plugin"] = plugin
         fds = array.array("i", [theirs.fileno(), log, state, status_theirs.fileno()])
@@ -374,6 +382,7 @@ class Worker:
         self._connection, self._log, self._state, self._status = connection, log, state, status
         self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
+        self._group: MemoryGroup | None = None
         self.tests = 0
         self.first_peak = 0  # bytes that were resident in its first test, 0 before
         # In a namespace of its own it has another number, which says nothing here.
@@ -381,6 +390,8 @@ class Worker:
         if not self.pid:
             self._close_files()
             raise Unavailable("its process ended")
+        self._group = make_group(self.pid, limits.memory)
+        self._known = {_identify_file(each) for each in (log, state, *([notes.file] if notes else ()))}
 
     def submit_frame(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
         """Send one frame of `tests` tests, in pieces, with a descriptor; `read_reply` notices a dead
@@ -391,6 +402,7 @@ class Worker:
         with contextlib.suppress(OSError):
             sent = 0
             if file is not None:
+                self._known.add(_identify_file(file))
                 carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))]
                 sent = self._connection.sendmsg([frame[0]], carried)
             for part in frame:
@@ -436,18 +448,31 @@ class Worker:
         buffer = bytearray(size)
         view = memoryview(buffer)
         while view:
-            self._connection.settimeout(clock.get_wait())
+            self._connection.settimeout(min(clock.get_wait(), SLICE))
             try:
                 got = self._connection.recv_into(view)
             except TimeoutError:
-                if clock.is_expired():
-                    raise
-                self._check_family(clock)
+                self._check_shared()
+                if clock.is_due():
+                    if clock.is_expired():
+                        raise
+                    self._check_family(clock)
                 continue
             if not got:
                 raise EOFError
             view = view[got:]
         return buffer
+
+    def _check_shared(self) -> None:
+        """Raise Excess if the worker and its children keep too much in what no process's limit counts."""
+        if self._group is None:
+            taken = measure_shared(list_family(self.pid), self._known)
+            if taken > EXCESS * self._limits.memory:
+                raise Excess(self._describe_excess(taken))
+
+    def _describe_excess(self, taken: int) -> str:
+        most = self._limits.memory >> 20
+        return f"it and its processes kept {taken >> 20} MiB in memory, and may keep {most} MiB together"
 
     def _check_family(self, clock: WorkClock) -> None:
         """Raise Excess if the worker and its children are too many or use too much memory; alone it has its
@@ -459,10 +484,7 @@ class Worker:
         if load.processes > PROCESSES:
             raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
         if load.resident > self._limits.memory and (memory := read_memory(self.pid)) > self._limits.memory:
-            most = self._limits.memory >> 20
-            raise Excess(
-                f"it and its processes kept {memory >> 20} MiB in memory, and may keep {most} MiB together"
-            )
+            raise Excess(self._describe_excess(memory))
 
     def _dump_stack(self) -> None:
         """Let a hanging worker write its Python stack to its log (faulthandler answers from C in any
@@ -495,6 +517,9 @@ class Worker:
             log=read_log(self._log),
             peak=int(ending["peak"]),
             reached=self._collect_noted(),
+            excess=self._describe_excess(self._limits.memory)
+            if self._group is not None and self._group.has_overrun()
+            else "",
         )
         self._close_files()
         return death
@@ -522,6 +547,8 @@ class Worker:
                 send(self.pid, signal.SIGKILL)
 
     def _close_files(self) -> None:
+        if self._group is not None:
+            self._group.remove()
         self._connection.close()
         self._status.close()
         for fd in (self._log, self._state):
@@ -533,6 +560,11 @@ class Worker:
         """Read the zygote's next message about this worker, None on timeout."""
         word, self._unread = read_line(self._status.fileno(), self._unread, seconds)
         return word or None
+
+
+def _identify_file(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 def _parse_header(text: bytearray) -> Any:
