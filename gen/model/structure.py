@@ -26,8 +26,10 @@ def check_structure(model: onnx.ModelProto) -> None:
         raise BadInput("it has no IR version")
     if model.ir_version >= 3 and not model.opset_import:
         raise BadInput("it names no operator set")
-    for entry in model.opset_import:
+    for entry in chain(model.opset_import, *(function.opset_import for function in model.functions)):
         _text(entry.domain, "an operator set's domain")
+        if abs(entry.version) >= 2**31:  # more than onnx's own functions take
+            raise BadInput(f"it imports version {entry.version} of an operator set")
     _check_size(model)
     _check_functions(model)
     _check_graph(model.graph, frozenset(), 1, model.ir_version)

@@ -1,7 +1,5 @@
 """What a worker may have of memory that no limit of one process bounds (tests/support/memory_drill.py)."""
 
-from pathlib import Path
-
 import pytest
 from memory_drill import ACTS, LIMIT, MODES, hoard, is_disk
 
@@ -51,9 +49,3 @@ def test_a_group_counts_and_goes_with_its_worker(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(memory_bound, "measure_shared", lambda *_: pytest.fail("looked at in vain"))
     assert hoard("memory_files_of_a_child", (), "shared-memory").outcome == "out-of-memory"
     assert [path for path in parent.iterdir() if path.is_dir()] == []
-
-
-def test_a_machine_without_groups_has_none(tmp_path: Path) -> None:
-    with pytest.raises(StopIteration):
-        memory_bound._find_mount("31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup rw,memory\n")
-    assert memory_bound._find_mount("31 23 0:28 / /a/b rw,x - cgroup2 none rw\n") == "/a/b"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from commands import opsieve
 from models import X, chain
@@ -294,3 +295,29 @@ def test_a_limit_of_the_machine_is_no_limit_of_the_model() -> None:
     command = f"ulimit -v 3000000; exec {sys.executable} -m opsieve run m.onnx -t fake:wrong@Relu"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("version", [2**31, 2**62, -(2**63)])
+@pytest.mark.parametrize("place", ["model", "function"])
+def test_an_operator_set_beyond_onnx_is_a_sentence(version: int, place: str, capsys: Capture) -> None:
+    model = onnx.load_from_string(chain("Relu").model)
+    function = model.functions.add(name="f", domain="me", input=["a"], output=["b"])
+    function.node.add(op_type="Relu", input=["a"], output=["b"])
+    for owner in (model, function) if place == "model" else (function,):
+        owner.opset_import.add(domain="me" if owner is model else "", version=version)
+    Path("m.onnx").write_bytes(model.SerializeToString())
+    code, _, err = opsieve("run", "m.onnx", "-t", "fake", capsys=capsys)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert f"it imports version {version} of an operator set" in err
+
+
+@pytest.mark.parametrize("key", ["case", "target", "verdict", "fingerprint"])
+def test_a_result_without_end_is_a_sentence(key: str, capsys: Capture) -> None:
+    after = {"verdict": "fail", "kind": "crash", "stage": "run", "fingerprint": "f"}
+    result = {"case": "c", "target": "t", "after": after}
+    Path("a.json").write_text(json.dumps({"results": [result]}))
+    assert opsieve("corpus", "diff", "a.json", "a.json", capsys=capsys)[0] == 0
+    (after if key in after else result)[key] = "n" * 20_000
+    Path("b.json").write_text(json.dumps({"results": [result]}))
+    code, _, err = opsieve("corpus", "diff", "a.json", "b.json", capsys=capsys)
+    assert (code, len(err.splitlines()), len(err) < 500) == (2, 1, True)

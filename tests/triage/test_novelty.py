@@ -87,5 +87,9 @@ def test_a_job_is_red_on_a_new_bug_and_green_on_a_known_one(
     assert f"{new} newly failing." in (tmp_path / "summary.md").read_text()
     again = opsieve(*run, *words, "--store", tmp_path / "two", "--known", tmp_path / "one", capsys=capsys)
     assert (again[0], ": NEW" in again[1], "::warning file=" in again[1]) == (0, False, True)
+    (tmp_path / "one" / "known").mkdir(exist_ok=True)
+    (tmp_path / "one" / "known" / "bad.toml").write_text("message = '(?<=a)b'\nissue = 'u'\n")
+    skipped = opsieve(*run, *words, "--store", tmp_path / "four", "--known", tmp_path / "one", capsys=capsys)
+    assert (skipped[0], "bad" in skipped[2]) == (2, True)
     assert opsieve(*run, "--store", tmp_path / "three", "--known", tmp_path / "none", capsys=capsys)[0] == 2
     assert not (tmp_path / "three").exists()

@@ -12,7 +12,7 @@ import msgspec
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.files import read_file
-from opsieve.triage.corpus.states import SeenVerdict
+from opsieve.triage.corpus.states import SeenVerdict, Word
 
 NAME = "corpus.json"
 FORMAT = 1
@@ -61,8 +61,8 @@ class _CorpusFile:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    case: str
-    target: str
+    case: Word
+    target: Word
     after: SeenVerdict | None
     reason: str = ""
     seconds: float = 0.0

@@ -4,7 +4,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
@@ -20,15 +22,19 @@ FAIL_ON: Mapping[str, frozenset[State]] = {  # the states that give exit code 1
 }
 
 
+# What others wrote is printed in lines that a person reads.
+Word = Annotated[str, msgspec.Meta(max_length=2000)]
+
+
 @dataclass(frozen=True, slots=True)
 class SeenVerdict:
     """A recorded verdict of a target: the keys of `opsieve run --json` that are compared and shown."""
 
-    verdict: str
-    kind: str | None = None
-    stage: str | None = None
-    fingerprint: str = ""
-    version: str = ""
+    verdict: Word
+    kind: Word | None = None
+    stage: Word | None = None
+    fingerprint: Word = ""
+    version: Word = ""
 
     @property
     def words(self) -> str:

@@ -95,6 +95,16 @@ def _list_names(one: ClusterSignature) -> frozenset[str]:
     return one.keys.union(*(make_alternative_titles(parts) for parts in one.components))
 
 
+def list_rule_problems(folder: Path, known: Path | None) -> list[str]:
+    """List a sentence for each rule of either store that cannot be used."""
+    return [
+        problem
+        for place in dict.fromkeys((folder, known))
+        if place is not None
+        for problem in read_rules(place / FOLDER)[1]
+    ]
+
+
 def _match_rules(folder: Path, known: Path | None) -> dict[int, str]:
     """Return the clusters of which a rule of either store explains more than half, with the rule."""
     rules = [rule for place in (folder, known) if place is not None for rule in read_rules(place / FOLDER)[0]]

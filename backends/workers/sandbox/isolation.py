@@ -1,17 +1,16 @@
 """The isolation features of this system, and those that running workers use.
 
 User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl,
-AppArmor, the seccomp filter of a container). Landlock's version is read as landlock_create_ruleset(2)
-describes.
+AppArmor, the seccomp filter of a container).
 """
 
-import ctypes
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opsieve.backends.workers.inside import landlock
 from opsieve.backends.workers.sandbox.policy import describe_lacks
 from opsieve.backends.workers.zygotes.memory_bound import describe_bound
 
@@ -19,8 +18,6 @@ _TRY = (
     "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
 )
 _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWNS = 0x10000000, 0x40000000, 0x00020000
-_LANDLOCK_CREATE_RULESET = 444  # the number is the same on all architectures
-_RULESET_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def examine_isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None
     """Examine this system (about 20 ms), and add the walls of its workers."""
     return Isolation(
         _has_namespaces(),
-        _get_landlock_version(),
+        landlock.get_version() if sys.platform == "linux" else 0,
         shutil.which("bwrap") or "",
         describe_bound(walls),
         tuple(walls),
@@ -74,12 +71,3 @@ def _has_namespaces() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def _get_landlock_version() -> int:
-    if not sys.platform.startswith("linux"):
-        return 0
-    version = ctypes.CDLL(None).syscall(
-        _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_RULESET_VERSION)
-    )
-    return max(0, int(version))

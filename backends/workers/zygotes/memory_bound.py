@@ -22,47 +22,32 @@ _OWN = re.compile(r"opsieve-(\d{1,10})")
 _IN_MEMORY = ("/tmp", "/dev/shm", HOME)  # of a zygote's file tree
 
 
-class MemoryGroup:
-    """The control group of one worker."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-
-    def has_overrun(self) -> bool:
-        """Return whether the kernel has ended processes of the group for their memory."""
-        with contextlib.suppress(OSError):
-            return bool(re.search(r"^oom_kill [1-9]", (self._folder / "memory.events").read_text(), re.M))
-        return False
-
-    def remove(self) -> None:
-        """Remove the group; its processes have ended, or end now."""
-        with contextlib.suppress(OSError):
-            (self._folder / "cgroup.kill").write_text("1")
-        _remove_group(self._folder)
+def has_overrun(group: Path) -> bool:
+    """Return whether the kernel has ended processes of a group for their memory."""
+    with contextlib.suppress(OSError):
+        return re.search(r"^oom_kill [1-9]", (group / "memory.events").read_text(), re.M) is not None
+    return False
 
 
-def make_group(pid: int, memory: int) -> MemoryGroup | None:
-    """Put a process into a control group that holds `memory` bytes; None where there can be none."""
+def make_group(pid: int, memory: int) -> Path | None:
+    """Put a process into a control group that holds `memory` bytes, and return its folder; None where there
+    can be none.
+    """
     parent = find_parent_group()
     if parent is None:
         return None
     folder = parent / str(pid)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, value in (
-            ("memory.max", memory),
-            ("memory.swap.max", 0),
-            ("memory.oom.group", 1),
-            ("cgroup.procs", pid),
-        ):
-            with contextlib.suppress(
-                *(FileNotFoundError,) if "swap" in name else ()
-            ):  # a kernel without swap
-                (folder / name).write_text(str(value))
+        values = {"memory.max": memory, "memory.oom.group": 1, "cgroup.procs": pid}
+        if (folder / "memory.swap.max").exists():  # a kernel without swap has none
+            values["memory.swap.max"] = 0
+        for name, value in values.items():
+            (folder / name).write_text(str(value))
     except OSError:
-        _remove_group(folder)
+        remove_group(folder)
         return None
-    return MemoryGroup(folder)
+    return folder
 
 
 @functools.cache
@@ -73,7 +58,8 @@ def find_parent_group() -> Path | None:
     that workers leave none.
     """
     with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
-        root = Path(_find_mount(Path("/proc/self/mountinfo").read_text()))
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        root = Path(next(line.split()[4] for line in mounts if " - cgroup2 " in line))
         own = root / Path("/proc/self/cgroup").read_text().split("0::", 1)[1].split("\n")[0].lstrip("/")
         for folder in (own, *own.parents):
             if "memory" in (folder / "cgroup.subtree_control").read_text().split():
@@ -82,10 +68,6 @@ def find_parent_group() -> Path | None:
             if folder == root or (limit.exists() and limit.read_text().strip() != "max"):
                 return None
     return None
-
-
-def _find_mount(mounts: str) -> str:
-    return next(line.split()[4] for line in mounts.splitlines() if " - cgroup2 " in line)
 
 
 def _make_parent(folder: Path) -> Path:
@@ -103,10 +85,11 @@ def _make_parent(folder: Path) -> Path:
 
 def _remove_groups(parent: Path) -> None:
     for each in (*parent.glob("*/"), parent):
-        _remove_group(each)
+        remove_group(each)
 
 
-def _remove_group(folder: Path) -> None:
+def remove_group(folder: Path) -> None:
+    """Remove a group whose processes have ended; one that still has some goes with its parent."""
     with contextlib.suppress(OSError):
         folder.rmdir()
 
@@ -125,28 +108,20 @@ def measure_shared(processes: Iterable[int], known: Collection[tuple[int, int]])
                         if (status.st_dev, status.st_ino) not in seen:
                             seen.add((status.st_dev, status.st_ino))
                             taken += 512 * status.st_blocks
-    for place in _IN_MEMORY if pids else ():
-        with contextlib.suppress(OSError):
-            path = f"/proc/{pids[0]}/root{place}"
-            if os.stat(path).st_dev != _get_device(place):
-                there = os.statvfs(path)
-                taken += (there.f_blocks - there.f_bfree) * there.f_frsize
+    with contextlib.suppress(OSError, IndexError):
+        tree = f"/proc/{pids[0]}/root"
+        for place in _IN_MEMORY if os.stat(tree).st_dev != os.stat("/").st_dev else ():
+            there = os.statvfs(tree + place)
+            taken += (there.f_blocks - there.f_bfree) * there.f_frsize
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
-            fields = line.split()
-            taken += int(fields[-2]) * (int(fields[4]) in pids)  # in memory; the last is in swap
+            fields = line.split()  # the last but one is in memory, the last in swap
+            taken += int(fields[-2]) * (int(fields[4]) in pids)
     return taken
-
-
-def _get_device(place: str) -> int:
-    with contextlib.suppress(OSError):
-        return os.stat(place).st_dev
-    return 0
 
 
 def describe_bound(walls: Sequence[str]) -> str:
     """Describe in a few words what bounds the memory of workers with these walls."""
-    if find_parent_group() is not None:
-        return "a control group"
     looks = f"looks every {1000 * SLICE:.0f} ms"
-    return f"the filter and {looks}" if "filter" in walls else looks
+    elsewhere = f"the filter and {looks}" if "filter" in walls else looks
+    return elsewhere if find_parent_group() is None else "a control group"

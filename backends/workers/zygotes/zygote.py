@@ -31,9 +31,10 @@ from opsieve.backends.workers.zygotes.channels import (
 from opsieve.backends.workers.zygotes.memory_bound import (
     EXCESS,
     SLICE,
-    MemoryGroup,
+    has_overrun,
     make_group,
     measure_shared,
+    remove_group,
 )
 from opsieve.backends.workers.zygotes.work_clock import WorkClock, list_family, read_memory
 from opsieve.gen.model.scratch import Scratch
@@ -382,7 +383,7 @@ class Worker:
         self._connection, self._log, self._state, self._status = connection, log, state, status
         self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
-        self._group: MemoryGroup | None = None
+        self._group: Path | None = None
         self.tests = 0
         self.first_peak = 0  # bytes that were resident in its first test, 0 before
         # In a namespace of its own it has another number, which says nothing here.
@@ -518,7 +519,7 @@ class Worker:
             peak=int(ending["peak"]),
             reached=self._collect_noted(),
             excess=self._describe_excess(self._limits.memory)
-            if self._group is not None and self._group.has_overrun()
+            if self._group is not None and has_overrun(self._group)
             else "",
         )
         self._close_files()
@@ -548,7 +549,7 @@ class Worker:
 
     def _close_files(self) -> None:
         if self._group is not None:
-            self._group.remove()
+            remove_group(self._group)
         self._connection.close()
         self._status.close()
         for fd in (self._log, self._state):

@@ -55,7 +55,7 @@ class CampaignVerdict:
                 self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged
             )
         from opsieve.triage.corpus.states import FAIL_ON, CorpusResult
-        from opsieve.triage.review.novelty import judge_clusters
+        from opsieve.triage.review.novelty import judge_clusters, list_rule_problems
 
         found = judge_clusters(folder, facts["campaign"], self.known)
         facts["ci_clusters"] = [
@@ -74,7 +74,10 @@ class CampaignVerdict:
         print_message(
             f"{sum(not one.known for one in found)} new, {sum(bool(one.known) for one in found)} known"
         )
-        return choose_exit_code(failing, named, self.allow_unjudged)
+        problems = list_rule_problems(folder, self.known)
+        for problem in problems:
+            print_message(problem)
+        return choose_exit_code(failing, named, self.allow_unjudged) or 2 * bool(problems)
 
 
 def _make_result(one: "JudgedCluster") -> "CorpusResult":
