@@ -169,13 +169,22 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     """Run a command and exit with its code; an error is one sentence on stderr."""
     from opsieve.gen.errors import BadInput
 
-    _open_standard_streams()
+    # Open closed descriptors 0 to 2 on /dev/null; otherwise pipes to workers would get their numbers.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     try:
         _add_version(command)
         known = {} if isinstance(command, Commands) else make_defaults(command, name, read_settings(COMMANDS))
+        # False where the user wants no color (https://no-color.org), else None: terminals have
+        # color.
         code = _call_confirmed(
             lambda: command.main(
-                arguments, prog_name=name, standalone_mode=False, default_map=known, color=_choose_color()
+                arguments,
+                prog_name=name,
+                standalone_mode=False,
+                default_map=known,
+                color=False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None,
             )
         )
         if sys.stdout is not None:  # closed by who called
@@ -203,18 +212,6 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
-
-
-def _choose_color() -> bool | None:
-    """Return False where the user wants no color (https://no-color.org), else None: terminals have color."""
-    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
-
-
-def _open_standard_streams() -> None:
-    """Open closed descriptors 0 to 2 on /dev/null; otherwise pipes to workers would get their numbers."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
 
 
 def _call_confirmed(call: Callable[[], Any]) -> Any:

@@ -24,7 +24,10 @@ def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
     descriptor, name = tempfile.mkstemp(dir=folder, prefix="fault-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(format_report(error, arguments))
-    _remove_oldest(folder)
+    reports = [entry for entry in os.scandir(folder) if _REPORT.fullmatch(entry.name)]
+    reports.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+    for entry in reports[:-_MOST_REPORTS]:
+        os.unlink(entry.path)
     return Path(name)
 
 
@@ -86,10 +89,3 @@ def _cut_middle(text: str) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most // 2]}\n... {len(text) - most} characters left out ...\n{text[-most // 2 :]}"
-
-
-def _remove_oldest(folder: Path) -> None:
-    reports = [entry for entry in os.scandir(folder) if _REPORT.fullmatch(entry.name)]
-    reports.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
-    for entry in reports[:-_MOST_REPORTS]:
-        os.unlink(entry.path)

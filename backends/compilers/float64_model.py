@@ -150,7 +150,13 @@ def _node(node: NodeProto, linked: Mapping[tuple[str, str], frozenset[str]]) -> 
     if not standard:
         return
     if node.op_type == "Constant":
-        _constant(node)
+        # value_float and value_floats make float32 whatever the model says, so they become a `value`.
+        for index, attribute in enumerate(node.attribute):
+            if attribute.ref_attr_name or attribute.name not in ("value_float", "value_floats"):
+                continue
+            held = attribute.f if attribute.name == "value_float" else list(attribute.floats)
+            tensor = numpy_helper.from_array(np.array(held, np.float32).astype(np.float64))
+            node.attribute[index].CopyFrom(helper.make_attribute("value", tensor))
     default = _DEFAULT_FLOAT.get(node.op_type)
     if default and all(attribute.name != default for attribute in node.attribute):
         node.attribute.append(helper.make_attribute(default, int(TensorProto.DOUBLE)))
@@ -173,16 +179,6 @@ def _attribute(attribute: AttributeProto) -> None:
         _tensor(item.values)
     for declared in attribute.type_protos:
         promote_type(declared)
-
-
-def _constant(node: NodeProto) -> None:
-    # value_float and value_floats make float32 whatever the model says, so they become a `value`.
-    for index, attribute in enumerate(node.attribute):
-        if attribute.ref_attr_name or attribute.name not in ("value_float", "value_floats"):
-            continue
-        held = attribute.f if attribute.name == "value_float" else list(attribute.floats)
-        tensor = numpy_helper.from_array(np.array(held, np.float32).astype(np.float64))
-        node.attribute[index].CopyFrom(helper.make_attribute("value", tensor))
 
 
 def _dtype(attribute: AttributeProto) -> None:

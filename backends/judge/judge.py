@@ -136,20 +136,21 @@ def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
             "pass", make_reason(Cause.AGREES, target=target, oracle=arbiter), rules=found.rules
         )
     if found.agrees:
-        return _judge_against_expected(session, outputs)
+        # Judge outputs that agree with the reference and contradict the expected ones.
+        expected = session.expected or {}
+        worst = compare(outputs, expected, session.dtypes, session.policy).worst
+        others = [
+            oracle
+            for oracle in dict.fromkeys((session.target.baseline, *session.oracles))
+            if oracle is not None
+        ]
+        agree = [
+            FLOAT64,
+            *(oracle for oracle in others if session.is_agreeing(oracle, outputs, tuple(expected))),
+        ]
+        reason = make_reason(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
+        return make_verdict("undecided", reason, "mismatch", mismatch=worst)
     return MismatchJudge(session, arbiter, outputs, terms).judge_comparison(found)
-
-
-def _judge_against_expected(session: JudgingSession, outputs: Values) -> Verdict:
-    """Judge outputs that agree with the reference and contradict the expected ones."""
-    expected = session.expected or {}
-    worst = compare(outputs, expected, session.dtypes, session.policy).worst
-    others = [
-        oracle for oracle in dict.fromkeys((session.target.baseline, *session.oracles)) if oracle is not None
-    ]
-    agree = [FLOAT64, *(oracle for oracle in others if session.is_agreeing(oracle, outputs, tuple(expected)))]
-    reason = make_reason(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
-    return make_verdict("undecided", reason, "mismatch", mismatch=worst)
 
 
 def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdict:

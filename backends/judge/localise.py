@@ -133,15 +133,11 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
         if whole is not None and all(name + MADE in whole for name in made):
             right: Values | None = {name: whole[name + MADE] for name in made}
         else:
-            right = _evaluate_node(dispute, node, own)
+            # Evaluate one node with the arbiter, if it cannot evaluate them all together.
+            piece = make_operator_program(dispute.model, node, own)
+            right = None if piece is None else dispute.session.lab.observe(dispute.arbiter, *piece).outputs
         if right is None or not compare(made, right, get_dtypes(made), session.policy).agrees:
             yield node
-
-
-def _evaluate_node(dispute: Dispute, node: NodeProto, own: Mapping[str, Any]) -> Values | None:
-    """Evaluate one node with the arbiter, if it cannot evaluate them all together."""
-    piece = make_operator_program(dispute.model, node, own)
-    return None if piece is None else dispute.session.lab.observe(dispute.arbiter, *piece).outputs
 
 
 def _list_upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
@@ -177,7 +173,13 @@ def _judge_operator(
         )
     if found.verdict in ("pass", "invalid"):
         return Finding("operators-agree", (), node.op_type, rules=found.rules)
-    agree = _list_agreeing(asked, inside)
+    # List the independent compilers that agree with the target on the piece, against the arbiter.
+    names = tuple(inside)
+    agree = tuple(
+        each
+        for each in asked.oracles
+        if is_independent(asked.target, each) and asked.is_agreeing(each, inside, names)
+    )
     if agree:
         return Finding("outvoted", (), node.op_type, oracles=agree)
     return Finding(
@@ -190,16 +192,6 @@ def _list_affected(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
     nodes = dispute.model.graph.node
     return tuple(
         name for name in dispute.names if any(each is node for each in _list_upstream(nodes, (name,)))
-    )
-
-
-def _list_agreeing(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarget, ...]:
-    """List the independent compilers that agree with the target on the piece, against the arbiter."""
-    names = tuple(inside)
-    return tuple(
-        each
-        for each in asked.oracles
-        if is_independent(asked.target, each) and asked.is_agreeing(each, inside, names)
     )
 
 

@@ -75,8 +75,12 @@ def measure_movements(
     right = {name: np.asarray(centre[name], np.float64) for name in outputs if _is_float(centre.get(name))}
     moved = {name: np.zeros(value.shape) for name, value in right.items()}
     for _ in range(RUNS):
+        # Draw a half to one unit up or down: whole units alone would move one pair in two alike, which
+        # then still cancels.
         feeds = {
-            name + SHIFT: np.asarray(_draw_movements(random, unit.shape) * unit)
+            name + SHIFT: np.asarray(
+                (random.choice((-1.0, 1.0), unit.shape) * random.uniform(0.5, 1.0, unit.shape)) * unit
+            )
             for name, unit in units.items()
         }
         run = ask("float64", changed, {**inputs, **feeds}).outputs or {}
@@ -100,13 +104,6 @@ def _get_scale(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, A
 def _get_largest(value: Any) -> float:
     size = np.abs(np.asarray(value, np.float64))
     return float(size.max(where=np.isfinite(size), initial=0.0))
-
-
-def _draw_movements(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Draw a half to one unit up or down: whole units alone would move one pair in two alike, which then
-    still cancels.
-    """
-    return random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1.0, shape)
 
 
 def _is_float(value: Any) -> bool:

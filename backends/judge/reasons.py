@@ -166,12 +166,8 @@ def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Mismatch):
         return describe_mismatch(fact)
     if isinstance(fact, (list, tuple)):
-        return _join_names([_describe_fact(item) for item in fact])
+        return ", ".join([_describe_fact(item) for item in fact])
     return "no difference" if fact is None else str(fact)
-
-
-def _join_names(names: list[str]) -> str:
-    return ", ".join(names)
 
 
 def describe_ending(observation: Observation) -> str:

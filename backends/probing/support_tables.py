@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.registry import ResolvedTarget
@@ -112,7 +111,16 @@ def read_table(path: Path) -> SupportTable:
 def unpack_table(data: bytes) -> SupportTable:
     """Decode a table of `pack_table`; raises ValueError for other data."""
     try:
-        return _make_table(json.loads(lzma.LZMADecompressor().decompress(data, _MOST)))
+        facts = json.loads(lzma.LZMADecompressor().decompress(data, _MOST))
+        if facts["format"] != _FORMAT:
+            raise ValueError("the table has another format")
+        dtypes = None if facts["dtypes"] is None else tuple(map(str, facts["dtypes"]))
+        probes, messages = facts["probes"], facts["messages"]
+        answers = tuple(
+            ProbeAnswer(str(probes[probe]), str(signature), int(rank), str(outcome), str(messages[message]))
+            for probe, signature, rank, outcome, message in facts["answers"]
+        )
+        return SupportTable(str(facts["backend"]), str(facts["version"]), str(facts["made"]), dtypes, answers)
     except (
         lzma.LZMAError,
         ValueError,
@@ -124,18 +132,6 @@ def unpack_table(data: bytes) -> SupportTable:
         EOFError,
     ) as error:
         raise ValueError(f"no table of operators: {error}") from None
-
-
-def _make_table(facts: dict[str, Any]) -> SupportTable:
-    if facts["format"] != _FORMAT:
-        raise ValueError("the table has another format")
-    dtypes = None if facts["dtypes"] is None else tuple(map(str, facts["dtypes"]))
-    probes, messages = facts["probes"], facts["messages"]
-    answers = tuple(
-        ProbeAnswer(str(probes[probe]), str(signature), int(rank), str(outcome), str(messages[message]))
-        for probe, signature, rank, outcome, message in facts["answers"]
-    )
-    return SupportTable(str(facts["backend"]), str(facts["version"]), str(facts["made"]), dtypes, answers)
 
 
 def get_file_name(table: SupportTable) -> str:

@@ -54,7 +54,7 @@ class StringSplit(OpRun):
 
     def _run(self, x, delimiter=None, maxsplit=None):  # type: ignore[no-untyped-def]  # as above
         parts = [
-            _split(str(text), delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.ravel()
+            str(text).split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.ravel()
         ]
         longest = max(map(len, parts), default=0)
         made: Any = np.empty((len(parts), longest), dtype=object)
@@ -62,10 +62,6 @@ class StringSplit(OpRun):
             made[row] = part + [""] * (longest - len(part))
         counts = np.array([len(part) for part in parts], np.int64)
         return made.reshape(*x.shape, longest), counts.reshape(x.shape)
-
-
-def _split(text: str, delimiter: str | None, most: int) -> list[str]:
-    return text.split(delimiter, most)
 
 
 class TfIdfVectorizer(_TfIdfVectorizer):

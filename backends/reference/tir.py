@@ -386,11 +386,6 @@ _PAIRS: dict[str, Callable[[Any, Any], Number]] = {
 }
 
 
-def _nearest(value: float) -> float:
-    """Half to even."""
-    return float(round(value))
-
-
 # `tirx.round` is not among them: half to even or away from zero, TVM has said either.
 CALLS: dict[str, Callable[..., Number]] = {
     "tirx.acos": math.acos,
@@ -412,7 +407,7 @@ CALLS: dict[str, Callable[..., Number]] = {
     "tirx.log10": math.log10,
     "tirx.log1p": math.log1p,
     "prim.log2": math.log2,
-    "tirx.nearbyint": _nearest,
+    "tirx.nearbyint": lambda value: float(round(value)),
     "tirx.rsqrt": lambda x: 1.0 / math.sqrt(x),
     "tirx.sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)),
     "tirx.sin": math.sin,

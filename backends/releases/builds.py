@@ -238,7 +238,16 @@ def _check(backend: Backend, path: str) -> None:
     if python is not None:
         _ask_python(python, module_of(backend), place)
     elif place.is_dir():
-        _check_extensions(backend, place, _packages(_holding(backend, place), module_of(backend)))
+        # BadInput when the package's compiled modules are all of other Pythons than the running one.
+        packages = _packages(_holding(backend, place), module_of(backend))
+        found = {int(match[1]) for name, _ in _files(packages) if (match := _EXTENSION.search(name))}
+        if found and sys.version_info[1] not in found:
+            made = ", ".join(f"3.{minor}" for minor in sorted(found))
+            here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            raise BadInput(
+                f"{backend.name} at {shown(str(place))} is built for Python {made}, and opsieve runs on {here}: "
+                "name an environment of that Python in which it is installed"
+            )
     else:
         raise BadInput(
             f"{shown(str(place))} is no build of {backend.name}: name an environment, a folder or a wheel"
@@ -305,18 +314,6 @@ def _packages(folder: Path, module: str) -> list[Path]:
         return [package]
     files = [folder / f"{module}{suffix}" for suffix in (".py", *importlib.machinery.EXTENSION_SUFFIXES)]
     return [file for file in files if file.exists()]
-
-
-def _check_extensions(backend: Backend, place: Path, packages: Iterable[Path]) -> None:
-    """BadInput when the package's compiled modules are all of other Pythons than the running one."""
-    found = {int(match[1]) for name, _ in _files(packages) if (match := _EXTENSION.search(name))}
-    if found and sys.version_info[1] not in found:
-        made = ", ".join(f"3.{minor}" for minor in sorted(found))
-        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise BadInput(
-            f"{backend.name} at {shown(str(place))} is built for Python {made}, and opsieve runs on {here}: "
-            "name an environment of that Python in which it is installed"
-        )
 
 
 def _of_wheel(backend: Backend, wheel: Path, offline: bool, say: Say) -> Environment:

@@ -120,7 +120,14 @@ class ReleaseStore:
         """As `environment`, of a package that holds the same compiler as the backend's own, or of one from
         another index.
         """
-        return self._had(backend, _recipe(backend, release), offline, say)
+        if not release.package:
+            raise BadInput(f"{backend.name} has no releases: write it without ==")
+        check_package(release.package)
+        release_key(release.number)
+        requirements = (f"{release.package}=={release.number}", *backend.companions(release.number))
+        return self._had(
+            backend, _Recipe(release.package, release.number, requirements, index=release.index), offline, say
+        )
 
     def wheel_environment(
         self, backend: Backend, wheel: Path, release: str, state: str, offline: bool, say: Say
@@ -193,7 +200,9 @@ class ReleaseStore:
                     ) from None
                 refusal = failure
                 continue
-            self._choose(recipe, interpreter.minor)
+            path = self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(".".join(map(str, interpreter.minor)), encoding="utf-8")
             found = self._ready(backend, recipe, interpreter.minor)
             if found:
                 return found
@@ -261,7 +270,14 @@ class ReleaseStore:
                 partial.rename(final)
             finally:
                 _remove(partial)
-        self._sweep()
+        # Remove what installs that were killed left behind; those under way hold their locks.
+        for partial in (self.root / ".partial").iterdir():
+            lock = os.open(self.root / ".locks" / partial.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                if _try_lock(lock):
+                    _remove(partial)
+            finally:
+                os.close(lock)
 
     @contextmanager
     def _hold_lock(self, name: str, say: Say) -> Iterator[int]:
@@ -278,16 +294,6 @@ class ReleaseStore:
             yield lock
         finally:
             os.close(lock)
-
-    def _sweep(self) -> None:
-        """Remove what installs that were killed left behind; those under way hold their locks."""
-        for partial in (self.root / ".partial").iterdir():
-            lock = os.open(self.root / ".locks" / partial.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                if _try_lock(lock):
-                    _remove(partial)
-            finally:
-                os.close(lock)
 
     def _facts(self, name: str) -> dict[str, Any] | None:
         """Read the marker of an entry; returns `None` if the entry is absent or incomplete, or its Python is
@@ -314,11 +320,6 @@ class ReleaseStore:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return major, minor
-
-    def _choose(self, recipe: _Recipe, minor: Minor) -> None:
-        path = self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(".".join(map(str, minor)), encoding="utf-8")
 
     def _unknown(self, recipe: _Recipe, offline: bool) -> str:
         """The sentence for a release that does not exist, with the releases around it where the index can be
@@ -352,15 +353,6 @@ def check_private(folder: Path) -> None:
                 f"others may write to {shown(str(folder))}, and what lies there would run: set OPSIEVE_STORE"
             )
         folder.chmod(found.st_mode & 0o755)
-
-
-def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:
-    if not release.package:
-        raise BadInput(f"{backend.name} has no releases: write it without ==")
-    check_package(release.package)
-    release_key(release.number)
-    requirements = (f"{release.package}=={release.number}", *backend.companions(release.number))
-    return _Recipe(release.package, release.number, requirements, index=release.index)
 
 
 def _listing(package: str, index: PackageIndex) -> str:

@@ -158,7 +158,13 @@ class _Block:
         elif self.state == "frames":
             self._take_frame(line)
         else:
-            self._take_message(line)
+            numbered = numbered_frame(line, None) if line.startswith(("frame #", "  ")) else None
+            numbered = numbered or symbols_frame(line, None)
+            if numbered is not None and len(self.numbered) < _MAX_FRAMES:
+                self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
+            elif self.size < _MAX_MESSAGE and not self.member:
+                self.message.append(line)
+                self.size += len(line) + 1
 
     def _take_frame(self, line: str) -> None:
         if len(self.frames) + len(self.numbered) < _MAX_FRAMES:
@@ -174,15 +180,6 @@ class _Block:
             self._settle()
             self.name(line)
             self.state = "message"
-
-    def _take_message(self, line: str) -> None:
-        numbered = numbered_frame(line, None) if line.startswith(("frame #", "  ")) else None
-        numbered = numbered or symbols_frame(line, None)
-        if numbered is not None and len(self.numbered) < _MAX_FRAMES:
-            self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
-        elif self.size < _MAX_MESSAGE and not self.member:
-            self.message.append(line)
-            self.size += len(line) + 1
 
     def name(self, line: str) -> None:
         """Take the line that names the exception; a member's does not hide its group's."""
@@ -309,7 +306,15 @@ def _without_handler(frames: list[Frame]) -> list[Frame]:
     """Innermost-first frames without those of a signal handler, and of functions without any name or
     place.
     """
-    last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
+    # Whether what lies inside this frame only reports: a signal's handler, a panic's.
+    last = max(
+        (
+            i
+            for i, frame in enumerate(frames[:40])
+            if ("libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS))
+        ),
+        default=-1,
+    )
     return [
         frame
         for at, frame in enumerate(frames)
@@ -326,8 +331,3 @@ def _is_llvm_handler(frames: list[Frame], at: int) -> bool:
         and not frames[at].function
         and frames[at].module == inner.module
     )
-
-
-def _is_handler(frame: Frame) -> bool:
-    """Whether what lies inside this frame only reports: a signal's handler, a panic's."""
-    return "libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS)

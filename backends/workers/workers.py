@@ -369,11 +369,7 @@ class Workers:
                     raise
         with self._guard:
             self._zygotes[place] = found
-        self._close_unused()
-        return found
-
-    def _close_unused(self) -> None:
-        """Close the zygotes unused for longest, with their workers, if there are too many."""
+        # Close the zygotes unused for longest, with their workers, if there are too many.
         for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
             targets = [
                 target
@@ -383,6 +379,7 @@ class Workers:
             if any(self._get_lock(target).locked() for target in targets):
                 continue
             self._discard_zygote(place, self._zygotes.pop(place))
+        return found
 
     def _discard_zygote(self, place: tuple[str, str], zygote: Zygote) -> None:
         """Close a zygote and its workers."""

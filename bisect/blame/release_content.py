@@ -62,7 +62,12 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
     installed = {
         path.relative_to(folder).as_posix(): path for folder in folders for path in list_files([folder])
     }
-    sources = {name: path for name, path in installed.items() if name.endswith(".py") and _has_text(path)}
+    # Whether a file is worth comparing: an empty one agrees with too much.
+    sources = {
+        name: path
+        for name, path in installed.items()
+        if name.endswith(".py") and (path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES)
+    }
     if not sources:
         return None
     history = _read_history(repository)
@@ -179,11 +184,6 @@ def _hash_file(path: Path) -> frozenset[str]:
     return frozenset(
         hashlib.sha1(b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest() for form in forms
     )
-
-
-def _has_text(path: Path) -> bool:
-    """Whether a file is worth comparing: an empty one agrees with too much."""
-    return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
 
 
 def _get_package(name: str) -> str:

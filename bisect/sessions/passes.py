@@ -33,6 +33,8 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
     with Workers(offline=request.offline, say=say) as workers:
         blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)
     found, wanted = blamed.attribution, blamed.wanted
+    # The CPU seconds of all child processes that have ended.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = PassAnswer(
         target=target.display,
         answer=found.answer,
@@ -42,16 +44,10 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
         applications=found.applications,
         levels=found.levels,
         probes=found.probes,
-        seconds_cpu=round(_measure_child_seconds() + time.process_time() - started, 3),
+        seconds_cpu=round((usage.ru_utime + usage.ru_stime) + time.process_time() - started, 3),
         fingerprint=wanted.key,
         symptom=wanted.symptom,
         beneath=blamed.beneath.symptom if blamed.beneath else "",
     )
     keep_culprit(request.case, "passes", answer.as_json())
     return answer
-
-
-def _measure_child_seconds() -> float:
-    """Return the CPU seconds of all child processes that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

@@ -3,7 +3,6 @@
 It holds releases of several packages and indexes, and the user's builds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,13 +65,21 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
             " repository, for the order of commits"
         )
     if loose and not package:
-        row, loose = _sort_by_commits(request.history or Path(), versions, target), []
+        # Sort the versions by the commits that they were built from.
+        repository = request.history or Path()
+        commits = [find_release_commit(repository, describe_end(version, target)).sha for version in versions]
+        row, loose = ([versions[place] for place in sort_by_history(repository, commits)]), []
     else:
         row = sort_by_number([version for version in versions if version not in loose])
     for end in ends:  # what says nothing stands where it was named
         if end not in row and end not in loose:
             row = [*row, end] if (end is bad) is not request.fixed else [end, *row]
-    _check_ends(ends, loose)
+    for end in ends:
+        if end in loose:
+            raise BadInput(
+                f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave"
+                " --releases out"
+            )
     names = [version.name for version in row]
     named = target.release if request.bad is None and target.release in names else request.bad
     return VersionRow(
@@ -113,12 +120,6 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
     return list(found.values())
 
 
-def _sort_by_commits(repository: Path, versions: Sequence[Version], target: ResolvedTarget) -> list[Version]:
-    """Sort the versions by the commits that they were built from."""
-    commits = [find_release_commit(repository, describe_end(version, target)).sha for version in versions]
-    return [versions[place] for place in sort_by_history(repository, commits)]
-
-
 def insert_loose_builds(
     repository: Path, row: VersionRow, old: str, new: str, target: ResolvedTarget
 ) -> VersionRow:
@@ -137,15 +138,6 @@ def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
     except BadInput:
         folders = ()
     return ReleaseEnd(version.name, version.number, folders, version.commit)
-
-
-def _check_ends(ends: Sequence[Version], loose: Sequence[Version]) -> None:
-    for end in ends:
-        if end in loose:
-            raise BadInput(
-                f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave"
-                " --releases out"
-            )
 
 
 def _is_date(number: str) -> bool:

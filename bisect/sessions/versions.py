@@ -21,7 +21,6 @@ from opsieve.bisect.passes.pass_source import blame_passes, list_attributable
 from opsieve.bisect.search.search import estimate_tests
 from opsieve.bisect.sessions.answers import (
     GuiltyPasses,
-    HistoryRanking,
     NextStep,
     VersionAnswer,
     VersionPreview,
@@ -177,7 +176,20 @@ def _add_repository_facts(
             say(str(error))
     if request.history is not None and change is not None:
         try:
-            answer = replace(answer, history=_rank_change(case, target, row, request.history, answer, change))
+            # Rank the commits between the two versions of the change.
+            old, new = (
+                describe_end(row.get_version(name), target)
+                for name in (change.last_before, change.first_after)
+            )
+            seen = next((item for item in answer.evidence if item.version == _get_bad_end(change)), None)
+            clues = Clues(
+                answer.guilty_passes or (),
+                tuple(sorted(set(case.program.operators()))),
+                seen.message if seen else "",
+                seen.symptom if seen else "",
+                fixed=change.kind == "fix",
+            )
+            answer = replace(answer, history=rank_commits(request.history, (old, new), clues))
         except BadInput as error:  # no such commits: report the releases all the same
             say(str(error))
     return answer
@@ -185,29 +197,6 @@ def _add_repository_facts(
 
 def _get_bad_end(change: Transition) -> str:
     return change.last_before if change.kind == "fix" else change.first_after
-
-
-def _rank_change(
-    case: Case,
-    target: ResolvedTarget,
-    row: VersionRow,
-    repository: Path,
-    answer: VersionAnswer,
-    change: Transition,
-) -> HistoryRanking:
-    """Rank the commits between the two versions of the change."""
-    old, new = (
-        describe_end(row.get_version(name), target) for name in (change.last_before, change.first_after)
-    )
-    seen = next((item for item in answer.evidence if item.version == _get_bad_end(change)), None)
-    clues = Clues(
-        answer.guilty_passes or (),
-        tuple(sorted(set(case.program.operators()))),
-        seen.message if seen else "",
-        seen.symptom if seen else "",
-        fixed=change.kind == "fix",
-    )
-    return rank_commits(repository, (old, new), clues)
 
 
 def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswer | VersionPreview:

@@ -97,7 +97,8 @@ def size_ties(
             return None
         types = operator.infer(marked, attrs)[: len(outs)]  # type: ignore[arg-type]  # as above
         if any(
-            shape is not None and not _agrees(typed, shape) for typed, shape in zip(types, outs, strict=False)
+            shape is not None and not (typed is not None and tuple(int(size) for size in typed[1]) == shape)
+            for typed, shape in zip(types, outs, strict=False)
         ):
             return None
     except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
@@ -108,10 +109,6 @@ def size_ties(
 def _mark_sizes(tensor: Tensor, number: int, ties: set[Tie]) -> Tensor:
     shape = tuple(MarkedSize(size, (number, axis), 0, ties) for axis, size in enumerate(tensor.shape))
     return with_sizes(tensor, shape)
-
-
-def _agrees(typed: Typed | None, shape: tuple[int, ...]) -> bool:
-    return typed is not None and tuple(int(size) for size in typed[1]) == shape
 
 
 def _handed_on(

@@ -115,15 +115,6 @@ class _StandInUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it refers to other files")
 
 
-def _check_opcodes(data: bytes) -> None:
-    """UnpicklingError for more steps than arrays need, and for a place in the memo that lies beyond them: the
-    unpickler makes room for all places before it.
-    """
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        if count > _MOST_STEPS or ("PUT" in opcode.name and int(argument or 0) > count):
-            raise pickle.UnpicklingError("more than arrays need")
-
-
 def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has
     none.
@@ -132,7 +123,11 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """
     data = read_file(path, _LIMIT)
     try:
-        _check_opcodes(data)
+        # UnpicklingError for more steps than arrays need, and for a place in the memo that lies beyond
+        # them: the unpickler makes room for all places before it.
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+            if count > _MOST_STEPS or ("PUT" in opcode.name and int(argument or 0) > count):
+                raise pickle.UnpicklingError("more than arrays need")
         dump = _StandInUnpickler(io.BytesIO(data)).load()
         roles = [role for role in ("input", "output") if dump.get(role) is not None]
         # Names may share what they stand for, but each gets an array of its own.

@@ -116,9 +116,14 @@ def _make_nodes(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> I
     """Make the nodes of an output: its numbers, expanded to its shape."""
     fixed = next((axis for axis in range(len(out.sizes), 0, -1) if isinstance(out.sizes[axis - 1], str)), 0)
     values = f"{out.name}_values"
-    yield _constant(
-        values, _numbers(out.dtype, tuple(side for side in out.sizes[fixed:] if isinstance(side, int)))
+    # Numbers of all kinds from -1 to 1, of a type without fractions 1 alone: a truth value goes on with
+    # it.
+    shape = tuple(side for side in out.sizes[fixed:] if isinstance(side, int))
+    count = math.prod(shape)
+    steps = (
+        (np.arange(count) * 37 + 11) % _PERIOD / (_PERIOD / 2) - 1 if is_float(out.dtype) else np.ones(count)
     )
+    yield _constant(values, steps.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[out.dtype])))
     if not fixed:
         yield helper.make_node("Identity", [values], [out.name])
         return
@@ -139,12 +144,3 @@ def _make_nodes(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> I
 
 def _constant(name: str, array: "np.ndarray[Any, Any]") -> onnx.NodeProto:
     return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
-
-
-def _numbers(dtype: str, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """Numbers of all kinds from -1 to 1, of a type without fractions 1 alone: a truth value goes on with
-    it.
-    """
-    count = math.prod(shape)
-    steps = (np.arange(count) * 37 + 11) % _PERIOD / (_PERIOD / 2) - 1 if is_float(dtype) else np.ones(count)
-    return steps.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[dtype]))

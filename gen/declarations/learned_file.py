@@ -145,19 +145,14 @@ def _form_of(table: _FormTable, name: str) -> LearnedForm:
         {key: tuple(_attribute(value, name) for value in values) for key, values in table.attributes.items()},
         table.varies,
     )
-    _refuse_open_sizes(form, name)
-    return form
-
-
-def _refuse_open_sizes(form: LearnedForm, name: str) -> None:
-    """BadInput where a size is of a letter that no size of an input is alone or with a factor, or an input
-    has an unknown one.
-    """
+    # BadInput where a size is of a letter that no size of an input is alone or with a factor, or an input
+    # has an unknown one.
     terms = [term for tensor in form.inputs if tensor is not None for term in tensor.sizes]
     known = {term.first for term in terms if not term.operation}
     for term in (*terms, *(term for tensor in form.outputs for term in tensor.sizes)):
         if not {term.first, term.second} <= {*known, ""} or (term.unknown and term in terms):
             raise BadInput(f"no input of {name} tells what the size {term} of one of its forms is")
+    return form
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -47,7 +47,17 @@ def list_violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator
     yield from _break_relations(node, op)
     yield from _break_dtypes(builder, node, had)
     yield from _break_ranks(node, op)
-    yield from _break_arity(node, had)
+    # Leave out a required input, or add one too many.
+    for position, slot in enumerate(had.inputs):
+        if not slot.optional and not slot.variadic and position < len(node.ins):
+            # Inputs without the one at a position.
+            left: list[Tensor | None] = [*node.ins[:position], None, *node.ins[position + 1 :]]
+            while left and left[-1] is None:
+                left.pop()
+            yield Violation("missing-input", f"input {position}", left, node.attrs)
+    if had.inputs and not had.inputs[-1].variadic:
+        filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
+        yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
     yield from _break_attributes(node, had)
     yield from _break_outputs(builder, node)
 
@@ -158,26 +168,6 @@ def _break_ranks(node: Node, op: Operator) -> Iterator[Violation]:
     if RankEnds.LARGEST in op.rank_ends:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
         yield Violation("rank", "above", _replace_input(node.ins, 0, tensor.dtype, shape), node.attrs)
-
-
-def _break_arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
-    """Leave out a required input, or add one too many."""
-    for position, slot in enumerate(had.inputs):
-        if not slot.optional and not slot.variadic and position < len(node.ins):
-            yield Violation(
-                "missing-input", f"input {position}", _leave_out_input(node.ins, position), node.attrs
-            )
-    if had.inputs and not had.inputs[-1].variadic:
-        filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
-        yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
-
-
-def _leave_out_input(ins: Ins, position: int) -> list[Tensor | None]:
-    """Return inputs without the one at a position."""
-    left: list[Tensor | None] = [*ins[:position], None, *ins[position + 1 :]]
-    while left and left[-1] is None:
-        left.pop()
-    return left
 
 
 def _break_attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:

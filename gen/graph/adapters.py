@@ -83,7 +83,13 @@ def adapt_first(builder: GrowingGraph, tensor: Tensor, choice: OpChoice) -> Tens
     if not choice.low <= len(tensor.shape) <= choice.high:
         made = _change_rank(builder, tensor, choice.low, choice.high)
     if made is not None and made.dtype not in choice.dtypes:
-        made = _cast_to(builder, made, _list_preferred(builder, choice))
+        # List the dtypes that an operator takes: those of the palette, or else the usual ones.
+        targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
+        made = _cast_to(
+            builder,
+            made,
+            (targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]),
+        )
     return _finish_or_undo(builder, mark, made, choice.safe)
 
 
@@ -190,12 +196,6 @@ def _add_named(
 # Dtypes
 
 
-def _list_preferred(builder: GrowingGraph, choice: OpChoice) -> Sequence[str]:
-    """List the dtypes that an operator takes: those of the palette, or else the usual ones."""
-    targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
-    return targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
-
-
 def _cast_to(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
     """Cast a tensor to one of some dtypes that holds all its values."""
     if not targets:
@@ -252,7 +252,18 @@ def _change_shape(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: D
             return None
         tensor = ranked
     if any(side > wanted != FREE for side, wanted in zip(tensor.shape, shape, strict=True)):
-        cut = _cut_sizes(builder, tensor, shape)
+        # Cut the axes that are too long, at the front or the back.
+        rng = builder.rng
+        axes = [
+            axis
+            for axis, (side, wanted) in enumerate(zip(tensor.shape, shape, strict=True))
+            if side > wanted != FREE
+        ]
+        starts = [rng.between(0, tensor.shape[axis] - shape[axis]) for axis in axes]
+        ends = [start + shape[axis] for start, axis in zip(starts, axes, strict=True)]
+        cut = _add_named(
+            builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {}
+        )
         if cut is None:
             return None
         tensor = cut
@@ -289,21 +300,6 @@ def _is_broadcastable(shape: Shape, wanted: Shape) -> bool:
     """Whether a shape broadcasts to another one."""
     tail = wanted[len(wanted) - len(shape) :]
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
-
-
-def _cut_sizes(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
-    """Cut the axes that are too long, at the front or the back."""
-    rng = builder.rng
-    axes = [
-        axis
-        for axis, (side, wanted) in enumerate(zip(tensor.shape, shape, strict=True))
-        if side > wanted != FREE
-    ]
-    starts = [rng.between(0, tensor.shape[axis] - shape[axis]) for axis in axes]
-    ends = [start + shape[axis] for start, axis in zip(starts, axes, strict=True)]
-    return _add_named(
-        builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {}
-    )
 
 
 def _pad_sizes(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:

@@ -37,7 +37,10 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
         ended = {rails.index(name) for name in read if not left[name]}
         home = next((at for at in joined if at in ended), None)
         if home is None:
-            home = _free(rails)
+            # The first free rail, made if need be.
+            if "" not in rails:
+                rails.append("")
+            home = rails.index("")
         made = [name for name in box.outputs if left.get(name)]
         places = [home, *_more_free(rails, ended - {home}, home, len(made) - 1)] if made else []
         lines.append((_line(rails, home, joined, ended, places[1:], box.sign), box.label))
@@ -48,13 +51,6 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
         while rails and not rails[-1]:
             rails.pop()
     return lines
-
-
-def _free(rails: list[str]) -> int:
-    """The first free rail, made if need be."""
-    if "" not in rails:
-        rails.append("")
-    return rails.index("")
 
 
 def _more_free(rails: list[str], ending: set[int], home: int, many: int) -> list[int]:

@@ -29,17 +29,17 @@ def print_model(data: bytes) -> ModelText:
     for remark in ("producer_name", "producer_version", "doc_string"):
         model.ClearField(remark)
     text = "\n".join(line.rstrip() for line in str(onnx.printer.to_text(model)).strip().split("\n"))
-    exact = len(text) <= _MOST and _plain(text) and _same(text, model)
+    # Whether a raw literal between three single quotes can hold it, and a reader sees all of it.
+    exact = (
+        len(text) <= _MOST
+        and (all(" " <= c <= "~" or c == "\n" for c in text) and "\\" not in text and "'''" not in text)
+        and _same(text, model)
+    )
     if not exact:
         text = "\n".join(
             line if len(line) <= _CUT else f"{line[:_CUT]}..." for line in text[:_MOST].split("\n")
         )
     return ModelText(text, exact)
-
-
-def _plain(text: str) -> bool:
-    """Whether a raw literal between three single quotes can hold it, and a reader sees all of it."""
-    return all(" " <= c <= "~" or c == "\n" for c in text) and "\\" not in text and "'''" not in text
 
 
 def _same(text: str, model: Any) -> bool:

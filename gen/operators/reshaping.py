@@ -168,7 +168,11 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
     elif kind == "merge" and x.rank > 1:
         axis = rng.below(x.rank - 1)
         view[axis + rng.below(2)] = builder.pin_number(view[axis])
-        view[axis : axis + 2] = _open_both_asked(builder, x, view, axis)
+        # Of two axes one is a number by now, and asked to be.
+        pair = list(x.shape[axis : axis + 2])
+        place = 0 if isinstance(view[axis], int) else 1
+        pair[place] = builder.pin_number(pair[place])
+        view[axis : axis + 2] = pair
         asked = [*view[:axis], view[axis] * view[axis + 1], *view[axis + 2 :]]
     elif kind == "ones" and x.rank < 5:
         asked = list(view)
@@ -183,14 +187,6 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
             (shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]
         }
     return Instance([with_sizes(x, tuple(view)), shape])
-
-
-def _open_both_asked(builder: OpenBuilder, x: Tensor, view: list[Size], axis: int) -> list[Size]:
-    """Of two axes one is a number by now, and asked to be."""
-    pair = list(x.shape[axis : axis + 2])
-    place = 0 if isinstance(view[axis], int) else 1
-    pair[place] = builder.pin_number(pair[place])
-    return pair
 
 
 def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:

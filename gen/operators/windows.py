@@ -79,7 +79,15 @@ class Windows:
             if attrs["auto_pad"] != "VALID":
                 self._stay(draft, kernel)
         elif rng.random() < (rates.padded if draft.open is None else rates.open_padded):
-            self._pad(draft, kernel)
+            # As much at both ends, or not.
+            rng, most = draft.rng, [k - 1 if self.keeps else k for k in kernel]
+            if draft.open is not None:
+                draft.attrs["pads"] = pads = [draft.open.number(0, 6, (0,)) for _ in (*kernel, *kernel)]
+                draft.holds(*(pad <= end for pad, end in zip(pads, most * 2, strict=True)))
+            elif rng.random() < draft.builder.style.rates.uneven_pads:
+                draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most * 2]
+            else:
+                draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most] * 2
 
     def _dilation(self, draft: Draft, side: Size, kernel: Size) -> int:
         if draft.open is not None:
@@ -94,17 +102,6 @@ class Windows:
             draft.holds(*(s <= end for s, end in zip(spatial(attrs, "strides", count), most, strict=True)))
         elif "strides" in attrs:
             attrs["strides"] = list(map(min, attrs["strides"], most))
-
-    def _pad(self, draft: Draft, kernel: Sequence[Size]) -> None:
-        """As much at both ends, or not."""
-        rng, most = draft.rng, [k - 1 if self.keeps else k for k in kernel]
-        if draft.open is not None:
-            draft.attrs["pads"] = pads = [draft.open.number(0, 6, (0,)) for _ in (*kernel, *kernel)]
-            draft.holds(*(pad <= end for pad, end in zip(pads, most * 2, strict=True)))
-        elif rng.random() < draft.builder.style.rates.uneven_pads:
-            draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most * 2]
-        else:
-            draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most] * 2
 
 
 def declare_windowed(name: str, infer: Any, **more: Any) -> Operator:

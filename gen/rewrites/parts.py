@@ -253,7 +253,18 @@ def compose_function(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -
     _lift_attributes(taken, function, call, rng)
     taken.import_domains(function)
     if rng.chance(RATES.own_names):
-        _rename_function_values(function)
+        # Give a function's values new names, distinct from those around it.
+        names = [
+            *function.input,
+            *(name for node in all_nodes(function.node) for name in node.output if name),
+        ]
+        names += [
+            info.name for node in all_nodes(function.node) for body in bodies(node) for info in body.input
+        ]
+        renamed = {name: f"p{place}" for place, name in enumerate(dict.fromkeys(names))}
+        function.input[:] = [renamed[name] for name in function.input]
+        function.output[:] = [renamed[name] for name in function.output]
+        rename_values(function.node, renamed)
     taken.functions[function.name] = function
     _replace_nodes(taken, within, call)
     return call
@@ -284,16 +295,6 @@ def _lift_attributes(taken: Parts, function: FunctionProto, call: NodeProto, rng
             else:
                 function.attribute.append(name)
             call.attribute.append(value)
-
-
-def _rename_function_values(function: FunctionProto) -> None:
-    """Give a function's values new names, distinct from those around it."""
-    names = [*function.input, *(name for node in all_nodes(function.node) for name in node.output if name)]
-    names += [info.name for node in all_nodes(function.node) for body in bodies(node) for info in body.input]
-    renamed = {name: f"p{place}" for place, name in enumerate(dict.fromkeys(names))}
-    function.input[:] = [renamed[name] for name in function.input]
-    function.output[:] = [renamed[name] for name in function.output]
-    rename_values(function.node, renamed)
 
 
 def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:

@@ -63,7 +63,14 @@ def disruptive(request: GenRequest, seed: int) -> Case:
     title = str(Broken(node.op, violation.kind, violation.place))
     model, inputs = serialize(builder, outputs, title, request.types)
     if violation.declared is None:
-        model = _drop_shapes(model, {out.name for out in declared})
+        # Drop the declared shapes of some outputs: a broken node has none, and its old shape would be a
+        # second fault.
+        names = {out.name for out in declared}
+        proto = onnx.ModelProto.FromString(model)
+        for info in (*proto.graph.output, *proto.graph.value_info):
+            if info.name in names:
+                info.type.tensor_type.ClearField("shape")
+        model = bytes(proto.SerializeToString(deterministic=True))
     return replace(sound, program=OnnxProgram(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
@@ -135,17 +142,6 @@ def _break_node(builder: GraphBuilder, node: Node, violation: Violation) -> list
         dtype, shape = violation.declared
         outs[0] = Tensor(outs[0].name, dtype, shape)
     return outs
-
-
-def _drop_shapes(model: bytes, names: set[str]) -> bytes:
-    """Drop the declared shapes of some outputs: a broken node has none, and its old shape would be a second
-    fault.
-    """
-    proto = onnx.ModelProto.FromString(model)
-    for info in (*proto.graph.output, *proto.graph.value_info):
-        if info.name in names:
-            info.type.tensor_type.ClearField("shape")
-    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def _make_input(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:

@@ -45,7 +45,15 @@ def special_inputs(
     check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
-    domains = InputFlow(model, shapes, _sizes(model, values)).domains
+    # What symbolic dimensions are bound to by values.
+    sizes: dict[str, int] = {}
+    for name, type_ in graph_inputs(model).items():
+        shape, value = getattr(type_, "shape", None), values.get(name)
+        if shape is not None and isinstance(value, np.ndarray) and len(shape) == value.ndim:
+            sizes.update(
+                (dim, side) for dim, side in zip(shape, value.shape, strict=True) if isinstance(dim, str)
+            )
+    domains = InputFlow(model, shapes, sizes).domains
     kept = steering(model)
     return {
         name: value
@@ -129,36 +137,32 @@ def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
     none for most of integers.
     """
     if "float" in dtype:
-        return _floats(dtype, kinds)
+        facts, made = ml_dtypes.finfo(dtype), _dtype(dtype)
+        least = float(facts.smallest_subnormal)
+        groups = {
+            "zeros": (0.0, -0.0),
+            "subnormals": (least, -least, float(facts.tiny) / 2),
+            "extremes": (float(facts.max), float(facts.min), float(facts.tiny), -float(facts.tiny)),
+            "nan": (math.nan,),
+            "inf": (math.inf, -math.inf),
+        }
+        with np.errstate(all="ignore"):
+            return np.array(
+                [
+                    number
+                    for kind in KINDS
+                    if kind in kinds
+                    for number in (np.float64(wide).astype(made) for wide in groups[kind])
+                    if _has(kind, float(number))
+                ],
+                dtype=made,
+            )
     if "int" not in dtype:
         return np.zeros(0, bool)
     bounds = ml_dtypes.iinfo(dtype)
     ends = [int(bounds.min), int(bounds.max)] if "extremes" in kinds else []
     wide = np.int64 if bounds.min else np.uint64
     return np.array([*([0] if "zeros" in kinds else []), *ends], wide).astype(_dtype(dtype))
-
-
-def _floats(dtype: str, kinds: Sequence[str]) -> Array:
-    facts, made = ml_dtypes.finfo(dtype), _dtype(dtype)
-    least = float(facts.smallest_subnormal)
-    groups = {
-        "zeros": (0.0, -0.0),
-        "subnormals": (least, -least, float(facts.tiny) / 2),
-        "extremes": (float(facts.max), float(facts.min), float(facts.tiny), -float(facts.tiny)),
-        "nan": (math.nan,),
-        "inf": (math.inf, -math.inf),
-    }
-    with np.errstate(all="ignore"):
-        return np.array(
-            [
-                number
-                for kind in KINDS
-                if kind in kinds
-                for number in (np.float64(wide).astype(made) for wide in groups[kind])
-                if _has(kind, float(number))
-            ],
-            dtype=made,
-        )
 
 
 def _has(kind: str, number: float) -> bool:
@@ -193,15 +197,3 @@ def _strewn(value: Value, domain: Domain, stream: Stream, kinds: Sequence[str]) 
     made = value.copy()
     made.reshape(-1)[order] = np.resize(np.roll(special, -first), count)
     return made
-
-
-def _sizes(model: onnx.ModelProto, values: Mapping[str, Value]) -> dict[str, int]:
-    """What symbolic dimensions are bound to by values."""
-    sizes: dict[str, int] = {}
-    for name, type_ in graph_inputs(model).items():
-        shape, value = getattr(type_, "shape", None), values.get(name)
-        if shape is not None and isinstance(value, np.ndarray) and len(shape) == value.ndim:
-            sizes.update(
-                (dim, side) for dim, side in zip(shape, value.shape, strict=True) if isinstance(dim, str)
-            )
-    return sizes

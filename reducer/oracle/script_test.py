@@ -94,7 +94,10 @@ class _CheckFolder:
         """Write a subject; the paths of its program and of its inputs."""
         (self.path / _DATA).mkdir(parents=True, exist_ok=True)
         for left in (*self.path.iterdir(), *(self.path / _DATA).iterdir()):
-            if left.name != _DATA and not self._is_ours(left):
+            # Whether a file is one of data that no script has changed.
+            if left.name != _DATA and not (
+                left.parent.name == _DATA and self._made.get(left.name) == _state(left)
+            ):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
         files, parts = subject.program.files_with_data(_DATA)
         for name, part in parts.items():
@@ -108,10 +111,6 @@ class _CheckFolder:
         inputs.mkdir()
         write_folder(inputs, subject.inputs, subject.program.inputs(), "input")
         return self.path / next(iter(files)), inputs
-
-    def _is_ours(self, path: Path) -> bool:
-        """Whether a file is one of data that no script has changed."""
-        return path.parent.name == _DATA and self._made.get(path.name) == _state(path)
 
 
 def _state(path: Path) -> tuple[int, ...]:

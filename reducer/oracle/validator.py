@@ -24,7 +24,8 @@ class OnnxValidator:
         self._scaled = not bad_scale(start)
         # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that
         # can be asked for.
-        self.strict = not self._complaint(start)
+        answer = self._workers.observe(CHECKER, _light(start), {})
+        self.strict = not ("" if answer.outcome in ("ok", "environment") else answer.message or "refused")
 
     def complaints(self, subjects: Sequence[Subject]) -> list[str]:
         """Return the error of each subject, "" for a valid one."""
@@ -42,10 +43,6 @@ class OnnxValidator:
     def _degenerate(self, subject: Subject) -> str:
         operator = bad_scale(subject) if self._scaled else ""
         return f"a scale of {operator} is not positive and finite" if operator else ""
-
-    def _complaint(self, subject: Subject) -> str:
-        answer = self._workers.observe(CHECKER, _light(subject), {})
-        return "" if answer.outcome in ("ok", "environment") else answer.message or "refused"
 
 
 def structural(subject: Subject) -> str:

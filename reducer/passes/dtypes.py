@@ -20,7 +20,12 @@ def simplify_dtypes(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
     """
     together: dict[tuple[str, str], list[TypeClass]] = {}
     for each in edits.view(subject).dtypes():
-        for target in _targets(each.dtype):
+        dtype = each.dtype
+        rank = DTYPE_RANKS.get(dtype, len(DTYPE_RANKS))
+        allowed = PLAIN_DTYPES if "int" in dtype or dtype == "bool" else PLAIN_DTYPES[:1]
+        for target in [
+            target for target in allowed if dtype and DTYPE_RANKS[target] < rank and target != dtype
+        ]:
             if target in each.allowed:
                 together.setdefault((each.dtype, target), []).append(each)
     largest = sorted(together.items(), key=lambda item: -len(item[1]))
@@ -31,9 +36,3 @@ def simplify_dtypes(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
         touches = frozenset().union(*(each.touches for each in classes))
         change = partial(edits.retype, classes=classes, dtype=target)
         yield Edit(f"turn {what} from {classes[0].dtype} to {target}", touches, change)
-
-
-def _targets(dtype: str) -> list[str]:
-    rank = DTYPE_RANKS.get(dtype, len(DTYPE_RANKS))
-    allowed = PLAIN_DTYPES if "int" in dtype or dtype == "bool" else PLAIN_DTYPES[:1]
-    return [target for target in allowed if dtype and DTYPE_RANKS[target] < rank and target != dtype]

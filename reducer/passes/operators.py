@@ -45,16 +45,17 @@ def simplify_operators(subject: Subject, worded: bool = False) -> Iterator[OnnxE
         for operator in dict.fromkeys((*own, *plainest)) if name else ():
             yield _edit(step, operator, [name])
         alike = [each.name for each in inputs if each.dtype == results[0].dtype]
-        if worded and len(alike) > 1 and _is_number(results[0]) and step.node.op_type not in _ARITHMETIC:
+        if (
+            worded
+            and len(alike) > 1
+            and (DTYPES.get(results[0].dtype, "string") not in ("bool", "string"))
+            and step.node.op_type not in _ARITHMETIC
+        ):
             yield _edit(step, "Add", alike[:2])
 
 
 def _type(tensor: GraphTensor) -> tuple[int, tuple[int, ...] | None]:
     return tensor.dtype, tensor.shape
-
-
-def _is_number(tensor: GraphTensor) -> bool:
-    return DTYPES.get(tensor.dtype, "string") not in ("bool", "string")
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:

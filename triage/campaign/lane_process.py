@@ -80,7 +80,25 @@ class Lane:
             lab = ObservationCache(workers)
             while (given := self._given.get()) is not None:
                 if isinstance(given, Further):
-                    self._run_further(given, begin, plan, lab)
+                    # Run one test on further targets.
+                    cases, asked, rest = (
+                        {given.number: unpack_case(given.case)},
+                        {given.number: given.targets},
+                        given.answered,
+                    )
+                    (done,) = run_tests(
+                        begin.campaign,
+                        cases,
+                        lab,
+                        metamorphic=plan.metamorphic,
+                        further=plan.further,
+                        asked=asked,
+                        answered=rest,
+                    )
+                    check_imports([done], lab.workers)
+                    lab.forget_all()
+                    case = pack_case(done.case) if done.case and done.findings else None
+                    send_message(self._connection, Answered(leave_case_out(done), case))
                 else:
                     self._run_range(given, begin, plan, lab)
 
@@ -111,27 +129,6 @@ class Lane:
             if stopped:
                 return
             at = upto
-
-    def _run_further(self, given: Further, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
-        """Run one test on further targets."""
-        cases, asked, rest = (
-            {given.number: unpack_case(given.case)},
-            {given.number: given.targets},
-            given.answered,
-        )
-        (done,) = run_tests(
-            begin.campaign,
-            cases,
-            lab,
-            metamorphic=plan.metamorphic,
-            further=plan.further,
-            asked=asked,
-            answered=rest,
-        )
-        check_imports([done], lab.workers)
-        lab.forget_all()
-        case = pack_case(done.case) if done.case and done.findings else None
-        send_message(self._connection, Answered(leave_case_out(done), case))
 
     def _receive_questions(self) -> None:
         """Put incoming questions into the queue until the other side is gone."""

@@ -3,7 +3,7 @@ on light and dark ground.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
 from opsieve.gen.model.printable import printable
@@ -33,7 +33,10 @@ def draw_lines(title: str, across: str, up: str, series: Mapping[str, Points]) -
 
     Numbers must be finite and non-negative.
     """
-    _check_numbers(number for points in series.values() for point in points for number in point)
+    numbers = (number for points in series.values() for point in points for number in point)
+    for number in numbers:
+        if not (math.isfinite(number) and number >= 0):
+            raise ValueError(f"{number} cannot be plotted")
     right = max((x for points in series.values() for x, _ in points), default=0) or 1
     steps = choose_ticks(max((y for points in series.values() for _, y in points), default=0))
     top = steps[-1]
@@ -75,12 +78,6 @@ def choose_ticks(most: float) -> list[float]:
     step = next(share * unit for share in (0.2, 0.25, 0.5, 1, 2) if most / (share * unit) <= 5)
     count = math.ceil(most / step - 1e-9)
     return [step * place for place in range(count + 1)]
-
-
-def _check_numbers(numbers: Iterable[float]) -> None:
-    for number in numbers:
-        if not (math.isfinite(number) and number >= 0):
-            raise ValueError(f"{number} cannot be plotted")
 
 
 def _thin_out(points: Points) -> Points:

@@ -86,14 +86,14 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
         found.add(("error", backend, *where, message, *operators))
     graph = next((part for part in components if part.name is ComponentName.OPERATORS), None)
     reduced = any(part.name is ComponentName.EDGES for part in components)
-    guilty = guilty or _get_value(components, ComponentName.GUILTY_PASS) if reduced else guilty
+    guilty = (
+        guilty or next((part.value for part in components if part.name is ComponentName.GUILTY_PASS), "")
+        if reduced
+        else guilty
+    )
     if guilty and graph and (graph.kept or reduced):
         found.add(("mismatch", backend, guilty, graph.value))
     return frozenset(SEPARATOR.join(title) for title in found)
-
-
-def _get_value(components: Sequence[Component], name: ComponentName) -> str:
-    return next((part.value for part in components if part.name is name), "")
 
 
 def is_offset(frame: str) -> bool:

@@ -77,7 +77,11 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
     marks = np.zeros((len(places), _BITS), dtype=np.float32)
     for row, place in enumerate(places):
         for feature in place.features:
-            marks[row, _hash_to_bit(feature)] = 1.0
+            # Map a feature to a bit, equally in every process (unlike `hash`).
+            number = 2166136261
+            for byte in feature.encode("utf-8", "surrogatepass"):
+                number = (number ^ byte) * 16777619 & 0xFFFFFFFF  # FNV-1a
+            marks[row, (number % _BITS)] = 1.0
     sizes = marks.sum(axis=1)
     nearest = np.full(len(places), 2.0, dtype=np.float32)  # to the chosen ones, by Jaccard's distance
     chosen: list[int] = []
@@ -90,11 +94,3 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
         nearest[chosen] = -1.0
     taken = set(chosen)
     return [places[row] for row in chosen] + [place for row, place in enumerate(places) if row not in taken]
-
-
-def _hash_to_bit(feature: str) -> int:
-    """Map a feature to a bit, equally in every process (unlike `hash`)."""
-    number = 2166136261
-    for byte in feature.encode("utf-8", "surrogatepass"):
-        number = (number ^ byte) * 16777619 & 0xFFFFFFFF  # FNV-1a
-    return number % _BITS

@@ -11,7 +11,7 @@ from pathlib import Path
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.case import DATA, Case, save
+from opsieve.gen.case.case import DATA, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.corpus.corpus_file import (
@@ -180,7 +180,14 @@ def _save_case(
 ) -> AddedCase:
     """Save a judged case unless it is there, and record its verdicts."""
     case = results[0].case
-    digest = _hash_case(case)
+    # The SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else
+    # their folders hold.
+    state = hashlib.sha256(case.program.digest.encode())
+    with tempfile.TemporaryDirectory(prefix="opsieve-corpus-") as scratch:
+        save(case, Path(scratch) / "case")
+        for path in sorted((Path(scratch) / "case" / DATA).iterdir()):
+            state.update(b"\0" + path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    digest = state.hexdigest()
     name = next((name for name, entry in entries.items() if entry.digest == digest), "")
     if not name or not (folder / name).is_dir():
         name = name or _find_free_name(make_case_name(Path(model)), folder, entries)
@@ -201,18 +208,6 @@ def _find_free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry
         number += 1
         name = f"{wanted}-{number}"
     return name
-
-
-def _hash_case(case: Case) -> str:
-    """Return the SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else
-    their folders hold.
-    """
-    state = hashlib.sha256(case.program.digest.encode())
-    with tempfile.TemporaryDirectory(prefix="opsieve-corpus-") as scratch:
-        save(case, Path(scratch) / "case")
-        for path in sorted((Path(scratch) / "case" / DATA).iterdir()):
-            state.update(b"\0" + path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return state.hexdigest()
 
 
 def _make_verdict(result: JudgeResult) -> SeenVerdict:

@@ -17,7 +17,6 @@ from pathlib import PurePath
 from opsieve.backends.command_words import command_words
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.builds import unstated_version
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
@@ -190,7 +189,14 @@ def _write_head(exported: ExportedFailure, test: bool) -> str:
         ),
         "",
     ]
-    lines += textwrap.wrap(clean_line(_shorten_reason(verdict, target)), WIDTH)
+    # The reason without the list of agreeing oracles, which only concerns opsieve.
+    reason = verdict.reason or verdict.message
+    if target.facts.runs_command:
+        reason = reason.replace(target.display, get_command_name(target))
+    lines += textwrap.wrap(
+        clean_line(reason.rpartition("; ")[0] if reason.endswith(" agree") and "; " in reason else reason),
+        WIDTH,
+    )
     often = (
         f"It does not always show, so it is looked for in up to {exported.runs} runs."
         if exported.runs > 1
@@ -288,11 +294,3 @@ def _write_table(name: str, items: Mapping[str, str]) -> list[str]:
     if not items:
         return [f"{name} = {{}}"]
     return [f"{name} = {{", *(f"    {quote(key)}: {value}," for key, value in items.items()), "}"]
-
-
-def _shorten_reason(verdict: Verdict, target: ResolvedTarget) -> str:
-    """Return the reason without the list of agreeing oracles, which only concerns opsieve."""
-    reason = verdict.reason or verdict.message
-    if target.facts.runs_command:
-        reason = reason.replace(target.display, get_command_name(target))
-    return reason.rpartition("; ")[0] if reason.endswith(" agree") and "; " in reason else reason

@@ -121,7 +121,15 @@ def make_title(found: Fingerprint) -> str:
     """Make a title of at most 120 characters: `ValueError in Split: no value in Constant` (failure, place,
     message).
     """
-    where = _describe_place(found)
+    # Describe the operator that was converted, or the innermost function.
+    frames = found.find_component(ComponentName.FRAMES)
+    innermost = frames.items[0] if frames else ""
+    operator = found.get_value(ComponentName.OPERATOR)
+    where = (
+        f"{operator} ({innermost})"
+        if operator and innermost
+        else operator or innermost or found.get_value(ComponentName.PLACE)
+    )
     if what := found.get_value(ComponentName.MISMATCH):
         of = found.get_value(ComponentName.OPERATORS)
         text = _WRONG.get(what, what) + (f" of {of}" if of else "")
@@ -141,15 +149,3 @@ def make_title(found: Fingerprint) -> str:
             text = f"{kind}: {text}" if text != kind else kind
     text = printable(text)
     return text if len(text) <= _MAX else text[: _MAX - 1].rstrip() + "…"
-
-
-def _describe_place(found: Fingerprint) -> str:
-    """Describe the operator that was converted, or the innermost function."""
-    frames = found.find_component(ComponentName.FRAMES)
-    innermost = frames.items[0] if frames else ""
-    operator = found.get_value(ComponentName.OPERATOR)
-    return (
-        f"{operator} ({innermost})"
-        if operator and innermost
-        else operator or innermost or found.get_value(ComponentName.PLACE)
-    )

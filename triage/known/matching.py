@@ -173,7 +173,10 @@ def _match_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, st
                 same = index.find_quoting(condition)
                 reason = f"it quotes the check: {condition[:_LONGEST]}"
                 found |= dict.fromkeys(same, reason) if len(same) <= _MOST_SHARING else {}
-            clauses = _split_clauses(message)
+            # Split a message into clauses of constant words at values and signs: `axes has a duplicate`.
+            message = _WRAPPER.split(message)[-1] or message
+            cut = (" ".join(_WORD.findall(part)).lower() for part in _BREAK.split(message))
+            clauses = list(dict.fromkeys(part for part in cut if len(part) > 1))[:20]
             holders = [index.find_quoting_most(clause) for clause in clauses]
             lengths = [len(clause.split()) for clause in clauses]
             for number in set().union(*holders):
@@ -195,13 +198,6 @@ def _extract_condition(message: str) -> str:
     # Two names will do where one of them is the author's own: `slot->value_computed`, not `n.defined()`.
     known = len(words) >= _CLAUSE or (len(words) > 1 and any(map(_COMPOUND.fullmatch, words)))
     return " ".join(words).lower() if known else ""
-
-
-def _split_clauses(message: str) -> list[str]:
-    """Split a message into clauses of constant words at values and signs: `axes has a duplicate`."""
-    message = _WRAPPER.split(message)[-1] or message
-    cut = (" ".join(_WORD.findall(part)).lower() for part in _BREAK.split(message))
-    return list(dict.fromkeys(part for part in cut if len(part) > 1))[:20]
 
 
 def _match_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
@@ -274,7 +270,15 @@ def _match_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]
     """
     if not 0 < len(cluster.operators) <= _MOST_OPERATORS or cluster.kind == "error":
         return {}
-    attributes = _list_attributes(cluster)
+    # List the reduced program's attribute names that are compound words (`ceil_mode`, not `axis`).
+    parts = [
+        part
+        for components in cluster.components
+        for part in components
+        if part.name is ComponentName.ATTRIBUTES
+    ]
+    names = (item.partition(".")[2].partition("=")[0] for part in parts for item in part.items)
+    attributes = frozenset(name for name in names if "_" in name)
     found = {
         number
         for number in index.find_naming(cluster.operators, in_title=True) & index.find_about(cluster.backend)
@@ -290,18 +294,6 @@ def _match_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]
     return dict.fromkeys(
         found, f"its title names {operators}, and it tells of the same kind of failure"[: 2 * _LONGEST]
     )
-
-
-def _list_attributes(cluster: ClusterSignature) -> frozenset[str]:
-    """List the reduced program's attribute names that are compound words (`ceil_mode`, not `axis`)."""
-    parts = [
-        part
-        for components in cluster.components
-        for part in components
-        if part.name is ComponentName.ATTRIBUTES
-    ]
-    names = (item.partition(".")[2].partition("=")[0] for part in parts for item in part.items)
-    return frozenset(name for name in names if "_" in name)
 
 
 def _is_of_kind(kind: str, issue: KnownIssue) -> bool:

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
@@ -98,7 +97,11 @@ def parse_rule(name: str, text: str) -> Rule:
                 f"the rule {shown(name)} has the unknown field {shown(field)}; take"
                 f" {', '.join(sorted(_TEXTS | _LISTS))}"
             )
-        if not (isinstance(value, str) if field in _TEXTS else _is_text_list(value)):
+        if not (
+            isinstance(value, str)
+            if field in _TEXTS
+            else (isinstance(value, list) and all(isinstance(one, str) for one in value))
+        ):
             raise BadInput(f"the rule {shown(name)}: {field} must be {wanted}")
     if not fields.get("title"):
         raise BadInput(f"the rule {shown(name)} has no title; write one, for people")
@@ -137,7 +140,3 @@ def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
         except BadInput as error:
             problems.append(str(error))
     return rules, problems
-
-
-def _is_text_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -241,18 +241,15 @@ class Store(CampaignIndex):
             number += 1
         return place
 
-    def _get_staging_path(self, record: FailureRecord) -> Path:
-        # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
-        digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
-        return self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
-
     def _stage_case(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
         parameters = {**case.parameters, **first.knobs, "target": finding.target}
         if oracle := name_optional_oracle(finding.verdict, case.program):
             parameters[ORACLE] = oracle
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
-        folder = self._get_staging_path(record)
+        # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
+        digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
+        folder = self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, parameters=parameters, origin=origin), folder)
         write_observations(folder, finding.observations)

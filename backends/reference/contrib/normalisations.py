@@ -72,15 +72,14 @@ def _run_embedding(
     total = words[ids] + places[np.broadcast_to(at, ids.shape)]
     if segments is not None and kinds is not None:
         total = total + kinds[segments]
-    there = np.zeros(batch, np.int32) if mask is None else _leading_ones(mask)
+    # How many elements that are not 0 each row begins with: "position of first 0 in mask, or number of
+    # words".
+    there = (
+        np.zeros(batch, np.int32)
+        if mask is None
+        else np.asarray(np.cumprod(mask != 0, axis=1).sum(axis=1), np.int32)
+    )
     return _layer(total, scale, bias, epsilon)[0], there, total
-
-
-def _leading_ones(mask: Array) -> Array:
-    """How many elements that are not 0 each row begins with: "position of first 0 in mask, or number of
-    words".
-    """
-    return np.asarray(np.cumprod(mask != 0, axis=1).sum(axis=1), np.int32)
 
 
 def _quantised_embedded(

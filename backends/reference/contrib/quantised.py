@@ -91,10 +91,6 @@ def _channels_last(function: Function) -> Function:
     return run
 
 
-def _mean(x: Array) -> Array:
-    return np.asarray(x.mean(axis=tuple(range(2, x.ndim)), keepdims=True))
-
-
 def _concat(scale: Array, zero: Array, *parts: Array, axis: int = 0) -> Array:
     real = [
         dequantise_tensor(x, by, zero_point)
@@ -184,7 +180,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "QLinearSigmoid": _unary(sigmoid),
     "QLinearLeakyRelu": _unary(lambda x, alpha=0.01: np.where(x < 0, alpha * x, x)),
     "QLinearSoftmax": _unary(_softmax),
-    "QLinearGlobalAveragePool": _unary(_channels_last(_mean)),
+    "QLinearGlobalAveragePool": _unary(
+        _channels_last(lambda x: np.asarray(x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)))
+    ),
     "QLinearAveragePool": _unary(
         _channels_last(lambda x, **attributes: standard("AveragePool", x, **attributes))
     ),

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -143,22 +143,22 @@ def start_sandboxed(
                 ) from None
             _refused[refused.feature] = str(refused)  # the next ones do without
             continue
-        _compile_modules(python, made.uncompiled)
+        # Compile the modules in folders, each once per environment, where that is allowed.
+        wanted = [place for place in made.uncompiled if place not in _compiled and os.access(place, os.W_OK)]
+        _compiled.update(wanted)
+        if wanted and not sys.dont_write_bytecode:
+            command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=_COMPILE_SECONDS,
+                    check=False,
+                )
         if made.lacks:
             _report_once(made.lacks, say)
         return made
-
-
-def _compile_modules(python: Path, folders: Sequence[str]) -> None:
-    """Compile the modules in folders, each once per environment, where that is allowed."""
-    wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
-    _compiled.update(wanted)
-    if wanted and not sys.dont_write_bytecode:
-        command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILE_SECONDS, check=False
-            )
 
 
 def describe_lacks(lacks: Mapping[str, str]) -> str:

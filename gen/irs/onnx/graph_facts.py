@@ -57,7 +57,13 @@ def graph_details(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
     """Return the rank of each operator's first input (`Relu:4`), and the class of each attribute
     (`Pad.mode=edge`).
     """
-    ranks = _ranks(model.graph)
+    graph = model.graph
+    declared = {
+        item.name: len(item.type.tensor_type.shape.dim)
+        for item in [*graph.input, *graph.output, *graph.value_info]
+        if item.type.tensor_type.HasField("shape")
+    }
+    ranks = declared | {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     ranked: set[str] = set()
     attributes: set[str] = set()
     for node in all_nodes(model.graph.node):
@@ -70,15 +76,6 @@ def graph_details(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
             if (kind := _attribute_class(item)) is not None
         )
     return ranked, attributes
-
-
-def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
-    declared = {
-        item.name: len(item.type.tensor_type.shape.dim)
-        for item in [*graph.input, *graph.output, *graph.value_info]
-        if item.type.tensor_type.HasField("shape")
-    }
-    return declared | {tensor.name: len(tensor.dims) for tensor in graph.initializer}
 
 
 def _attribute_class(item: onnx.AttributeProto) -> str | None:

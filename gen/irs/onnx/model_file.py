@@ -47,7 +47,15 @@ def load_program(path: Path) -> OnnxProgram:
     try:
         changed = _take_in(model, path.parent, len(data))
         check_structure(model)
-        changed |= _lighten(model)
+        # Keep the data of large tensors of the main graph outside of memory; whether there were any.
+        large = [
+            tensor
+            for tensor in model.graph.initializer
+            if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
+        ]
+        for tensor in large:
+            _detach(tensor, (tensor.raw_data,))
+        changed |= bool(large)
     except BadInput as error:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
     if changed:
@@ -139,18 +147,6 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
     return bool(parts)
-
-
-def _lighten(model: onnx.ModelProto) -> bool:
-    """Keep the data of large tensors of the main graph outside of memory; whether there were any."""
-    large = [
-        tensor
-        for tensor in model.graph.initializer
-        if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
-    ]
-    for tensor in large:
-        _detach(tensor, (tensor.raw_data,))
-    return bool(large)
 
 
 def _detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:

@@ -15,7 +15,21 @@ def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
     that it allows, unless it stays `as_is`.
     """
     if len(program.pieces) > 1:
-        return _outside(program, as_is)
+        # What lies around the large tensors of a model, and behind it the model with references; where
+        # the worker finds the tensors.
+        end = b"" if as_is else _lower(program)
+        pieces = (*program.pieces, end)
+        bare = program.model + end
+        tensors = [
+            [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
+            for tensor in program.proto.graph.initializer
+            if (part := part_of(tensor)) is not None
+        ]
+        places = [
+            [len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces
+        ]
+        sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
     if as_is:
         return program.data, {}
     return (_lower_ir_version(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
@@ -25,23 +39,6 @@ def older(program: OnnxProgram) -> OnnxProgram | None:
     """Return the same operators under the lowest opset that has them; `None` if that is the program itself."""
     lowered = lower_opset(program.proto).SerializeToString()
     return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
-
-
-def _outside(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """What lies around the large tensors of a model, and behind it the model with references; where the
-    worker finds the tensors.
-    """
-    end = b"" if as_is else _lower(program)
-    pieces = (*program.pieces, end)
-    bare = program.model + end
-    tensors = [
-        [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
-        for tensor in program.proto.graph.initializer
-        if (part := part_of(tensor)) is not None
-    ]
-    places = [[len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces]
-    sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
-    return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
 
 
 def _lower(program: OnnxProgram) -> bytes:

@@ -51,7 +51,17 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     known = {*hole.scope.variables, *hole.scope.buffers}
     if hole.role == "statement":
         if hole.node.type == "tirx.SeqStmt":
-            return _without_one(rng, function, hole)
+            items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+            needed = [free(item) for item in items]
+            loose = [
+                at
+                for at in range(len(items))
+                if not any(defines(items[at]) & used for used in needed[at + 1 :])
+            ]
+            if not loose:
+                return None
+            at = rng.choice(loose)
+            return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
         inner = [
             part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known
         ]
@@ -174,18 +184,6 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         place = rng.between(latest, len(rest))
         return N.sequence(*rest[:place], moved, *rest[place:])
     return None
-
-
-def _without_one(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
-    items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
-    needed = [free(item) for item in items]
-    loose = [
-        at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])
-    ]
-    if not loose:
-        return None
-    at = rng.choice(loose)
-    return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
 
 
 def _statements_under(node: ObjectNode) -> list[ObjectNode]:

@@ -17,7 +17,8 @@ def empty() -> ObjectNode:
     """Make a function with arguments of several types and an empty body."""
     kinds = ("float32", "float32", "int32", "bool", "int64", "float16")
     return N.function(
-        [N.buffer(f"{chr(65 + at)}", (4, 8)[: 1 + at % 2], kind) for at, kind in enumerate(kinds)], _nothing()
+        [N.buffer(f"{chr(65 + at)}", (4, 8)[: 1 + at % 2], kind) for at, kind in enumerate(kinds)],
+        N.evaluate(N.integer(0)),
     )
 
 
@@ -62,10 +63,6 @@ def gather() -> ObjectNode:
     b, i = N.buffer("B", (2 * _SIDE,), "int32"), N.variable("i")
     place = N.binary("FloorMod", N.load(b, i), N.integer(_SIDE))
     return N.function([a, b, c], _nest([(i, 2 * _SIDE)], N.store(c, N.load(a, place), i)))
-
-
-def _nothing() -> ObjectNode:
-    return N.evaluate(N.integer(0))
 
 
 def _nest(loops: list[tuple[ObjectNode, int]], body: ObjectNode) -> ObjectNode:

@@ -199,7 +199,7 @@ class _NodeWriter:
             value
             if isinstance(value, ObjectNode)
             else (type(value), repr(value))
-            if _is_plain(value)
+            if (value is None or isinstance(value, bool | int | float | str))
             else None
         )
         if key is not None and key in self.known:
@@ -231,7 +231,3 @@ class _NodeWriter:
             item = value.fields.get(name)
             data[name] = self.index(item) if declared.startswith("@") else item
         return {"type": value.type, "data": data}
-
-
-def _is_plain(value: Value) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)

@@ -67,7 +67,8 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
         node, kind = hole.node, N.dtype(hole.node)
         if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
             continue
-        if _has_constants(kind):
+        known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
+        if known and "x" not in kind:
             inside = hole.role in ("index", "part")
             yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
         if hole.role in ("index", "part"):
@@ -125,13 +126,14 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
         return None if found is None or new is None else _with(subject, N.replace_node(function, found, new))
 
     # What lies inside is touched as well: two edits of which one is inside the other do not go together.
-    touches = frozenset(map(_content, _inside(node)))
+    # The node, and the statements and expressions in it.
+    touches = frozenset(
+        map(
+            _content,
+            (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item)),
+        )
+    )
     return Edit(f"{label} {wanted[:8]}", touches, apply, frozenset([wanted]))
-
-
-def _inside(node: ObjectNode) -> Iterator[ObjectNode]:
-    """The node, and the statements and expressions in it."""
-    return (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item))
 
 
 def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
@@ -261,11 +263,6 @@ _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
         ("drop the annotations of a block", _plain),
     ),
 }
-
-
-def _has_constants(kind: str) -> bool:
-    known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
-    return known and "x" not in kind
 
 
 def _constant(value: int, node: ObjectNode) -> ObjectNode:

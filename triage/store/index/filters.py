@@ -46,7 +46,18 @@ class Term:
     def to_condition(self, now: float) -> Condition:
         """Translate the term to SQL. BadInput for a value that the field cannot have."""
         if not self.field:
-            return _match_words(self.values[0])
+            text = self.values[0]
+            words = _WORD.findall(text)
+            like = f"%{_escape_like(text)}%"
+            named = "name LIKE ? ESCAPE '\\' OR note LIKE ? ESCAPE '\\' OR issue LIKE ? ESCAPE '\\'"
+            if not words:
+                return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
+            query = " AND ".join(f'"{word}"*' for word in words)
+            return Condition(
+                "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE"
+                f" texts MATCH ?) OR {named})",
+                (query, like, like, like),
+            )
         alternatives = [
             _match_since(value, now) if self.field == SINCE else FIELDS[self.field](value)
             for value in self.values
@@ -147,20 +158,6 @@ def _match_since(value: str, now: float) -> Condition:
     if match is None:
         raise BadInput(f"{shown(value)} is no time; write since:30m, since:12h, since:2d or since:1w")
     return Condition("last_seen >= ?", (now - int(match[1]) * _SECONDS[match[2]],))
-
-
-def _match_words(text: str) -> Condition:
-    words = _WORD.findall(text)
-    like = f"%{_escape_like(text)}%"
-    named = "name LIKE ? ESCAPE '\\' OR note LIKE ? ESCAPE '\\' OR issue LIKE ? ESCAPE '\\'"
-    if not words:
-        return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
-    query = " AND ".join(f'"{word}"*' for word in words)
-    return Condition(
-        "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE"
-        f" texts MATCH ?) OR {named})",
-        (query, like, like, like),
-    )
 
 
 # `since` comes on top.

@@ -14,7 +14,10 @@ def escape_text(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else "    " if c == "\t" else _escape_character(c) for c in text)
+    return "".join(
+        c if c.isprintable() else "    " if c == "\t" else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def to_one_line(text: str, most: int = 400) -> str:
@@ -48,7 +51,3 @@ def format_age(seconds: float, now: float) -> str:
 def format_time(seconds: float) -> str:
     """Return a time as a day and a minute of UTC; "" if unknown."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if 0 < seconds < 1e11 else ""
-
-
-def _escape_character(c: str) -> str:
-    return c.encode("unicode_escape").decode("ascii")

@@ -51,7 +51,35 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
             if as_json:
                 click.echo(json.dumps(_list_case_facts(details)))
             else:
-                _print_case(details, why)
+                member = details.member
+                click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
+                _print_facts(
+                    ("verdict", f"{member.verdict}: {member.reason}"),
+                    ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
+                    ("target", f"{member.target} {member.version}"),
+                    ("message", member.message[:600]),
+                    ("blame", member.blame),
+                    ("fingerprint", member.fingerprint),
+                    (
+                        "nodes",
+                        str(member.nodes)
+                        if member.reduced is None
+                        else f"{member.reduced} of {member.nodes}",
+                    ),
+                    ("operators", " ".join(member.operators)),
+                    ("commits", "; ".join(map(str, details.commits))),
+                    ("seen", format_time(member.seen)),
+                    ("case", str(details.folder or "")),
+                    ("reduced", str(details.reduced or "")),
+                    (
+                        "observed",
+                        details.problem
+                        or ", ".join(f"{seen.target}: {seen.outcome}" for seen in details.observations),
+                    ),
+                )
+                if why:
+                    click.echo()
+                    print_components(details.components)
             return 0
         summary, fingerprints = _list_cluster_facts(store, name, limit, after)
     if as_json:
@@ -144,32 +172,6 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
         click.echo(f"{format_time(decision['at'])}  {single_line(decision['text'])}{undone}")
-
-
-def _print_case(details: "CaseDetails", why: bool) -> None:
-    member = details.member
-    click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
-    _print_facts(
-        ("verdict", f"{member.verdict}: {member.reason}"),
-        ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
-        ("target", f"{member.target} {member.version}"),
-        ("message", member.message[:600]),
-        ("blame", member.blame),
-        ("fingerprint", member.fingerprint),
-        ("nodes", str(member.nodes) if member.reduced is None else f"{member.reduced} of {member.nodes}"),
-        ("operators", " ".join(member.operators)),
-        ("commits", "; ".join(map(str, details.commits))),
-        ("seen", format_time(member.seen)),
-        ("case", str(details.folder or "")),
-        ("reduced", str(details.reduced or "")),
-        (
-            "observed",
-            details.problem or ", ".join(f"{seen.target}: {seen.outcome}" for seen in details.observations),
-        ),
-    )
-    if why:
-        click.echo()
-        print_components(details.components)
 
 
 def print_components(components: "Sequence[Component]") -> None:

@@ -89,10 +89,6 @@ def _where(draw: Draw, kind: RelaxTensorType) -> Solution:
     )
 
 
-def _triple(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(kind), Want(kind), Want(kind)))
-
-
 def _clip(draw: Draw, kind: RelaxTensorType) -> Solution:
     low = draw.rng.randint(-4, 1) if kind.dtype not in UNSIGNED else draw.rng.randint(0, 2)
     high = low + draw.rng.randint(1, 6)
@@ -235,7 +231,11 @@ OPERATORS: tuple[Declared, ...] = (
     _unary("less", ("bool",), "Less", _compare(NUMBERS)),
     _unary("less_equal", ("bool",), "LessOrEqual", _compare(NUMBERS)),
     _unary("where", ALL, "Where", _where),
-    Declared("relax.ewise_fma", Recogniser(FLOATS), _triple),
+    Declared(
+        "relax.ewise_fma",
+        Recogniser(FLOATS),
+        lambda draw, kind: Solution((Want(kind), Want(kind), Want(kind))),
+    ),
     _unary("clip", (*FLOATS, "int64", "int32", "int8", "uint8"), "Clip", _clip),
     _unary("astype", ALL, "Cast", _cast),
     _unary("nn.leakyrelu", FLOATS, "LeakyRelu", _leaky),

@@ -42,10 +42,6 @@ def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution(args, attributes("MatmulAttrs", out_dtype=None))
 
 
-def _either(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return (_vector if kind.rank < 2 else _matmul)(draw, kind)
-
-
 def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
     """The output has one letter an axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
@@ -190,7 +186,12 @@ def _spatial(dims: int, dtypes: tuple[str, ...] = _FLOATS) -> Recogniser:
 _HALF = (*_FLOATS, "float16")
 
 OPERATORS: tuple[Declared, ...] = (
-    Declared("relax.matmul", Recogniser(_PRODUCTS, (1, 4), static=False), _either, "MatMul"),
+    Declared(
+        "relax.matmul",
+        Recogniser(_PRODUCTS, (1, 4), static=False),
+        lambda draw, kind: (_vector if kind.rank < 2 else _matmul)(draw, kind),
+        "MatMul",
+    ),
     Declared("relax.einsum", Recogniser(_FLOATS, (1, 3)), _einsum, "Einsum"),
     Declared("relax.outer", Recogniser(_PRODUCTS, (2, 2)), _outer),
     *(Declared(f"relax.nn.conv{n}d", _spatial(n, _HALF), _conv(n), "Conv") for n in (1, 2, 3)),

@@ -58,10 +58,6 @@ def _selu(onnx: Onnx, x: Any) -> Any:
     return onnx("Mul", curve, to_constant(x, 1.0507009873554805))
 
 
-def _isfinite(onnx: Onnx, x: Any) -> Any:
-    return onnx("Not", onnx("Or", onnx("IsInf", x), onnx("IsNaN", x)))
-
-
 def _floor_divide(onnx: Onnx, x: Any, y: Any) -> Any:
     if is_float(x):
         return onnx("Floor", onnx("Div", x, y))
@@ -162,7 +158,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "nn.silu": spell_unary(lambda onnx, x: onnx("Mul", x, onnx("Sigmoid", x))),
     "nn.selu": spell_unary(_selu),
     "nn.dropout": spell_unary(lambda onnx, x: (x, np.ones_like(x))),
-    "isfinite": spell_unary(_isfinite),
+    "isfinite": spell_unary(lambda onnx, x: onnx("Not", onnx("Or", onnx("IsInf", x), onnx("IsNaN", x)))),
     "floor_divide": spell_pair(_floor_divide),
     "floor_mod": spell_pair(_floor_mod),
     "mod": spell_pair(lambda onnx, x, y: onnx("Mod", x, y, fmod=1)),
