@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx
 
-from opsieve.gen.irs.onnx.graphs import copied
+from opsieve.gen.irs.onnx.graphs import copied, keep
 from opsieve.gen.irs.onnx.program import read_broken_mark
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes, bodies
@@ -60,12 +60,9 @@ class _Names:
             self._rename_node(node, names)
         for info in graph.output:
             info.name = names.get(info.name, info.name)
-        for index in reversed(range(len(graph.value_info))):
-            name = graph.value_info[index].name
-            if name in names:
-                graph.value_info[index].name = names[name]
-            else:
-                del graph.value_info[index]
+        keep(graph.value_info, lambda info: info.name in names)
+        for info in graph.value_info:
+            info.name = names[info.name]
         del graph.quantization_annotation[:]
         return names
 

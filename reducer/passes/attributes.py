@@ -79,7 +79,7 @@ def simplify_attributes(subject: Subject) -> Iterator[OnnxEdit]:
     opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
     local = {(function.domain, function.name) for function in subject.model.functions}
     finer: list[tuple[Path, onnx.NodeProto, AttributeProto]] = []
-    used = uses(subject.model)
+    used = uses(subject.model.graph)
     for path, node in nodes(subject.model.graph):
         if not first_output(node):
             continue
@@ -189,7 +189,7 @@ def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> OnnxEdit:
             target is None
             or len(target.output) <= index
             or target.output[index] != name
-            or name in uses(model)
+            or name in uses(model.graph)
         ):
             return None
         target.output[index] = ""

@@ -12,14 +12,15 @@ import onnx
 
 from opsieve.gen.irs.onnx.graphs import (
     Path,
+    bypass,
     declared_type,
     drop_unused,
     first_output,
+    get_function_key,
     graph_at,
     graphs,
     label,
-    node_of,
-    reread,
+    uses,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, Value
@@ -52,8 +53,8 @@ def reduce_bodies(subject: Subject) -> Iterator[OnnxEdit]:
                 yield from signature_edits(subject, step)
             if step.path:
                 yield from _taken_out(seen, step)
-    for place in range(len(subject.model.functions)):
-        yield from _function_nodes(subject.model, place)
+    for function in subject.model.functions:
+        yield from _function_nodes(function)
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
@@ -64,10 +65,10 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
     if graph is None:
         return
     results = {info.name for info in graph.output}
-    reads = {name for _, inner in graphs(graph) for item in inner.node for name in item.input} | results
+    reads = uses(graph)
     used = [number for number in step.outputs if number != ABSENT and seen.tensors[number].name in reads]
     if not used:
-        yield _bypass(step, {})
+        yield _bypass(step.path, step.path[-1], step.node, {})
         return
     tensors = seen.tensors
     inside = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -102,7 +103,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         if not ways:
             break
     for way in ways:
-        yield _bypass(step, way)
+        yield _bypass(step.path, step.path[-1], step.node, way)
     if not needs_inside and all(tensors[number].dtype in DTYPES for number in used):
         yield _cut(seen, step, used)
 
@@ -114,30 +115,15 @@ def _alike(tensor: GraphTensor, wanted: GraphTensor) -> bool:
     )
 
 
-def _bypass(step: Step, names: dict[str, str]) -> OnnxEdit:
+def _bypass(path: Path, where: str, node: onnx.NodeProto, names: dict[str, str]) -> OnnxEdit:
+    """Bypass a node of a body or of a function."""
+    key = first_output(node)
+
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        return drop_unused(model, inputs) if _without(model, step.path, step.key, names) else None
+        return drop_unused(model, inputs) if bypass(model, path, key, names) else None
 
     how = f"by {', '.join(sorted(names.values()))[:60]}" if names else "which nothing reads"
-    return changing(
-        f"bypass {label(step.node)} in {step.path[-1]} {how}", {"/".join((*step.path, step.key))}, change
-    )
-
-
-def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]) -> bool:
-    """Take a node out and let those that read it read other names; False when it is gone or one of them
-    is.
-    """
-    graph = graph_at(model, path)
-    node = None if graph is None else node_of(graph, key)
-    if graph is None or node is None:
-        return False
-    graph.node.remove(node)
-    reread(graph.node, names)
-    for info in graph.output:
-        info.name = names.get(info.name, info.name)
-    outputs = [info.name for info in graph.output]
-    return len(set(outputs)) == len(outputs)
+    return changing(f"bypass {label(node)} in {where} {how}", {"/".join((*path, key))}, change)
 
 
 def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
@@ -152,7 +138,7 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
         names = {name: f"{name}_in" for name in values}
         if taken & set(names.values()) or names.keys() & inputs.keys() or inputs.keys() & set(names.values()):
             return None
-        if not _without(model, step.path, step.key, names):
+        if not bypass(model, step.path, step.key, names):
             return None
         for name, value in values.items():
             model.graph.input.append(onnx.ValueInfoProto(name=names[name], type=declared_type(value)))
@@ -164,56 +150,14 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
     )
 
 
-def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[OnnxEdit]:
-    function = model.functions[place]
+def _function_nodes(function: onnx.FunctionProto) -> Iterator[OnnxEdit]:
+    path, where = (get_function_key(function),), f"the function {function.name[:40]!r}"
+    reads = {name for item in function.node for name in item.input} | set(function.output)
     for node in reversed(function.node):
-        key = first_output(node)
-        reads = {name for item in function.node for name in item.input} | set(function.output)
         made = [name for name in node.output if name in reads]
-        if not made:
-            yield _function_bypass(function, key, "", node)
-        elif len(made) == 1:
-            for name in dict.fromkeys(name for name in node.input if name):
-                yield _function_bypass(function, key, name, node)
-
-
-def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: onnx.NodeProto) -> OnnxEdit:
-    owner = (function.domain, function.name, function.overload)
-
-    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        target = next(
-            (item for item in model.functions if (item.domain, item.name, item.overload) == owner), None
-        )
-        node = (
-            None
-            if target is None
-            else next((item for item in target.node if first_output(item) == key), None)
-        )
-        if target is None or node is None or (name and name not in node.input):
-            return None
-        outputs = set(node.output)
-        target.node.remove(node)
-        if outputs & set(target.output):
-            return None if not name else _redirect_output(target, outputs, name, inputs)
-        reread(target.node, dict.fromkeys(outputs, name))
-        return inputs
-
-    how = f"by {name[:40]!r}" if name else "which nothing reads"
-    touch = f"function:{function.domain}:{function.name}/{key}"
-    return changing(f"bypass {label(node)} in the function {function.name[:40]!r} {how}", {touch}, change)
-
-
-def _redirect_output(
-    function: onnx.FunctionProto, outputs: set[str], name: str, inputs: dict[str, Value]
-) -> dict[str, Value] | None:
-    """Give the stand-in's node the name of the function's result, because a node must make that result."""
-    wanted = next(item for item in function.output if item in outputs)
-    maker = next((node for node in function.node if name in node.output), None)
-    if maker is None or name in function.output:
-        return None
-    maker.output[list(maker.output).index(name)] = wanted
-    reread(function.node, dict.fromkeys({name} | outputs, wanted))
-    return inputs
+        stand_ins = dict.fromkeys(filter(None, node.input)) if len(made) == 1 else ()
+        for names in ({made[0]: name} for name in stand_ins) if made else ({},):
+            yield _bypass(path, where, node, names)
 
 
 PASS = ListedPass("bodies", reduce_bodies)

@@ -13,7 +13,7 @@ from functools import partial
 import onnx
 
 from opsieve.gen.irs.onnx.cuts import list_captured
-from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at, reread
+from opsieve.gen.irs.onnx.graphs import attribute_of, drop_unused, graph_at, label, node_at, reread, uses
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
@@ -83,17 +83,12 @@ def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
     for part in signature(node):
         if part.node_output >= 0 and (len(node.output) < 2 or node.output[part.node_output] in used - {""}):
             continue
-        if part.name == "scanned input" and _is_read(next(bodies(node)), part.body_input):
+        body = next(bodies(node))
+        if part.name == "scanned input" and body.input[part.body_input].name in uses(body):
             continue
         touched = {"/".join((*step.path, step.key)), *(name for name in node.output if name)}
         what = f"drop {part.name} {max(part.node_output, part.node_input)} of {label(node)}"
         yield changing(what, touched, partial(_drop_part, step=step, part=part), ())
-
-
-def _is_read(body: onnx.GraphProto, place: int) -> bool:
-    name = body.input[place].name
-    inner = {item for _, graph in graphs(body) for node in graph.node for item in node.input}
-    return name in inner or any(info.name == name for info in body.output)
 
 
 def _drop_part(

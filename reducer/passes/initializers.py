@@ -5,7 +5,16 @@ from collections.abc import Iterator
 import onnx
 from onnx import TensorProto
 
-from opsieve.gen.irs.onnx.graphs import copied, encode_array, graphs, reread, stored_tensor, tensor_array
+from opsieve.gen.irs.onnx.graphs import (
+    copied,
+    encode_array,
+    graphs,
+    keep,
+    list_definitions,
+    reread,
+    stored_tensor,
+    tensor_array,
+)
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.tensors import Value
@@ -58,19 +67,11 @@ def _sharing(name: str, other: str) -> OnnxEdit:
 def _rename_readers(model: onnx.ModelProto, name: str, other: str) -> bool:
     """Redirect every reader of an initializer to another; returns False if a body redefines one of the names."""
     for path, graph in graphs(model.graph):
-        defined = {info.name for info in graph.input} | {item for node in graph.node for item in node.output}
-        if path:
-            defined |= {tensor.name for tensor in graph.initializer}
-            if any(info.name == name for info in graph.output):
-                return False
-        if {name, other} & defined:
+        defined = list_definitions(graph) if path else {info.name for info in graph.input}
+        if {name, other} & defined or (path and any(info.name == name for info in graph.output)):
             return False
     reread(model.graph.node, {name: other})
-    index = next((place for place, tensor in enumerate(model.graph.initializer) if tensor.name == name), None)
-    if index is None:
-        return False
-    del model.graph.initializer[index]
-    return True
+    return keep(model.graph.initializer, lambda tensor: tensor.name != name)
 
 
 def _encodings(model: onnx.ModelProto) -> Iterator[bool]:

@@ -67,7 +67,7 @@ def _drop_parameters(inner: Subject) -> Iterator[OnnxEdit]:
         del model.graph.input[places[0]]
         return Subject(model, {other: subject.inputs[other] for other in subject.inputs if other != name}, {})
 
-    for name in (info.name for info in inner.model.graph.input if info.name not in uses(inner.model)):
+    for name in (info.name for info in inner.model.graph.input if info.name not in uses(inner.model.graph)):
         yield OnnxEdit(f"drop parameter {name[:40]!r}", frozenset([name]), partial(apply, name=name))
 
 
@@ -128,7 +128,7 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
     owners = [model.graph.node, *(each.node for each in model.functions)]
     for call in [call for nodes in owners for call in _calls(nodes, key)]:
         gone = [name for place, name in enumerate(call.output) if place not in given]
-        if uses(model).intersection(filter(None, gone)):
+        if uses(model.graph).intersection(filter(None, gone)):
             return None
         call.input[:] = [call.input[place] for place in taken if place < len(call.input)]
         call.output[:] = [call.output[place] for place in given if place < len(call.output)]

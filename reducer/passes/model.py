@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opsieve.gen.irs.onnx.cuts import list_called_functions
 from opsieve.gen.irs.onnx.graphs import (
     Path,
     add_initializers,
@@ -18,11 +19,13 @@ from opsieve.gen.irs.onnx.graphs import (
     first_output,
     graph_at,
     graphs,
+    keep,
     label,
     node_at,
     node_of,
     nodes,
     schema_of,
+    uses,
 )
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
@@ -149,11 +152,8 @@ def _undefault(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Va
     """
     graph = model.graph
     initial = {tensor.name for tensor in graph.initializer}
-    kept = [info for info in graph.input if info.name not in initial]
-    if len(kept) == len(graph.input):
+    if not keep(graph.input, lambda info: info.name not in initial):
         return None
-    del graph.input[:]
-    graph.input.extend(kept)
     add_initializers(model, graph, ())
     return inputs
 
@@ -163,12 +163,8 @@ def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, 
     left = drop_unused(model, inputs)
     for path, graph in list(graphs(model.graph)):
         if path:
-            used = {item for _, inner in graphs(graph) for node in inner.node for item in node.input}
-            used.update(info.name for _, inner in graphs(graph) for info in inner.output)
-            kept = [tensor for tensor in graph.initializer if tensor.name in used]
-            if len(kept) < len(graph.initializer):
-                del graph.initializer[:]
-                graph.initializer.extend(kept)
+            used = uses(graph)
+            keep(graph.initializer, lambda tensor: tensor.name in used)  # noqa: B023  it is called at once
     return left if model.ByteSize() < before else None
 
 
@@ -261,11 +257,8 @@ def _drop_imports(model: onnx.ModelProto) -> bool:
     outer = {_domain(node.domain) for node in all_nodes(model.graph.node)}.union(*inner)
     changed = False
     for owner, used in zip((model, *model.functions), (outer, *inner), strict=True):
-        kept = [entry for entry in owner.opset_import if _domain(entry.domain) in used | {""}]
-        if kept and len(kept) < len(owner.opset_import):
-            del owner.opset_import[:]
-            owner.opset_import.extend(kept)
-            changed = True
+        needed = used | {""}
+        changed |= keep(owner.opset_import, lambda entry: _domain(entry.domain) in needed)  # noqa: B023  as above
     return changed
 
 
@@ -274,21 +267,8 @@ def _domain(name: str) -> str:
 
 
 def _drop_functions(model: onnx.ModelProto) -> bool:
-    definitions = {(item.domain, item.name, item.overload): item for item in model.functions}
-    called: set[tuple[str, str, str]] = set()
-    waiting = [model.graph.node]
-    while waiting:
-        for node in all_nodes(waiting.pop()):
-            key = (node.domain, node.op_type, node.overload)
-            if key in definitions and key not in called:
-                called.add(key)
-                waiting.append(definitions[key].node)
-    kept = [item for key, item in definitions.items() if key in called]
-    if len(kept) == len(model.functions):
-        return False
-    del model.functions[:]
-    model.functions.extend(kept)
-    return True
+    called = list_called_functions(model, model.graph)
+    return keep(model.functions, lambda function: function in called)
 
 
 def _drop_value_info(model: onnx.ModelProto) -> bool:

@@ -14,7 +14,7 @@ import onnx
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.cuts import Graph, keep_functions, shell
+from opsieve.gen.irs.onnx.cuts import Graph, list_called_functions, shell
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.tensors import Value
@@ -187,7 +187,7 @@ def _expose_values(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[st
         else onnx.ValueInfoProto(name=name)
         for name in names
     )
-    keep_functions(graph.subject.model, model)
+    model.functions.extend(list_called_functions(graph.subject.model, model.graph))
     data: bytes = model.SerializeToString()
     inputs = {info.name: info for info in model.graph.input}
     return OnnxProgram(data), {name: value for name, value in graph.subject.inputs.items() if name in inputs}

@@ -12,6 +12,7 @@ import onnx
 from onnx import AttributeProto
 
 from opsieve.gen.declarations.catalogue import find_operator
+from opsieve.gen.irs.onnx.graphs import list_definitions
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
@@ -176,8 +177,7 @@ def list_captured(node: onnx.NodeProto) -> list[str]:
     """List the names of the outer graph that a node reads, by its inputs or inside its bodies."""
     names = [name for name in node.input if name]
     for body in bodies(node):
-        inner = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
-        inner.update(name for item in body.node for name in item.output)
+        inner = list_definitions(body)
         for item in body.node:
             names += (name for name in list_captured(item) if name not in inner)
         names += (info.name for info in body.output if info.name not in inner)
@@ -232,7 +232,7 @@ def cut(
         for info in graph.subject.model.graph.value_info
         if info.name in made and info.name not in graph.outputs
     )
-    keep_functions(graph.subject.model, model)
+    model.functions.extend(list_called_functions(graph.subject.model, model.graph))
     return Subject(model, fed, _only(graph.subject.values, wanted))
 
 
@@ -339,19 +339,18 @@ def shell(model: onnx.ModelProto) -> onnx.ModelProto:
     return bare
 
 
-def keep_functions(source: onnx.ModelProto, model: onnx.ModelProto) -> None:
-    """Copy the local functions that the model calls, directly or through others."""
-    if not source.functions:
-        return
-    functions = {(function.domain, function.name): function for function in source.functions}
-    called: set[tuple[str, str]] = set()
-    left = [(node.domain, node.op_type) for node in all_nodes(model.graph.node)]
-    while left:
-        key = left.pop()
-        if key in functions and key not in called:
-            called.add(key)
-            left += ((node.domain, node.op_type) for node in all_nodes(functions[key].node))
-    model.functions.extend(function for key, function in functions.items() if key in called)
+def list_called_functions(source: onnx.ModelProto, graph: onnx.GraphProto) -> list[onnx.FunctionProto]:
+    """List the local functions of a model that a graph calls, directly or through others."""
+    functions = {(each.domain, each.name, each.overload): each for each in source.functions}
+    called: set[tuple[str, str, str]] = set()
+    waiting = [graph.node] if functions else []
+    while waiting:
+        for node in all_nodes(waiting.pop()):
+            key = (node.domain, node.op_type, node.overload)
+            if key in functions and key not in called:
+                called.add(key)
+                waiting.append(functions[key].node)
+    return [each for key, each in functions.items() if key in called]
 
 
 def inner_operators(node: onnx.NodeProto) -> list[str]:

@@ -5,7 +5,7 @@ the main graph; a node by the path of its graph and its first output. Never by p
 finds its place after others were merged in.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -107,24 +107,36 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
     node.attribute.extend(kept)
 
 
-def uses(model: onnx.ModelProto) -> set[str]:
-    """Every name that some node, in any body, or some output of any graph reads."""
+def uses(graph: onnx.GraphProto) -> set[str]:
+    """Every name that a node of the graph or of a body in it reads, or that one of them yields."""
     names: set[str] = set()
-    for _, graph in graphs(model.graph):
-        names.update(info.name for info in graph.output)
-        for node in graph.node:
+    for _, inner in graphs(graph):
+        names.update(info.name for info in inner.output)
+        for node in inner.node:
             names.update(node.input)
     return names
 
 
+def list_definitions(graph: onnx.GraphProto) -> set[str]:
+    """Return the names that a graph itself defines: its inputs, initializers and results of nodes."""
+    names = {item.name for item in (*graph.input, *graph.initializer)}
+    return names.union(*(node.output for node in graph.node))
+
+
+def keep(items: Any, wanted: Callable[[Any], bool]) -> bool:
+    """Remove the unwanted items of a repeated field; return whether there were any."""
+    before = len(items)
+    for index in reversed(range(before)):
+        if not wanted(items[index]):
+            del items[index]
+    return len(items) < before
+
+
 def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value]:
     """Remove unread initializers and inputs from the main graph; returns the remaining inputs' values."""
-    used = uses(model)
-    graph = model.graph
-    for field in (graph.initializer, graph.input):
-        for index in reversed(range(len(field))):
-            if field[index].name not in used:
-                del field[index]
+    used = uses(model.graph)
+    for field in (model.graph.initializer, model.graph.input):
+        keep(field, lambda item: item.name in used)
     return {name: value for name, value in inputs.items() if name in used}
 
 
@@ -293,8 +305,42 @@ def reread(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
             if name in names:
                 node.input[place] = names[name]
         for body in bodies(node):
-            hidden = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+            hidden = list_definitions(body)
             seen = {old: new for old, new in names.items() if old not in hidden}
             reread(body.node, seen)
             for info in body.output:
                 info.name = seen.get(info.name, info.name)
+
+
+def get_function_key(function: onnx.FunctionProto) -> str:
+    """Return the name of a local function in paths and among what edits touch."""
+    return f"function:{function.domain}:{function.name}"
+
+
+def bypass(model: onnx.ModelProto, path: Path, key: str, names: Mapping[str, str]) -> bool:
+    """Remove a node and redirect the readers of its results to other values.
+
+    `path` leads to the node's graph, or is the key of a local function alone. Returns False if the node is
+    gone, or if two results of its graph would be one value.
+    """
+    functions = (each for each in model.functions if path == (get_function_key(each),))
+    holder = next(functions, None) if len(path) == 1 else graph_at(model, path)
+    node = None if holder is None else next((each for each in holder.node if first_output(each) == key), None)
+    if holder is None or node is None:
+        return False
+    holder.node.remove(node)
+    if isinstance(holder, onnx.FunctionProto):
+        # A node must make each result of a function: the one that makes the stand-in takes over its name.
+        for result in set(node.output).intersection(filter(None, holder.output)):
+            by = names.get(result, "")
+            maker = next((each for each in holder.node if by and by in each.output), None)
+            if maker is None or by in holder.output:
+                return False
+            maker.output[list(maker.output).index(by)] = result
+            names = {by: result}
+        reread(holder.node, names)
+        return True
+    reread(holder.node, names)
+    for info in holder.output:
+        info.name = names.get(info.name, info.name)
+    return len({info.name for info in holder.output}) == len(holder.output)

@@ -19,6 +19,7 @@ from opsieve.gen.irs.onnx.graphs import (
     encode_array,
     graph_at,
     graphs,
+    list_definitions,
     node_of,
 )
 
@@ -268,9 +269,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                     field[place] = names[name]
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                own = {info.name for info in attribute.g.input}
-                own.update(tensor.name for tensor in attribute.g.initializer)
-                own.update(name for inner in attribute.g.node for name in inner.output)
+                own = list_definitions(attribute.g)
                 _rename(attribute.g, {old: new for old, new in names.items() if old not in own})
     for info in graph.output:
         info.name = names.get(info.name, info.name)
