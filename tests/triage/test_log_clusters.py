@@ -142,9 +142,14 @@ def test_a_visitor_that_calls_itself_keeps_the_frames_that_it_called(tmp_path: P
     assert first == second != third
 
 
-def test_a_function_that_only_raises_is_no_place_of_a_bug(tmp_path: Path) -> None:
-    said = "ParseError: expected a keyword"
-    raiser = "lexer.py:9 raise_error"
+@pytest.mark.parametrize(
+    ("said", "raiser"),
+    [
+        ("ParseError: expected a keyword", "lexer.py:9 raise_error"),
+        ("IndexError: list index out of range", "inputs.py:9 __getitem__"),
+    ],
+)
+def test_a_function_that_only_raises_is_no_place_of_a_bug(tmp_path: Path, said: str, raiser: str) -> None:
     callers = ("ops.py:10 parse_if", "ops.py:50 parse_for")
     first, second, third = cluster(
         tmp_path, *(record(said, call, raiser) for call in (callers[0], callers[0], callers[1]))
@@ -192,3 +197,13 @@ def test_a_traceback_without_the_compilers_frames_tells_nothing(tmp_path: Path) 
         )
     first, second = cluster(tmp_path, *records)
     assert first == second
+
+
+def test_a_value_of_python_itself_was_passed_by_a_caller(tmp_path: Path) -> None:
+    said = "AttributeError: '{}' object has no attribute 'add_use'"
+    place = "core.py:99 set_operands"
+    callers = ("core.py:52 clone", "core.py:97 create")
+    wrong = [record(said.format("NoneType"), call, place) for call in callers for _ in range(2)]
+    assert len(set(cluster(tmp_path, *wrong))) == 2
+    misspelt = [record(said.format("SSAValue"), call, place) for call in callers for _ in range(2)]
+    assert len(set(cluster(tmp_path, *misspelt))) == 1

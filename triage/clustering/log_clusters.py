@@ -25,6 +25,10 @@ _ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "Recursi
 # faults: no log of a real tool that was tried has a statement with three such callers.
 _CALLERS_AT_FAULT = 3
 _OFTEN = 2  # failures of a caller, after which it counts by itself
+# Python's own values do not have what the statement wants: its callers passed wrong ones.
+_WRONG_VALUE = re.compile(
+    r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object (?:has no attribute|is not)"
+)
 # A runner of passes names the pass whose exception it replaced.
 _PASS = re.compile(
     r"\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`]?([A-Za-z]\w*_\w+|[A-Z]\w*[a-z][A-Z]\w*)"
@@ -170,7 +174,8 @@ class _Rules:
             return one.item != other.item and not vary
         callers = self._callers[one.place]
         often = all(callers[each.caller] >= _OFTEN for each in (one, other))
-        return often and len(callers) == _CALLERS_AT_FAULT
+        passed = _WRONG_VALUE.search(self._read(one, ComponentName.MESSAGE))
+        return often and (len(callers) == _CALLERS_AT_FAULT or passed is not None)
 
     def _is_about_data(self, failure: LoggedFailure) -> bool:
         """Return whether Python raised the exception about a value, so that its line says little."""
