@@ -205,5 +205,3 @@ def test_a_value_of_python_itself_was_passed_by_a_caller(tmp_path: Path) -> None
     callers = ("core.py:52 clone", "core.py:97 create")
     wrong = [record(said.format("NoneType"), call, place) for call in callers for _ in range(2)]
     assert len(set(cluster(tmp_path, *wrong))) == 2
-    misspelt = [record(said.format("SSAValue"), call, place) for call in callers for _ in range(2)]
-    assert len(set(cluster(tmp_path, *misspelt))) == 1

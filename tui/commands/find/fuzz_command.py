@@ -56,9 +56,7 @@ SHOWN = 5  # new clusters in the summary for a person
     type=click.FloatRange(0, min_open=True),
     help="Start no new test after this time.  [default: no limit]",
 )
-@click.option(
-    "--tests", type=click.IntRange(1), help="Total number of tests of the campaign.  [default: until Ctrl-C]"
-)
+@click.option("--tests", type=click.IntRange(1), help="Number of tests in all.  [default: until Ctrl-C]")
 @click.option("--strategy", help="Generation strategy (see opsieve gen).  [default: mix]")
 @click.option("--nodes", help="Nodes per program: K, or a range A-B.  [default: 5-30]")
 @click.option(
