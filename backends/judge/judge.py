@@ -196,7 +196,7 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
         agree = [build for build in builds if session.is_agreeing(build, answer.outputs, wrong)]
         if agree:
             worst = Comparison({name: found.mismatches[name] for name in wrong}).worst
-            reason = make_reason(Cause.WRONG, target=target, mismatch=worst, arbiter=oracle, oracles=agree)
+            reason = make_reason(Cause.WRONG, target=target, mismatch=worst, oracles=[oracle, *agree])
             return make_verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
         if oracle == baseline:
             apart = judge_levels(session, outputs, tuple(found.mismatches), {}, measured=False)

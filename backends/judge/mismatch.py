@@ -127,8 +127,8 @@ class MismatchJudge:
         seconds = next(oracles for name, oracles in confirmed.items() if self.left[name] is worst)
         baseline = session.target.baseline
         blame = "optimiser" if baseline is not None and baseline.display in seconds else "compiler"
-        facts = {"target": session.target, "mismatch": worst, "arbiter": self.arbiter, "oracles": seconds}
-        reason = make_reason(Cause.WRONG, **facts)
+        oracles = [self.arbiter, *seconds]
+        reason = make_reason(Cause.WRONG, target=session.target, mismatch=worst, oracles=oracles)
         return make_verdict("fail", reason, "mismatch", rules=tuple(self.rules), mismatch=worst, blame=blame)
 
     def judge_unconfirmed(self, shown: Mismatch | None) -> Verdict:

@@ -4,10 +4,13 @@ Decisions make a `Reason`, and its sentence is never parsed. An observation or m
 described when the sentence is made.
 """
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
@@ -21,26 +24,24 @@ class Cause(Enum):
     # It could not be asked, or says that it lacks something.
     NOT_RUN = "{target} could not run the program: {ending}"
     LACKS = "{target} does not support the program: {ending}"
-    TYPE_REFUSED = (
-        "{target} refuses the element type {dtype} everywhere, in a program of one operator too: {ending}"
-    )
+    TYPE_REFUSED = "{target} refuses the element type {dtype} even in a program of one operator: {ending}"
     # It ended badly.
-    NOT_CONFIRMED = "{target} showed `{outcome}` in {seen} of {runs} runs of the same inputs: {ending}"
+    NOT_CONFIRMED = "{target} ended with `{outcome}` in {seen} of {runs} equal runs: {ending}"
     HOST_ENDS_TOO = (
-        "{host}, which runs what {target} makes, ends with `{outcome}` on the original program too"
+        "{host}, which runs the output of {target}, ends with `{outcome}` on the original program too"
     )
-    CRASHED = "{target} crashed while it was in {stage}: {ending}"
-    ENDED = "{target} ended with `{outcome}` while it was in {stage}, twice: {ending}"
+    CRASHED = "{target} crashed in stage {stage}: {ending}"
+    ENDED = "{target} ended twice with `{outcome}` in stage {stage}: {ending}"
     REFERENCE_ENDS_TOO = "{target} and the reference both ended with `{outcome}`"
     RAISED_WHERE_UNDEFINED = (
         "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
     )
     REFUSES = "{target} {does} a program that {acceptor}: {ending}"
-    MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
+    MADE_LACK = "{target} lacks an operator or type that its own optimiser introduced into a program that {acceptor}: {ending}"
     NO_MEANING = "the reference gives the program no defined result: {ending}"
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
-    FORBIDDEN = "{target} and the reference refuse the program alike, for {breach}: {ending}"
-    EVERYBODY_REJECTS = "every implementation that was asked rejects the program ({asked}): {ending}"
+    FORBIDDEN = "{target} and the reference both refuse the program, for {breach}: {ending}"
+    EVERYBODY_REJECTS = "every implementation that was run rejects the program ({asked}): {ending}"
     NOBODY_ELSE = (
         "{target} rejects the program, and no independent implementation could run it ({asked}): {ending}"
     )
@@ -48,10 +49,10 @@ class Cause(Enum):
     GIVES_EXPECTED = "{target} gives the expected outputs"
     AGREES = "{target} agrees with {oracle}"
     WITHIN_RULES = "{target} differs within the rules {rules}: {mismatch}"
-    UNDEFINED = "ONNX leaves the result undefined ({rules}), so {mismatch} is nobody's fault"
-    EXPECTED_DOUBTED = "the expected outputs differ from {target}, which agrees with {oracles}: {mismatch}"
-    NOT_EXPECTED = "{target} does not give the expected outputs: {mismatch}"
-    EXPECTED_CONTRADICTED = "{oracle} agrees with {target} against the expected outputs: {mismatch}"
+    UNDEFINED = "ONNX leaves the result undefined ({rules}): {mismatch}"
+    EXPECTED_DOUBTED = "{target} differs from the expected outputs and agrees with {oracles}: {mismatch}"
+    NOT_EXPECTED = "{target} differs from the expected outputs: {mismatch}"
+    EXPECTED_CONTRADICTED = "{target} and {oracle} agree and differ from the expected outputs: {mismatch}"
     CONTRADICTS_INFERENCE = (
         "{target} returns {got} for output {output}; shape inference derives {expected} from the inputs"
     )
@@ -67,53 +68,51 @@ class Cause(Enum):
         "{target} agrees only with {oracle}, a build of the same compiler, and no independent implementation"
         " could run the program ({asked})"
     )
-    ENDED_LATER = "{target} gave outputs once and ended with `{outcome}` the next time: {ending}"
-    CHANGED = "{target} gave other outputs for the same inputs in a second run: {mismatch}"
+    ENDED_LATER = "{target} gave outputs once and then ended with `{outcome}`: {ending}"
+    CHANGED = "{target} gave different outputs for equal inputs: {mismatch}"
     HOST_AGREES = (
-        "{host}, which runs what {target} makes, gives the same for the original program, so it is no fault"
-        " of {target}: {mismatch}"
+        "{host}, which runs the output of {target}, gives the same outputs for the original program, so"
+        " {target} is not at fault: {mismatch}"
     )
-    WRONG = "{target} is wrong: {mismatch}; {arbiter} and {oracles} agree"
-    WRONG_OPERATOR = "{target} is wrong: {mismatch}; its {operator} differs given equal inputs, {found}"
-    ONE_ORACLE = "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}"
+    WRONG = "{target}: wrong {mismatch}; {oracles} agree"
+    WRONG_OPERATOR = "{target}: wrong {mismatch}; its {operator} differs given equal inputs, {found}"
+    ONE_ORACLE = "only {arbiter} contradicts {target}, without a second oracle: {mismatch}"
     ONE_ORACLE_OPERATOR = (
-        "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}; the first operator that"
+        "only {arbiter} contradicts {target}, without a second oracle: {mismatch}; the first operator that"
         " differs given equal inputs is {operator}, {found}"
     )
     LEVELS_DISAGREE = (
-        "the levels of one compiler disagree, and nobody says which is right: {target} differs from"
+        "two levels of one compiler disagree, and no oracle says which is right: {target} differs from"
         " {baseline}: {mismatch}"
     )
     OPERATORS_AGREE = "{target} computes every operator as {arbiter} does, given its own inputs: {mismatch}"
-    OUTVOTED = "{arbiter} stands alone on {operator}: {target} agrees with {oracles}: {mismatch}"
+    OUTVOTED = "{target} and {oracles} agree on {operator} and differ from {arbiter}: {mismatch}"
     # The program was made to be wrong.
-    REFUSES_RIGHTLY = "{target} refuses it as it should, {breach}: {ending}"
-    REFUSES_AS_LACK = "{target} refuses it as a lack of its own, {breach}: {ending}"
-    DIED_ONCE = "{target} ended with `{outcome}` once and with `{second}` in a fresh process, {breach}"
-    DIED = "{target} ended with `{outcome}` instead of an error, {breach}: {ending}"
-    NOBODY_OBJECTS = "{target} runs it, and neither onnx's checker nor its reference objects: {breach}"
-    LENIENT = "{target} runs it, which is lenient ({rules}): {breach}; {objector} says {objection}"
-    ACCEPTED_ONCE = "{target} ran it once and ended with `{second}` in a fresh process: {breach}"
-    ACCEPTS = "{target} runs an invalid program, {breach}; {objector} says {objection}"
+    REFUSES_RIGHTLY = "{target} correctly refuses the program ({breach}): {ending}"
+    REFUSES_AS_LACK = "{target} refuses the program as unsupported ({breach}): {ending}"
+    DIED_ONCE = "{target} ended with `{outcome}` once and with `{second}` in a fresh process ({breach})"
+    DIED = "{target} ended with `{outcome}` instead of an error ({breach}): {ending}"
+    NOBODY_OBJECTS = "{target} runs the program, and onnx's checker and reference accept it too: {breach}"
+    LENIENT = (
+        "{target} runs the program, which is lenient ({rules}): {breach}; {objector} reports {objection}"
+    )
+    ACCEPTED_ONCE = "{target} ran the program once and ended with `{second}` in a fresh process: {breach}"
+    ACCEPTS = "{target} runs an invalid program ({breach}); {objector} reports {objection}"
     ACCEPTS_FORBIDDEN = "{target} runs a program that the reference finds invalid with these inputs: {ending}"
     # Metamorphic relations.
     CONTRADICTED = (
-        "{target} is wrong: {mismatch}; {arbiter} and {other}, the same compiler on a program that means the"
-        " same, agree"
+        "{target}: wrong {mismatch}; {arbiter} and {other}, the same compiler on an equivalent program, agree"
     )
-    SELF_AGREES = "{target} gives what {plain} gives for the program as it is"
-    NO_PLAIN = "{plain} itself ended with `{outcome}` on the program as it is, so there is nothing to compare"
-    CONTRADICTS_ITSELF = (
-        "{target} is wrong on a program that means the same: {mismatch}; {arbiter} and {plain} on the program"
-        " as it is agree"
-    )
+    SELF_AGREES = "{target} gives the same outputs as {plain} for the original program"
+    NO_PLAIN = "{plain} ended with `{outcome}` on the original program, so there is no output to compare with"
+    CONTRADICTS_ITSELF = "{target}, on an equivalent program: wrong {mismatch}; {arbiter} and {plain} on the original program agree"
     CONTRADICTS_UNREFERENCED = (
-        "{target} gives other outputs for a program that means the same than {plain} for it as it is, and"
-        " nobody says who is right: {mismatch}"
+        "{target} on an equivalent program differs from {plain} on the original, and no oracle says which is"
+        " right: {mismatch}"
     )
     # Performance.
     NO_BASELINE = "{target} has no unoptimised build to compare with"
-    NOT_MEASURED = "{target} ended with `{outcome}`, so there is nothing to measure"
+    NOT_MEASURED = "{target} ended with `{outcome}`, so there is no time to measure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +165,25 @@ def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Mismatch):
         return describe_mismatch(fact)
     if isinstance(fact, (list, tuple)):
-        return ", ".join([_describe_fact(item) for item in fact])
+        return _join_names([_describe_fact(item) for item in fact])
+    if fact == EXPECTED:
+        return f"the {fact}"
     return "no difference" if fact is None else str(fact)
 
 
+def _join_names(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def describe_ending(observation: Observation) -> str:
-    """Describe how an observation ended, in a line."""
+    """Describe how an observation ended, in a line that keeps the end of a long message.
+
+    Compilers state the cause last, behind the path of the model and the stage that they were in.
+    """
     text = " ".join((observation.message or observation.exception or "").split())
     if observation.signal:
         text = f"signal {observation.signal} {text}".strip()
-    return text if len(text) <= 200 else text[:197] + "..."
+    return text if len(text) <= 240 else f"{text[:80]}...{text[-157:]}"
 
 
 def describe_mismatch(mismatch: Mismatch | None) -> str:
@@ -184,12 +192,45 @@ def describe_mismatch(mismatch: Mismatch | None) -> str:
         return "no difference"
     name = repr(mismatch.output)[:60]
     if mismatch.what in STRUCTURE:
-        return f"output {name} has {mismatch.what} {mismatch.got or 'nothing'} for {mismatch.expected}"
+        return (
+            f"output {name}: got {mismatch.got and f'{mismatch.what} '}{mismatch.got or 'nothing'}, expected"
+            f" {mismatch.expected}"
+        )
     place = f" at {list(mismatch.index)}" if mismatch.index else ""
-    off = f"{mismatch.max_scaled:.2g} of its largest magnitude"
+    got, expected = _shorten_pair(mismatch.got, mismatch.expected)
+    sizes = [*_describe_sizes(mismatch), f"{_percent(mismatch.fraction)} of the elements differ"]
+    if mismatch.fraction == 1:
+        sizes[-1] = "all elements differ"
+    return f"output {name}: got {got}, expected {expected}{place} ({'; '.join(sizes)})"
+
+
+def _describe_sizes(mismatch: Mismatch) -> list[str]:
+    """Describe how large the error is; errors are measured over finite elements only."""
+    if mismatch.what in ("nan", "inf", "sign-of-zero") or not mismatch.max_abs:
+        return []
     if mismatch.max_scaled > _NEARLY_ZERO:
-        off = f"{mismatch.max_abs:.2g} where 0 or nearly 0 is right"
-    return (
-        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {off} in"
-        f" {mismatch.fraction:.0%} of its elements"
-    )
+        return [f"absolute error {mismatch.max_abs:.2g}"]
+    sizes = [f"{_percent(mismatch.max_scaled)} of the largest magnitude"]
+    with suppress(ValueError):  # texts are no numbers
+        value = abs(float(mismatch.expected))
+        if 0 < value < math.inf:
+            share = abs(float(mismatch.got) - float(mismatch.expected)) / value
+            sizes.insert(0, f"{_percent(share)} of the value")
+    return [", ".join(sizes)]
+
+
+def _percent(share: float) -> str:
+    """Write a share with two digits, and without an exponent from 100 % on."""
+    return f"{100 * share:.0f} %" if share >= 1 else f"{100 * share:.2g} %"
+
+
+def _shorten_pair(got: str, expected: str) -> tuple[str, str]:
+    """Shorten two numbers to the fewest digits, at least five, in which they differ."""
+    if "." not in got + expected:
+        return got, expected
+    with suppress(ValueError):
+        for digits in range(5, 10):
+            pair = f"{float(got):.{digits}g}", f"{float(expected):.{digits}g}"
+            if pair[0] != pair[1]:
+                return pair
+    return got, expected

@@ -19,6 +19,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
+from opsieve.gen.model.printable import printable
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (
@@ -62,10 +63,22 @@ def find(
                     " does not have: name a compiler that is right with --against"
                 )
             return premise
-        tried.append(f"{target.display}: {said}")
+        tried.append((target.display, said))
     if judged < (len(tried) if targets else 1):
-        raise Unjudged("; ".join(tried))
-    raise NoFailure("; ".join(tried))
+        raise Unjudged(_describe_tried(tried, bool(targets)))
+    raise NoFailure(_describe_tried(tried, bool(targets)))
+
+
+def _describe_tried(tried: Sequence[tuple[str, str]], is_named: bool) -> str:
+    """Describe what each target answered: in full what a user named, else the names by verdict."""
+    if is_named:
+        return "; ".join(f"{name}: {said}" for name, said in tried)
+    by_verdict: dict[str, list[str]] = {}
+    for name, said in tried:
+        by_verdict.setdefault(said.partition(":")[0], []).append(name)
+    groups = (f"{verdict} on {len(names)} ({', '.join(names)})" for verdict, names in by_verdict.items())
+    hint = " (see opsieve doctor)" * ("environment" in by_verdict)
+    return f"{len(tried)} compilers were run: {'; '.join(groups)}{hint}"
 
 
 def list_installed() -> list[ResolvedTarget]:
@@ -153,7 +166,7 @@ def find_judged(
             return _as_judged(case, target, replace(judged, verdict=accepted), workers)
     if verdict.verdict == "flaky":
         if verdict.kind == "accepts-invalid":
-            return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+            return None, f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
         return measure_rate(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, _without_failure(verdict)
@@ -213,12 +226,12 @@ def _check_flaky(
     large = measure_memory(case.program, case.inputs, target, workers)
     if large.verdict == "fail":
         return _as_judged(case, target, Judged(large, (replays[0][0],)), workers)
-    return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    return None, f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
 
 
 def _without_failure(verdict: Verdict) -> str:
     """Return the verdict as a reason that there is nothing to reduce. Raises Unjudged if it leaves that open."""
-    reason = shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    reason = f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
     if not verdict.is_judged:
         raise Unjudged(reason)
     return reason

@@ -27,7 +27,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.printable import drawing, escape_surrogates, facts_table
+from opsieve.gen.model.printable import drawing, escape_surrogates, facts_table, printable
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Budget, Progress, Rules
@@ -323,8 +323,8 @@ class Session:
         targets = self.request.targets or ((named,) if named else ())
         against = None if self.request.against is None else resolve(self.request.against)
         premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
-        kind, reason = premise.failure.verdict.kind, shown(premise.reason, 400)
-        self.listener.say(f"{premise.target.display}: {kind}: {reason}")
+        kind, reason = premise.failure.verdict.kind, printable(premise.reason)[:400]
+        self.listener.say(f"{kind}: {reason}")
         self.listener.say(premise.describe_level(level or self._level))
         return premise
 

@@ -1,5 +1,7 @@
 """The comparison policy: what counts as a difference, by type."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from opsieve.backends.compare import SCREENS, Comparison, Policy, compare, error, identical
 from opsieve.backends.judge.reasons import describe_mismatch
+from opsieve.backends.verdict import Mismatch
 
 
 def one(got, want, dtype="float32", **options) -> Comparison:  # type: ignore[no-untyped-def]
@@ -142,7 +145,51 @@ def test_errors_beside_zeros_are_finite_and_in_order() -> None:
     found = one(f32(0, 0.3), zeros).worst
     assert found is not None
     assert found.max_scaled == pytest.approx(large)
-    assert "off by 0.3 where 0" in describe_mismatch(found)
+    sentence = "output 'y': got 0.3, expected 0 at [1] (absolute error 0.3; 50 % of the elements differ)"
+    assert describe_mismatch(found) == sentence
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "sentence"),
+    [
+        (
+            [-0.48705, 1],
+            [-0.49608, -2],
+            "got 1, expected -2 at [1] (150 % of the value, 150 % of the largest magnitude; all elements differ)",
+        ),
+        (
+            [1, 2, np.inf, 4],
+            [1, 2, 1000.69, 4],
+            "got inf, expected 1000.7 at [2] (25 % of the elements differ)",
+        ),
+        (
+            [1.0000001, 1.5],
+            [1, 1],
+            "got 1.5, expected 1 at [1] (50 % of the value, 50 % of the largest magnitude; 50 % of the elements differ)",
+        ),
+        (
+            [1000.001],
+            [1000.2],
+            "got 1000, expected 1000.2 at [0] (0.02 % of the value, 0.02 % of the largest magnitude; all elements differ)",
+        ),
+        ([1, 2, 3], [1, 2], "got shape (3,), expected (2,)"),
+    ],
+)
+def test_a_mismatch_is_a_sentence_with_both_values_and_the_error(
+    got: list[float], want: list[float], sentence: str
+) -> None:
+    assert (
+        describe_mismatch(one(f32(*got), np.array(want, dtype=np.float64)).worst) == f"output 'y': {sentence}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("got", "want"), [("1.00000012", "1.00000024"), ("nan", "0.5"), ("True", "False"), ("-0.0", "0.0")]
+)
+def test_two_values_that_differ_are_never_written_alike(got: str, want: str) -> None:
+    worst = Mismatch("y", "value", 1e-7, 1e-7, fraction=1.0, index=(0,), got=got, expected=want)
+    left, right = re.search("got (.*), expected (.*) at", describe_mismatch(worst)).groups()  # type: ignore[union-attr]
+    assert left != right
 
 
 def test_structure_is_told_before_values() -> None:

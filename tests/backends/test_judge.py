@@ -82,7 +82,7 @@ def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transfo
     }
     verdict = hosted(dict(answers))[0].verdict
     assert (verdict.verdict, verdict.kind) == ("undecided", "mismatch")
-    assert "onnxruntime:disable_all, which runs what onnxsim makes" in verdict.reason
+    assert "onnxruntime:disable_all, which runs the output of onnxsim" in verdict.reason
     vouched = hosted(dict(answers), expected={"y": np.float32([1, 2])})[0].verdict
     assert vouched.verdict == "undecided"
     without_reference = {HOSTED: gives(1, 3), HOST: gives(1, 3)}
@@ -154,7 +154,7 @@ def test_the_optimiser_is_blamed_when_the_unoptimised_build_is_right() -> None:
     assert verdict.mismatch.index == (1,)
     assert f"{FAKE} fresh" in lab.asked
     assert set(verdict.oracles) == {"reference:float64", "reference", BASE}
-    assert "is 3 for 2" in verdict.reason
+    assert "got 3, expected 2" in verdict.reason
 
 
 def test_without_a_second_opinion_nobody_is_blamed() -> None:
@@ -263,7 +263,7 @@ def test_expected_outputs_that_nobody_else_gives_are_doubted() -> None:
     answers = {FAKE: gives(1, 2), REF: truth(1, 2), BASE: gives(1, 2)}
     result, _ = judged(dict(answers), expected={"y": np.float32([1, 3])})
     assert result.verdict.verdict == "undecided"
-    assert "expected outputs differ" in result.verdict.reason
+    assert "differs from the expected outputs" in result.verdict.reason
 
 
 def test_without_a_reference_expected_outputs_are_the_truth_unless_contradicted() -> None:

@@ -9,7 +9,7 @@ from stores import done, filled, finding
 
 
 def test_a_rule_and_a_verdict_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, said in (("jump", "jump (rule): behind a discontinuity"), ("flaky", "flaky (verdict)")):
+    for name, said in (("jump", "jump (rule): Pass: behind a discontinuity"), ("flaky", "flaky (verdict)")):
         code, out, err = opsieve("explain", name, "--store", tmp_path / "none", capsys=capsys)
         assert (code, err) == (0, "")
         assert said in out

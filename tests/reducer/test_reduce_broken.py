@@ -77,7 +77,7 @@ def test_what_is_refused_as_it_should_be_is_not_reduced(tmp_path: Path) -> None:
     arguments = [str(tmp_path / "case"), "-t", "fake:error@Concat", "-o", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(command, arguments, standalone_mode=False, **SETTINGS)
     assert isinstance(done.exception, NoFailure)
-    assert "refuses it as it should" in str(done.exception)
+    assert "correctly refuses the program" in str(done.exception)
 
 
 def test_the_result_has_a_script_that_fails_while_the_program_is_accepted(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_enough_runs_are_made_to_see_it_twice_but_for_one_percent(chance: float)
 
 
 def test_a_model_that_fails_nowhere_says_what_was_tried(workers: Workers) -> None:
-    with pytest.raises(NoFailure, match=r"^no failure to work on: fake:crash@Softmax: 'pass: "):
+    with pytest.raises(NoFailure, match=r"^no failure to work on: fake:crash@Softmax: pass: "):
         print(find(host(9, 10, [["Tanh"]]), [resolve("fake:crash@Softmax")], None, workers).failure)
 
 

@@ -1,6 +1,7 @@
 """`opsieve run`: judge models on targets."""
 
 import json
+import shlex
 import sys
 import time
 from collections import Counter
@@ -83,13 +84,14 @@ def command(
     results: list[dict[str, Any]] = []
     refused = 0
     faults: list[Exception] = []
+    width = max(map(len, given["targets"] or [""]))
     try:
         listed = [path for model in models for path in list_models(model)]
         for found in judge_models(listed, _make_request(rtol, atol, **given), print_message):
             if isinstance(found, JudgeResult):
                 results.append(found.facts())
                 if not as_json:
-                    click.echo(_format_result(results[-1]))
+                    click.echo(_format_result(results[-1], width))
                     for line in list_located(results[-1].get("located", {})):
                         click.echo("".join(click.style(text, fg=TONES.get(tone)) for text, tone in line))
             else:
@@ -108,14 +110,18 @@ def command(
     unclear = [word for word in dict.fromkeys(words) if word not in ("pass", "fail", "environment")]
     if unclear and not as_json:
         print_message(f"what {' and '.join(unclear[:2])} means: opsieve explain {unclear[0]}")
+    failing = [each for each in results if each["verdict"] in FAILING]
+    if failing and not as_json:
+        print_message(
+            f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t {shlex.quote(failing[0]['target'])}"
+        )
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
-    failing = any(result["verdict"] in FAILING for result in results)
     unjudged = [
         f"{each['model']} on {each['target']} ({each['verdict']})"
         for each in results
         if each["verdict"] not in JUDGED
     ]
-    code = choose_exit_code(failing, unjudged, allow_unjudged)
+    code = choose_exit_code(bool(failing), unjudged, allow_unjudged)
     return codes[0] if codes else code or (BadInput.exit_code if refused else 0)
 
 
@@ -146,12 +152,14 @@ def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     )
 
 
-def _format_result(result: dict[str, Any]) -> str:
-    """Format one result for a person."""
+def _format_result(result: dict[str, Any], width: int) -> str:
+    """Format one result for a person; `width` is that of the column of targets."""
     word = click.style(
         f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail"
     )
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
-    reason = result["reason"].removeprefix(f"{result['target']} ")
-    return word + printable(f"{result['target']}  {result['model']}  {what}{reason}{known}")
+    reason = result["reason"].removeprefix(result["target"]).lstrip(": ")
+    if reason.startswith("wrong output"):
+        what = ""
+    return word + printable(f"{result['target']:<{width}}  {result['model']}  {what}{reason}{known}")
