@@ -25,7 +25,7 @@ def shown(page: Path) -> Iterator[str]:
     block.
     """
     blocks = re.findall(
-        r"```(?:console|sh|bash)?\n(.*?)```|((?:^    .*\n)+)", page.read_text(), re.DOTALL | re.MULTILINE
+        r"```(?:console|sh|bash)?\n(.*?)```|((?:^    [^\n]*\n)+)", page.read_text(), re.DOTALL | re.MULTILINE
     )
     for text in ("".join(block) for block in blocks):
         for found in _SHOWN.finditer(text):
