@@ -4,7 +4,6 @@ Decisions make a `Reason`, and its sentence is never parsed. An observation or m
 described when the sentence is made.
 """
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -165,14 +164,9 @@ def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Mismatch):
         return describe_mismatch(fact)
     if isinstance(fact, (list, tuple)):
-        return _join_names([_describe_fact(item) for item in fact])
-    if fact == EXPECTED:
-        return f"the {fact}"
-    return "no difference" if fact is None else str(fact)
-
-
-def _join_names(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+        names = [_describe_fact(item) for item in fact]
+        return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return "no difference" if fact is None else f"the {fact}" if fact == EXPECTED else str(fact)
 
 
 def describe_ending(observation: Observation) -> str:
@@ -198,25 +192,21 @@ def describe_mismatch(mismatch: Mismatch | None) -> str:
         )
     place = f" at {list(mismatch.index)}" if mismatch.index else ""
     got, expected = _shorten_pair(mismatch.got, mismatch.expected)
-    sizes = [*_describe_sizes(mismatch), f"{_percent(mismatch.fraction)} of the elements differ"]
-    if mismatch.fraction == 1:
-        sizes[-1] = "all elements differ"
-    return f"output {name}: got {got}, expected {expected}{place} ({'; '.join(sizes)})"
+    share = f"{_percent(mismatch.fraction)} of the" if mismatch.fraction < 1 else "all"
+    return f"output {name}: got {got}, expected {expected}{place} ({_describe_error(mismatch)}{share} elements differ)"
 
 
-def _describe_sizes(mismatch: Mismatch) -> list[str]:
+def _describe_error(mismatch: Mismatch) -> str:
     """Describe how large the error is; errors are measured over finite elements only."""
     if mismatch.what in ("nan", "inf", "sign-of-zero") or not mismatch.max_abs:
-        return []
+        return ""
     if mismatch.max_scaled > _NEARLY_ZERO:
-        return [f"absolute error {mismatch.max_abs:.2g}"]
-    sizes = [f"{_percent(mismatch.max_scaled)} of the largest magnitude"]
-    with suppress(ValueError):  # texts are no numbers
-        value = abs(float(mismatch.expected))
-        if 0 < value < math.inf:
-            share = abs(float(mismatch.got) - float(mismatch.expected)) / value
-            sizes.insert(0, f"{_percent(share)} of the value")
-    return [", ".join(sizes)]
+        return f"absolute error {mismatch.max_abs:.2g}; "
+    largest = f"{_percent(mismatch.max_scaled)} of the largest magnitude; "
+    with suppress(ValueError, ZeroDivisionError):  # texts are no numbers
+        value = float(mismatch.expected)
+        return f"{_percent(abs(float(mismatch.got) / value - 1))} of the value, {largest}"
+    return largest
 
 
 def _percent(share: float) -> str:
@@ -226,11 +216,7 @@ def _percent(share: float) -> str:
 
 def _shorten_pair(got: str, expected: str) -> tuple[str, str]:
     """Shorten two numbers to the fewest digits, at least five, in which they differ."""
-    if "." not in got + expected:
-        return got, expected
     with suppress(ValueError):
-        for digits in range(5, 10):
-            pair = f"{float(got):.{digits}g}", f"{float(expected):.{digits}g}"
-            if pair[0] != pair[1]:
-                return pair
+        pairs = [(f"{float(got):.{digits}g}", f"{float(expected):.{digits}g}") for digits in range(5, 10)]
+        return next((pair for pair in pairs if "." in got + expected and pair[0] != pair[1]), (got, expected))
     return got, expected

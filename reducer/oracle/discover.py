@@ -73,12 +73,12 @@ def _describe_tried(tried: Sequence[tuple[str, str]], is_named: bool) -> str:
     """Describe what each target answered: in full what a user named, else the names by verdict."""
     if is_named:
         return "; ".join(f"{name}: {said}" for name, said in tried)
-    by_verdict: dict[str, list[str]] = {}
-    for name, said in tried:
-        by_verdict.setdefault(said.partition(":")[0], []).append(name)
-    groups = (f"{verdict} on {len(names)} ({', '.join(names)})" for verdict, names in by_verdict.items())
-    hint = " (see opsieve doctor)" * ("environment" in by_verdict)
-    return f"{len(tried)} compilers were run: {'; '.join(groups)}{hint}"
+    verdicts = dict.fromkeys(said.partition(":")[0] for _, said in tried)
+    groups = [
+        f"{verdict} on {', '.join(name for name, said in tried if said.startswith(verdict))}"
+        for verdict in verdicts
+    ]
+    return f"{len(tried)} compilers were tried (see opsieve doctor): {'; '.join(groups)}"
 
 
 def list_installed() -> list[ResolvedTarget]:

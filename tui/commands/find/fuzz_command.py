@@ -110,10 +110,7 @@ SHOWN = 5  # new clusters in the summary for a person
     "--adapt/--no-adapt",
     default=True,
     show_default=True,
-    help=(
-        "Give each target a share of the time, so that slow targets run only the most promising programs;"
-        " otherwise every target runs every program."
-    ),
+    help="Let slow targets run only the most promising programs; otherwise every target runs every program.",
 )
 @click.option(
     "--auto-triage",
