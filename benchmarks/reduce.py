@@ -1,7 +1,6 @@
-"""`reduce` on real compiler bugs inside large models, beside Polygraphy's `debug reduce` and the algorithm of
-torch's minifier.
+"""`reduce` on real compiler bugs inside large models, beside Polygraphy's `debug reduce`.
 
-    python benchmarks/reduce.py [FOLDER] [--polygraphy PYTHON] [--linear] [--torch] [--only ID]
+    python benchmarks/reduce.py [FOLDER] [--polygraphy PYTHON] [--linear] [--only ID]
 
 FOLDER holds manifest.json (id, model, ort, culprit_optimizer, known_min_nodes) and the models; a host of
 2,005 nodes is grown around a bug of onnxruntime besides (`reducing/grow.py`). All tools are given the same
@@ -32,7 +31,7 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.reducing.grow import grown
-from benchmarks.reducing.peers import Peer, Question, cpu_seconds, minifier, polygraphy
+from benchmarks.reducing.peers import Peer, Question, cpu_seconds, polygraphy
 from benchmarks.reducing.users import as_a_user
 
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -56,7 +55,6 @@ def main() -> None:
     )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
     parser.add_argument("--linear", action="store_true", help="Polygraphy's linear mode too")
-    parser.add_argument("--torch", action="store_true", help="the algorithm of torch's minifier")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     cases = json.loads((options.folder / "manifest.json").read_text())
@@ -163,7 +161,7 @@ def cured(folder: Path, target: ResolvedTarget, culprit: str) -> bool:
 def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> list[Peer]:
     """The other tools that were asked for, on one case."""
     found: list[Peer] = []
-    if not (options.polygraphy or options.torch):
+    if not options.polygraphy:
         return found
     target, opened = target_of(case), open_case(model)
     with Workers() as workers:
@@ -173,13 +171,10 @@ def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> lis
                 workers.observe(build, opened.program, opened.inputs)
         start = time.perf_counter() - since
         question = Question(opened, target, workers)
-        cold = [as_a_user(question, model, options.polygraphy, case, target)] if options.polygraphy else []
-        if options.polygraphy:
-            modes = ("bisect", "linear") if options.linear else ("bisect",)
-            found += [polygraphy(question, model, options.polygraphy, mode) for mode in modes]
-        if options.torch:
-            found.append(minifier(question))
-    return [*cold, *(replace(peer, start=start) for peer in found)]
+        cold = as_a_user(question, model, options.polygraphy, case, target)
+        modes = ("bisect", "linear") if options.linear else ("bisect",)
+        found += [polygraphy(question, model, options.polygraphy, mode) for mode in modes]
+    return [cold, *(replace(peer, start=start) for peer in found)]
 
 
 def show(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> None:

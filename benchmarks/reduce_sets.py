@@ -4,7 +4,7 @@ at the end.
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py kinds [--only KIND]
-    python benchmarks/reduce_sets.py compilers [--only TARGET] [--nodes N]
+    python benchmarks/reduce_sets.py fresh [--only NAME] [--polygraphy PYTHON]
     python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB]
         [--weights MIB]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all]
@@ -13,7 +13,7 @@ at the end.
 `two-bugs`: models that hold two bugs of one compiler. `scale`: a bug among so many nodes. `hosts`: real bugs
 in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy.
 `hints`: the checks for nodes of each bug alone in a random host. `kinds`: a case of every kind of failure.
-`compilers`: a failure of each compiler, and its script in an environment of its own.
+`fresh`: twelve hosts of bugs of seven tools, beside Polygraphy in both modes.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import compilers, hosts, kinds, scaled, two_bugs
+from benchmarks.reducing import fresh, hosts, kinds, scaled, two_bugs
 
 from opsieve.backends.workers.workers import Workers
 
@@ -40,7 +40,7 @@ def main() -> None:
             "hosts",
             "hints",
             "kinds",
-            "compilers",
+            "fresh",
             "scale",
         ),
     )
@@ -65,8 +65,8 @@ def main() -> None:
         _hints(options.cases, min(options.nodes, 300), options.seed)
     elif options.what == "kinds":
         kinds.report(options.only)
-    elif options.what == "compilers":
-        compilers.report(options.only, min(options.nodes, 100))
+    elif options.what == "fresh":
+        fresh.report(options.only, options.polygraphy)
     elif options.what == "hosts":
         hosts.report(options.cases, options.polygraphy, options.only, options.most or 64, options.weights)
     else:

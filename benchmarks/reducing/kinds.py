@@ -10,14 +10,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
 from benchmarks.reducing import scaled
-from benchmarks.reducing.compilers import hosted
+from benchmarks.reducing.grow import grown
+from benchmarks.reducing.two_bugs import SAMPLES
 from onnx import TensorProto, helper
+
+from opsieve.gen.case.case import Case, load
+from opsieve.gen.data.data_set import write_folder
+from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 
 _NODES = 60
 _CHECK = """import random, sys
@@ -68,6 +74,20 @@ def report(only: str) -> None:
         if only in case.kind:
             with tempfile.TemporaryDirectory(prefix="opsieve-kinds-") as folder:
                 print(_row(case, Path(folder)), flush=True)
+
+
+def hosted(sample: str, place: Path, size: int) -> int:
+    """Write a sample within a host as a model with its inputs; itself where nothing of it can be given one.
+    The nodes that it has.
+    """
+    case = load(SAMPLES / sample)
+    proto = onnx_program(case.program, "this").proto
+    with suppress(ValueError):
+        case = Case(OnnxProgram(grown(proto, size).SerializeToString()), case.inputs)
+    (place / "test_data_set_0").mkdir(parents=True)
+    onnx.save(onnx_program(case.program, "this").proto, place / "model.onnx")
+    write_folder(place / "test_data_set_0", case.inputs, case.program.inputs(), "input")
+    return case.program.size
 
 
 def _row(case: KindCase, folder: Path) -> str:

@@ -1,10 +1,8 @@
-"""Other reducers on the question that `../reduce.py` asks: Polygraphy's `debug reduce`, and the algorithm of
-torch's minifier.
+"""Polygraphy's `debug reduce` on the question that `../reduce.py` asks.
 
-Both are given warm workers and opsieve's own predicate, and their time is without the start of these workers.
+It is given warm workers and opsieve's own predicate, and its time is without the start of these workers.
 """
 
-import math
 import resource
 import shlex
 import socketserver
@@ -12,7 +10,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +18,6 @@ import onnx
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.cuts import Graph, cut
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.certificate import certify
 from opsieve.reducer.engine.engine import Engine
@@ -37,7 +33,6 @@ from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import record_values
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed
-_MOST_QUERIES = 1500
 CLIENT = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as s:
@@ -151,116 +146,3 @@ def polygraphy(question: Question, model: Path, python: Path, mode: str) -> Peer
         nodes, size = sum(count_nodes(final.model)), final.model.ByteSize()
         same, minimal = question.evaluate(final), question.minimal(final)
         return Peer(name, len(asked), seconds, cpu, nodes, size, same, minimal, invalid)
-
-
-def minifier(question: Question) -> Peer:
-    """The strategy of torch's minifier, on our cuts: suffixes, ranges to inputs, outputs, at a granularity
-    that is halved.
-
-    As torch 2.13 has it (torch/_functorch/fx_minifier.py): every success is asked once more and starts again
-    from the top, nothing is remembered, one query at a time. What removes dead code and unused inputs there
-    is part of every cut here.
-    """
-    name = "torch minifier"
-    search = _Minifier(Graph(question.start), question.evaluate)
-    since = time.perf_counter()
-    try:
-        best = search.run()
-    except TimeoutError:
-        return Peer(
-            "torch minifier",
-            search.queries,
-            time.perf_counter() - since,
-            why=f"more than {_MOST_QUERIES} queries",
-        )
-    seconds = time.perf_counter() - since
-    nodes, size = sum(count_nodes(best.model)), best.model.ByteSize()
-    same, minimal = question.evaluate(best), question.minimal(best)
-    return Peer(name, search.queries, seconds, 0.0, nodes, size, same, minimal, search.invalid)
-
-
-class _Minifier:
-    def __init__(self, graph: Graph, test: Callable[[Subject], str]):
-        self.graph, self.test = graph, test
-        self.queries = self.invalid = 0
-        self.places = list(range(len(graph.nodes)))
-        self.outputs = [graph.producer[name] for name in graph.outputs if name in graph.producer]
-
-    def run(self) -> Subject:
-        """The last state that shows the failure."""
-        while True:
-            size = 1 << int(math.log2(max(1, len(self.places))))
-            while size >= 1 and not self._step(size):
-                size //= 2
-            if size < 1 and not self._without_outputs(1):
-                found = self._cut(self.places, self.outputs)
-                assert found is not None
-                return found
-
-    def _step(self, size: int) -> bool:
-        crowded = len(self.outputs) > len(self.places) // 2
-        return (
-            (crowded and self._without_outputs(size))
-            or self._without_suffix(size)
-            or self._without_range(size)
-        )
-
-    def _without_suffix(self, size: int) -> bool:
-        return any(
-            self._try(self.places[: end + 1], [self.places[end]])
-            for end in range(size, len(self.places), size)
-        )
-
-    def _without_range(self, size: int) -> bool:
-        for start in range(0, len(self.places), size):
-            gone = set(self.places[start : start + size])
-            left = [place for place in self.places if place not in gone]
-            outputs = [place for place in self.outputs if place not in gone]
-            if self._try(left, outputs):
-                return True
-        return False
-
-    def _without_outputs(self, size: int) -> bool:
-        size = max(1, min(size, len(self.outputs) // 2))
-        if len(self.outputs) < 2:
-            return False
-        return any(
-            self._try(self.places, self.outputs[:start] + self.outputs[start + size :])
-            for start in range(0, len(self.outputs), size)
-        )
-
-    def _try(self, places: Iterable[int], outputs: list[int]) -> bool:
-        inside = set(places)
-        left = self._needed(inside, outputs)
-        if not outputs or not left or (len(left), len(outputs)) >= (len(self.places), len(self.outputs)):
-            return False
-        if not (self._query(left, outputs) and self._query(left, outputs)):
-            return False
-        self.places, self.outputs = left, outputs
-        return True
-
-    def _needed(self, inside: set[int], outputs: list[int]) -> list[int]:
-        found: set[int] = set()
-        waiting = list(outputs)
-        while waiting:
-            place = waiting.pop()
-            if place in inside and place not in found:
-                found.add(place)
-                waiting.extend(self.graph.producers[place])
-        return sorted(found)
-
-    def _query(self, places: list[int], outputs: list[int]) -> bool:
-        self.queries += 1
-        if self.queries > _MOST_QUERIES:
-            raise TimeoutError
-        candidate = self._cut(places, outputs)
-        answer = "invalid" if candidate is None else self.test(candidate)
-        self.invalid += answer == "invalid"
-        return answer == "same"
-
-    def _cut(self, places: list[int], outputs: list[int]) -> Subject | None:
-        return cut(
-            self.graph,
-            places,
-            tap=[name for place in outputs for name in self.graph.nodes[place].output if name],
-        )
