@@ -8,7 +8,7 @@ declared.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -65,11 +65,14 @@ _MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
 def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     """Every part of a model, the weightiest kinds first."""
     yield from _nodes(subject.model)
+    seen = view(subject)
+    types: dict[str, set[object]] = {}
+    for tensor in seen.tensors:
+        types.setdefault(tensor.name, set()).add((tensor.dtype, tensor.shape))
     many = sum(1 for _ in nodes(subject.model.graph)) > _READERS
-    yield from _reads(subject.model.graph, (), [], _UNREAD if many else "")
+    yield from _reads(subject.model.graph, (), [], types, _UNREAD if many else "")
     yield from _interface(subject)
     yield from _attributes(subject.model)
-    seen = view(subject)
     counted = {
         (tensor.path, tensor.name) for place, tensor in enumerate(seen.tensors) if is_counted(seen, place)
     }
@@ -118,11 +121,17 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                 yield Part("nodes", "/".join((owner, *path, first_output(node))), last)
 
 
-def _reads(graph: onnx.GraphProto, path: Path, outer: Sequence[str], simplest: str) -> Iterator[OnnxPart]:
+def _reads(
+    graph: onnx.GraphProto,
+    path: Path,
+    outer: Sequence[str],
+    types: Mapping[str, Collection[object]],
+    simplest: str,
+) -> Iterator[OnnxPart]:
     """Yield a part for each place that a node reads from, and one for what each node gives.
 
-    Each other value in scope is tried in that place alone, and wherever the old one is read; what a node
-    gives is fed. `simplest` says why none of it is tried.
+    Each other value in scope is tried in that place alone, and wherever the old one is read, where a value
+    goes with it or gets another type; what a node gives is fed. `simplest` says why none of it is tried.
     """
     places = Counter(name for node in graph.node for name in node.input)
     own = (*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer))
@@ -137,14 +146,15 @@ def _reads(graph: onnx.GraphProto, path: Path, outer: Sequence[str], simplest: s
                 )
                 for other in (scope if name and not simplest else ())
                 for at, where in ((place, f"at {place} of {label(node)}"), (-1, "everywhere"))
-                if other != name and (at >= 0 or places[name] > 1)
+                if other != name
+                and (places[name] > 1 if at < 0 else places[name] == 1 or types.get(name) != types.get(other))
             )
             if name:
-                only = simplest or ("" if edits else "it is the only value")
+                only = simplest or ("" if edits else "no other value makes the whole simpler")
                 yield Part("reads", f"{'/'.join((*path, key))}<{place}", only, edits)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _reads(attribute.g, (*path, key, attribute.name), scope, simplest)
+                yield from _reads(attribute.g, (*path, key, attribute.name), scope, types, simplest)
         scope += filter(None, node.output)
         if not path and key:
             feed = OnnxEdit(f"feed what {label(node)} gives", frozenset(), partial(_fed, key))
@@ -201,7 +211,7 @@ def _tensor(path: Path, name: str, array: Array, counted: bool) -> Iterator[Onnx
         one = put(f"one place on axis {axis} of", partial(_first, axis))
         yield Part("sizes", f"{key}[{axis}]", "the size is 1" if size == 1 else empty, one)
         # what a dimension is tied to changes with it in the passes; here only this tensor does
-        less = put(f"no axis {axis} of", partial(np.squeeze, axis=axis)) if size == 1 else one
+        less = put(f"no axis {axis} of", partial(_squeezed, axis)) if size == 1 else one
         why = "it names axes, sizes or places" if counted and size == 1 else empty
         yield Part("axes of one tensor", f"{key}[{axis}]>", why, less)
     zero = "" if value_complexity(array) else "all is zero"
@@ -269,11 +279,11 @@ def _read(
     path: Path, key: str, place: int, name: str, other: str, model: onnx.ModelProto, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
     graph, node = graph_at(model, path), node_at(model, path, key)
-    if graph is None or node is None:
-        return None
+    if graph is None or node is None or name not in node.input[max(place, 0) :]:
+        return None  # an edit of another part was taken
     if place < 0:
         reread(graph.node, {name: other})
-    else:
+    elif node.input[place] == name:
         node.input[place] = other
     return drop_unused(model, inputs)
 
@@ -281,9 +291,9 @@ def _read(
 def _fed(key: str, subject: Subject) -> Subject | None:
     """Feed what a node of constants gives; None where the passes feed it."""
     graph = Graph(subject)
-    place = graph.producer[key]
+    place = graph.producer.get(key)
     left = cut(graph, (other for other in range(len(graph.nodes)) if other != place))
-    if left is None:
+    if place is None or left is None:
         return None
     model, inputs = copied(left.model), dict(left.inputs)
     for tensor in left.model.graph.initializer:
@@ -326,7 +336,12 @@ def _replace_array(
 
 
 def _first(axis: int, array: Array) -> Array:
-    return np.ascontiguousarray(array.take([0], axis))
+    """Keep one place on an axis; an array that has no such axis (any more) stays."""
+    return np.ascontiguousarray(array.take([0], axis)) if axis < array.ndim and array.size else array
+
+
+def _squeezed(axis: int, array: Array) -> Array:
+    return array.squeeze(axis) if array.shape[axis : axis + 1] == (1,) else array
 
 
 def _zeros(array: Array) -> Array:
