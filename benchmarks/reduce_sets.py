@@ -13,7 +13,7 @@ at the end.
 `two-bugs`: models that hold two bugs of one compiler. `scale`: a bug among so many nodes. `hosts`: real bugs
 in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy.
 `hints`: the checks for nodes of each bug alone in a random host. `kinds`: a case of every kind of failure.
-`fresh`: twelve hosts of bugs of seven tools, beside Polygraphy in both modes.
+`fresh`: twelve hosts of bugs of six tools, beside Polygraphy in both modes.
 """
 
 import argparse
