@@ -92,6 +92,7 @@ def fields(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
+    read = {name for _, inner in graphs(model.graph) for node in inner.node for name in node.input}
     for path, graph in graphs(model.graph):
         for node in graph.node:
             key = first_output(node)
@@ -109,6 +110,11 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                 for settled, how in ((True, ""), (False, ", types as they are"))
             )
             yield Part("nodes", "/".join((*path, key)), last, edits)
+            shown = any(info.name not in node.output for info in graph.output)
+            if not path and shown and read.isdisjoint(filter(None, node.output)):
+                # The passes show what only this node has read; a failure may need that nothing reads it.
+                alone = _edit(f"drop {label(node)} alone", partial(_bypass_node, path, key, ""))
+                yield Part("last nodes", f"{key}~", last, (alone,))
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     yield Part("bodies", "/".join((*path, key)) + "." + attribute.name)

@@ -318,6 +318,13 @@ def test_other_values_are_read_in_each_place_and_what_nothing_reads_of_many_resu
     text = f"{HEAD} g (float[2] x) => (float[1] a, float[1] b) {{ a, b = Split (x) }}"
     end = left(text, {"x": np.ones(2, np.float32)}, lambda now: operators(now) == ["Split"])
     assert len(end.model.graph.node[0].output) == 1
+    text = f"{HEAD} g (float x) => (float b) {{ a = Relu (x) b = Relu (x) c = Neg (a) }}"
+    end = left(
+        text,
+        {"x": np.ones((), np.float32)},
+        lambda now: operators(now)[:2] == ["Relu", "Relu"] and len(now.model.graph.output) == 1,
+    )
+    assert operators(end) == ["Relu", "Relu"]
     text = f"{HEAD} g (float[1, 2] x) => (float[2] y) {{ c = Constant <value_ints = [0]> () y = Squeeze (x, c) }}"
 
     def needs_fed_axes(now: Subject) -> bool:
