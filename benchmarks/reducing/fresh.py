@@ -70,8 +70,8 @@ HOSTS = (
     FreshHost("open sizes", "onnxruntime", 2, """g (float[N,1,1,M] x, float[1,1,1,1] w) => (float[N,1,1,L] y)
         <int64[8] pads = {0,0,0,0,0,0,0,1}> { {p:x:k:40}  {r:w:v:5}  wider = Pad (v, pads)  c = Conv (k, wider)
         {q:c:y:40} }""", 13, 7),
-    FreshHost("external data", "onnxruntime", 6, """g (float[1024] x, float[1024,1024] u) => (float[1024] y)
-        <float two = {2}, float eps = {0.5}, float[1] w = {1}> { k0 = MatMul (x, u)  {p:k0:k:30}  q = Pow (k, two)
+    FreshHost("external data", "onnxruntime", 6, """g (float[1024] x, float[1024,1024] u, float[1024] w) => (float[1024] y)
+        <float two = {2}, float eps = {0.5}> { k0 = MatMul (x, u)  {p:k0:k:30}  q = Pow (k, two)
         m = ReduceMean <axes = [-1], keepdims = 1> (q)  e = Add (m, eps)  r = Sqrt (e)  n = Div (k, r)
         s = Mul (w, n)  {t:s:y:30} }""", 17, 8, external=True),
     FreshHost("IR version 3", "onnxruntime", 3, """g (float[2,3] x, float one) => (float[2,3] y)
@@ -95,11 +95,11 @@ def write_host(host: FreshHost, place: Path) -> tuple[Path, int]:
     model = parse_model(head + re.sub(r"\{(\w+):(\w+):(\w+):(\w+)\}", _chain, host.text))
     if "local." not in host.text:
         del model.opset_import[1]
-    for tensor in [info for info in model.graph.input if host.external and info.name == "u"]:
+    for tensor in [info for info in model.graph.input if host.external and info.name != "x"]:
         sizes = [dim.dim_value for dim in tensor.type.tensor_type.shape.dim]
         data = bytes(4 * math.prod(sizes))
         model.graph.input.remove(tensor)
-        model.graph.initializer.append(onnx.helper.make_tensor("u", 1, sizes, data, raw=True))
+        model.graph.initializer.append(onnx.helper.make_tensor(tensor.name, 1, sizes, data, raw=True))
     onnx.save_model(
         model,
         place / "model.onnx",

@@ -14,7 +14,7 @@ from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.form import SubjectKind
 
 S = TypeVar("S")
-_MOST = 120  # pairs of one subject
+_MOST = 24  # pairs of one subject: 1 of 716 and 0 of 181 that the samples had kept the failure
 
 
 @dataclass
