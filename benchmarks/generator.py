@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.probing.corpus import load_corpus
+from opsieve.backends.probing.generation import load_corpus
 from opsieve.backends.probing.operator_support import share_support
 from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import resolve

@@ -12,23 +12,69 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.probing.chosen_values import apply_found, search_cases
-from opsieve.backends.probing.corpus import load_corpus
 from opsieve.backends.probing.imported_modules import load_ir_corpus
 from opsieve.backends.probing.operator_support import Support, name_tables, share_support
 from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.questions.inference import infer_types
 from opsieve.backends.workers.questions.program_checker import get_checker, get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
+from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.files import reason
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.values.values import SEARCH
+
+_MOST = 2000  # models of one corpus
+
+
+def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
+    """Load the models under a folder that can be mutated, in order of path, and a line for each other one.
+
+    Raises:
+        BadInput: If the folder is missing or unreadable, or every model in it is unsuitable.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"the corpus {shown(folder, 160)} is no folder of models")
+    try:
+        paths = sorted(path for path in folder.rglob("*.onnx") if path.is_file())[:_MOST]
+    except OSError as error:
+        raise BadInput(f"the corpus {shown(folder, 160)} cannot be read: {reason(error)}") from None
+    loaded: list[OnnxProgram] = []
+    refused: list[str] = []
+    for path in paths:
+        try:
+            loaded.append(OnnxProgram(load_program(path).model, str(path.relative_to(folder))))
+        except BadInput as error:
+            refused.append(str(error))
+    found = []
+    for program, (model, _) in zip(loaded, infer_types(workers, loaded), strict=True):
+        try:
+            read(model, seeded_inputs(model, 0))
+        except BadInput as error:
+            refused.append(
+                f"{shown(program.name, 160)} cannot be mutated: {str(error).removesuffix('; give --inputs')}"
+            )
+            continue
+        except UnreadableModel as error:
+            refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
+            continue
+        found.append(OnnxProgram(model.SerializeToString(deterministic=True), program.name))
+    if not found:
+        why = f"; {refused[0]}" if refused else ""
+        raise BadInput(f"the corpus {shown(folder, 160)} holds no model that can be mutated{why}")
+    return tuple(found), refused
+
 
 # Programs made before they are checked and written.
 GROUP = 64

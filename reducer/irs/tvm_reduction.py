@@ -3,6 +3,8 @@ with the passes that belong to them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.program_text import add_script
@@ -11,12 +13,11 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.reducer.engine.census import Part
-from opsieve.reducer.engine.edit import ListedPass
+from opsieve.reducer.engine.edit import Edit, ListedPass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
-from opsieve.reducer.irs.tvm.pass_sequence import pass_parts, shorten_passes
-from opsieve.reducer.irs.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmForm, TvmPass, TvmSubject, TvmValidator
 from opsieve.reducer.irs.tvm.tir_edits import (
     drop_buffers,
     drop_statements,
@@ -24,6 +25,44 @@ from opsieve.reducer.irs.tvm.tir_edits import (
     tir_parts,
     unwrap_statements,
 )
+
+
+def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+    """Each application of a pass, and each argument."""
+    passes = subject.program.passes
+    for item in dict.fromkeys(passes):
+        yield from (Part("passes", f"{item} {turn}") for turn in range(passes.count(item)))
+        if ":" in item and not item.startswith("="):
+            yield Part("arguments", item)
+
+
+def shorten_passes(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop single passes, the last first; then each argument."""
+    for item in dict.fromkeys(reversed(subject.program.passes)):
+        many = subject.program.passes.count(item)
+        for turn in range(many):
+            label = f"drop the pass {item}" + (f" ({turn + 1} of {many})" if many > 1 else "")
+            yield Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))
+    for item in dict.fromkeys(subject.program.passes):
+        if ":" in item and not item.startswith("="):
+            yield Edit(f"drop the argument of {item}", frozenset([item]), partial(_plain, item))
+
+
+def _without(item: str, turn: int, subject: TvmSubject) -> TvmSubject | None:
+    """Without the application of a pass that stands `turn` from the end."""
+    places = [place for place, name in enumerate(subject.program.passes) if name == item]
+    if not places:
+        return None
+    gone = places[-1 - min(turn, len(places) - 1)]
+    left = tuple(name for place, name in enumerate(subject.program.passes) if place != gone)
+    return TvmSubject(replace(subject.program, passes=left), subject.inputs)
+
+
+def _plain(item: str, subject: TvmSubject) -> TvmSubject | None:
+    if item not in subject.program.passes:
+        return None
+    passes = tuple(name.partition(":")[0] if name == item else name for name in subject.program.passes)
+    return TvmSubject(replace(subject.program, passes=passes), subject.inputs)
 
 
 class TvmReduction(TvmForm):

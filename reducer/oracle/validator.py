@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import onnx
+
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.detached import as_inputs, tensor_bytes
-from opsieve.gen.model.structure import check_structure
+from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.model.tensors import graph_inputs
-from opsieve.reducer.onnx_edit.quant_scales import bad_scale
+from opsieve.reducer.onnx_edit.typed_view import stored_tensors
 
 CHECKER = resolve("checker")
 _LARGE = 64 << 10  # bytes of a tensor that is no shape
@@ -61,3 +65,31 @@ def _light(subject: Subject) -> OnnxProgram:
     """
     large = {tensor.name for tensor in subject.model.graph.initializer if tensor_bytes(tensor) >= _LARGE}
     return OnnxProgram(as_inputs(subject.model, large).SerializeToString()) if large else subject.program
+
+
+def bad_scale(subject: Subject) -> str:
+    """The operator whose scale, an input or a stored tensor, is not positive and finite everywhere; ""
+    without one.
+    """
+    nodes = [(node, found) for node in all_nodes(subject.model.graph.node) if (found := _scales(node))]
+    if not nodes:
+        return ""
+    known = {tensor.name: tensor.array for tensor in stored_tensors(subject)}
+    for node, scales in nodes:
+        for place in scales:
+            value = known.get(node.input[place]) if place < len(node.input) else None
+            if value is not None and not _sound(value):
+                return str(node.op_type)
+    return ""
+
+
+def _scales(node: onnx.NodeProto) -> tuple[int, ...]:
+    """Which inputs of a node are scales."""
+    operator = find_operator(node.domain, node.op_type)
+    return () if operator is None else operator.scales
+
+
+def _sound(scale: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> bool:
+    with np.errstate(all="ignore"):
+        wide = scale.astype(np.float64)
+    return bool((np.isfinite(wide) & (wide > 0)).all())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from program_bytes import digest
 from repository import SAMPLES, SUPPORT
 
-from opsieve.backends.probing.corpus import load_corpus
+from opsieve.backends.probing.generation import load_corpus
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read

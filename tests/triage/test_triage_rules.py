@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, get_severity, rank_clusters
 from opsieve.triage.clustering.reassign import NEW, KeyChange, plan_moves
-from opsieve.triage.rules.patterns import LONGEST, parse_pattern
-from opsieve.triage.rules.rules import Rule, RuleSubject, find_rule, is_explained_by, parse_rule, read_rules
+from opsieve.triage.rules.rules import (
+    LONGEST,
+    Rule,
+    RuleSubject,
+    find_rule,
+    is_explained_by,
+    parse_pattern,
+    parse_rule,
+    read_rules,
+)
 from opsieve.triage.store.index.filters import parse_filter, split_filter
 
 SUBJECT = RuleSubject(

@@ -5,13 +5,13 @@ An edit may leave a module that TVM refuses: then it is rejected and no longer s
 of one test.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from opsieve.gen.irs.relax.cleaning import plain
+from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
     inline_seq,
@@ -31,15 +31,55 @@ from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, TupleType, resolve
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
-from opsieve.reducer.irs.relax.edits import RelaxEdits, tree_of
+from opsieve.reducer.irs.relax.edits import RelaxEdits, put_module, tree_of
 from opsieve.reducer.irs.relax.hoisting import hoist_functions
-from opsieve.reducer.irs.relax.unread import Signatures, unread_parts
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
 from opsieve.reducer.passes.dimensions import shrink_dimensions
 from opsieve.reducer.passes.dtypes import simplify_dtypes
 from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
 from opsieve.reducer.passes.values import freeze_inputs, simplify_values
 from opsieve.reducer.problem.order import value_complexity
+
+
+def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Drop each unread binding, parameter and function, first with everything that only it read, then alone."""
+    found = tree_of(subject).unread
+    parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
+    parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
+    parts += [(f, x, Unread(parameters=frozenset([(f, x)]))) for f, x in sorted(found.parameters)]
+    for change, how in ((clean_module, ""), (prune_module, " alone")):
+        for owner, name, part in parts:
+            apply = partial(_without, part=part, change=change)
+            # A local function without one of its parameters is simpler too.
+            simplified = frozenset([name, owner])
+            yield TvmEdit(
+                f"drop {name} of {owner}{how}", frozenset([f"{name} of {owner}"]), apply, simplified
+            )
+
+
+def _without(
+    subject: TvmSubject, part: Unread, change: Callable[[Module, Unread], Module]
+) -> TvmSubject | None:
+    tree = tree_of(subject)
+    now = tree.unread
+    kept = Unread(
+        now.bindings - part.bindings, now.parameters - part.parameters, now.functions - part.functions
+    )
+    return put_module(subject, change(tree.module, kept))
+
+
+@dataclass
+class Signatures:
+    """Dimensions whose edits keep the parameters that they leave unread, and their arguments."""
+
+    keeping: Sequence[TvmPass]
+    name: str = "signatures"
+
+    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
+        """All that they propose."""
+        for dimension in self.keeping:
+            for edit in dimension.edits(subject):
+                yield replace(edit, label=f"{edit.label}, parameters kept")
 
 
 def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
