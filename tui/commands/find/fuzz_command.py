@@ -367,10 +367,8 @@ def _write_summary(facts: dict[str, Any]) -> str:
             " time)"
         )
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
-    distinct = (
-        f"{count_noun(facts['fingerprints'], 'fingerprint')} in {count_noun(facts['clusters'], 'cluster')}"
-    )
-    lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
+    keys = f"{count_noun(facts['fingerprints'], 'fingerprint')} in {count_noun(facts['clusters'], 'cluster')}"
+    lines.append(f"failures: {found}; {keys}; store: {facts['store']}")
     new = [] if "ci_clusters" in facts else facts["new_clusters"][:SHOWN]
     lines += [f"  new: {item['cluster']}  {printable(item['title'])} ({item['members']})" for item in new]
     more = 0 if "ci_clusters" in facts else len(facts["new_clusters"]) - SHOWN
