@@ -162,7 +162,8 @@ def identical(a: Any, b: Any) -> bool:
         return False
     if x.dtype.kind in "OUS":
         return bool(_same_text(x, y).all())
-    return bool(((x == y) | ((x != x) & (y != y))).all())  # only a NaN differs from itself
+    # Only a NaN differs from itself
+    return bool(((x == y) | ((x != x) & (y != y))).all())
 
 
 def _value(

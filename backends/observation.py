@@ -4,14 +4,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Outcome = Literal[
-    "ok",  # it ran to its end and gave outputs
-    "rejected",  # the compiler says that the program is invalid
-    "unsupported",  # the compiler says that it lacks an operator, a kernel, a type or a feature
-    "environment",  # the question could not be asked: an opset newer than the release, a missing package
-    "error",  # any other exception
-    "crash",  # the process died
-    "hang",  # the time limit passed
-    "out-of-memory",  # the memory limit was reached
+    # It ran to its end and gave outputs
+    "ok",
+    # The compiler reports an invalid program.
+    "rejected",
+    # The compiler reports a missing operator, kernel, type or feature.
+    "unsupported",
+    # The run was impossible: an opset newer than the release, a missing package.
+    "environment",
+    # Any other exception
+    "error",
+    # The process died
+    "crash",
+    # The time limit passed
+    "hang",
+    # The memory limit was reached
+    "out-of-memory",
 ]
 Stage = Literal["import", "compile", "run"]
 
@@ -43,7 +51,8 @@ class Hazard:
     rule: str
     node: str
     operator: str
-    outputs: tuple[str, ...]  # graph outputs that depend on it
+    # Graph outputs that depend on it
+    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

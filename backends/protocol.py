@@ -42,7 +42,8 @@ class Request:
     mapped: Sequence[tuple[str, int, list[int], Any]] = ()
     whole: Callable[[], bytes] = bytes
     effects: list[str] | None = (
-        None  # where to write what the compiler did, for `--coverage passes`; None: nobody asks
+        # The file for the compiler's effects with `--coverage passes`, otherwise None.
+        None
     )
 
 
@@ -52,17 +53,26 @@ class BackendFacts:
     `name`.
     """
 
-    name: str  # as targets write it
-    package: str = ""  # its distribution on PyPI, "" for none: what `==release` installs
-    module: str = ""  # the name under which it is imported, where that is not the distribution's
-    extra: str = ""  # the extra of opsieve that installs it, "" when the base install has it
+    # As targets write it
+    name: str
+    # Its distribution on PyPI, "" for none: what `==release` installs
+    package: str = ""
+    # The name under which it is imported, where that is not the distribution's
+    module: str = ""
+    # The extra of opsieve that installs it, "" when the base install has it
+    extra: str = ""
     # name -> legal values, the default first; () takes any text, default ""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    main_option: str = ""  # the option that a bare word sets, "" for none
-    baseline: Mapping[str, str] = field(default_factory=dict)  # the options of its unoptimised build
-    environment: Mapping[str, str] = field(default_factory=dict)  # of its workers, thread counts among them
-    lacks: tuple[str, ...] = ()  # what it cannot do at all, for people (`opsieve doctor`)
-    irs: tuple[str, ...] = ("onnx",)  # what it takes (gen/irs/registry.py)
+    # The option that a bare word sets, "" for none
+    main_option: str = ""
+    # The options of its unoptimised build
+    baseline: Mapping[str, str] = field(default_factory=dict)
+    # Of its workers, thread counts among them
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # Its general limitations, for people (`opsieve doctor`).
+    lacks: tuple[str, ...] = ()
+    # The IRs that it accepts (gen/irs/registry.py).
+    irs: tuple[str, ...] = ("onnx",)
 
     # It is no compiler: it checks, evaluates or searches for others, and is never a test target by default.
     helper: bool = False
@@ -71,16 +81,19 @@ class BackendFacts:
     # Another compiler, as a target is written, that runs its result: where that compiler fails on the
     # original program alike, the fault is its own.
     runs_on: str = ""
-    unchanged: Mapping[str, str] = field(default_factory=dict)  # options with which it changes nothing
+    # Options with which it changes nothing
+    unchanged: Mapping[str, str] = field(default_factory=dict)
     # Its `unsupported` is always about the program as it was given, never about what it made of it.
     states_lacks: bool = False
     # A program of the user's does the work: its words stand in the target and in `options["command"]`.
     runs_command: bool = False
-    libraries: str = ""  # the option that names libraries for its workers to load: paths joined with `+`
+    # The option that names libraries for its workers to load: paths joined with `+`
+    libraries: str = ""
     # Options with which its only output is `model`, the bytes of its optimised graph as uint8: for hints
     # where a reduction looks first.
     shows_graph: Mapping[str, str] = field(default_factory=dict)
-    counts_applications: bool = False  # its passes can be stopped after a number of applications
+    # Its passes can be stopped after a number of applications
+    counts_applications: bool = False
     # CPU milliseconds by IR of a usual program of 5 to 30 nodes, judged, where onnxruntime takes 10:
     # campaigns share out their time by it.
     milliseconds: Mapping[str, float] = field(default_factory=dict)
@@ -89,10 +102,14 @@ class BackendFacts:
     sandbox_allows: tuple[str, ...] = ()
     # Patterns of environment variables that it reads, which are handed on to its workers (`TVM_*`).
     variables: tuple[str, ...] = ()
-    starts_processes: bool = True  # False: its workers never do, and cannot
-    shares_zygote_of: str = ""  # the backend whose zygote forks its workers, which call its `load` then
-    maps_tensors: bool = False  # it reads large tensors from `Request.mapped`
-    version_of_distribution: bool = False  # `load` returns what the installed distribution states
+    # False: its workers never do, and cannot
+    starts_processes: bool = True
+    # The backend whose zygote forks its workers, which call its `load` then
+    shares_zygote_of: str = ""
+    # It reads large tensors from `Request.mapped`
+    maps_tensors: bool = False
+    # `load` returns what the installed distribution states
+    version_of_distribution: bool = False
     # For `--coverage`: how a library's file name begins -> the root of its source files' paths ("": all of
     # it)
     native_sources: Mapping[str, str] = field(default_factory=dict)

@@ -19,7 +19,8 @@ from opsieve.backends.target import BadTarget, Target
 from opsieve.gen.errors import BadInput, suggest_name
 
 GROUP = "opsieve.backends"
-REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
+# An option that every backend has: it is no matter of the compiler's
+REWRITE = "rewrite"
 
 
 # How a worker finds a backend: the name of its module, the `__init__.py` of the outermost package around it
@@ -208,7 +209,8 @@ class ResolvedTarget:
         return str(self.target)
 
 
-@lru_cache(maxsize=1024)  # asked several times a test
+# Cached, because each test asks several times.
+@lru_cache(maxsize=1024)
 def _baseline(target: ResolvedTarget) -> ResolvedTarget | None:
     base = target.with_options(**target.facts.baseline)
     return None if base == target else base

@@ -21,7 +21,8 @@ _TARGET = re.compile(
 )
 COMMAND = "command:"
 _MAX = 2000
-_AS_IT_IS = "/~=+@"  # of a path, beside letters, digits and `_.-`
+# Characters of a path that stay, beside letters, digits and `_.-`.
+_AS_IT_IS = "/~=+@"
 _FORM = "backend[==release][:option[=value],...] or backend@path[:option[=value],...]"
 
 

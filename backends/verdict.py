@@ -35,7 +35,8 @@ WRONG_OUTPUTS: frozenset[Kind | None] = frozenset(["mismatch", "metamorphic"])
 # Verdicts that say that a target fails, and those that say whether it does: every other one leaves that open.
 FAILING: frozenset[str] = frozenset(["fail", "flaky"])
 JUDGED: frozenset[str] = FAILING | {"pass"}
-STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
+# Mismatches that no rounding makes
+STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])
 
 
 @dataclass(frozen=True, slots=True)

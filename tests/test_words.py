@@ -11,13 +11,13 @@ from source_figures import count_statements, figures
 
 # Per cent: of function names, of docstrings, of private functions. The goal is the last column.
 CEILINGS = {
-    "participle names": (2.0, 2),
-    "one-word names": (44.4, 45),
-    "headless relative clauses": (1.8, 3),
-    "negations": (4.0, 5),
+    "participle names": (0.6, 2),
+    "one-word names": (38.6, 45),
+    "headless relative clauses": (1.6, 3),
+    "negations": (3.8, 5),
     "private functions called from one place": (58.0, 45),
 }
-LEAST_COMMENTS = (0.6, 4)  # per cent of the lines
+LEAST_COMMENTS = (1.9, 4)  # per cent of the lines
 
 
 def shares() -> dict[str, float]:

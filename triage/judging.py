@@ -51,7 +51,8 @@ class JudgeRequest:
     values: str = ""
     seed: int = 0
     tolerance: tuple[float, float] | None = None
-    metamorphic: bool = False  # each target is asked for programs that mean the same, too
+    # Whether each target also runs equivalent variants of programs.
+    metamorphic: bool = False
     oracles: OracleChoice = _NO_CHOICE
     check: bool = True
     save: Path | None = None
@@ -115,7 +116,8 @@ class RefusedModel:
 
     model: str
     reason: str
-    fault: Exception | None = None  # it was opsieve that could not, and this is why
+    # It was opsieve that could not, and this is why
+    fault: Exception | None = None
 
 
 def judge_models(
@@ -151,7 +153,8 @@ def _open_cases(
     for path in paths:
         try:
             opened.append((str(path), open_case(path, request.inputs, request.expected, request.seed)))
-        except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours on one model costs the others nothing
             refused.append(_refuse(str(path), error, "read"))
     if not request.check:
         return opened, refused
@@ -159,7 +162,8 @@ def _open_cases(
     for _, case in opened:
         if (checker := get_checker(case.program)) is not None:
             by_checker.setdefault(checker, []).append(Test(case.program, case.inputs))
-    with suppress(Exception):  # what is wrong with one of them shows in its own check
+    # Their own checks report their errors.
+    with suppress(Exception):
         cache.prefetch(by_checker.items())
     cases = []
     for name, case in opened:
@@ -174,7 +178,8 @@ def _open_cases(
 def _check_validity(name: str, case: Case, cache: ObservationCache) -> None:
     """Raise BadInput for a program that the checker of its IR refuses, or does not judge."""
     checker = get_checker(case.program)
-    if checker is None or case.program.fault is not None:  # it is invalid on purpose
+    # It is invalid on purpose
+    if checker is None or case.program.fault is not None:
         return
     answer = cache.observe(checker, case.program, case.inputs)
     why = " ".join(answer.message.split())[:300]
@@ -194,7 +199,8 @@ def _refuse(name: str, error: Exception, act: str) -> RefusedModel:
     """Return the refusal of a model: with the exception where it is a fault of ours."""
     if isinstance(error, BadInput):
         return RefusedModel(name, str(error))
-    if isinstance(error, OSError):  # this machine is short of something
+    # This machine is short of something
+    if isinstance(error, OSError):
         return RefusedModel(name, f"opsieve could not {act} {name}: {reason(error)}")
     return RefusedModel(name, f"opsieve failed to {act} it", error)
 
@@ -207,12 +213,14 @@ def _judge_all(
 ) -> Iterator[JudgeResult | RefusedModel]:
     policy = replace(POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
-    with suppress(Exception):  # what is wrong with one of them shows in its own check
+    # Their own checks report their errors.
+    with suppress(Exception):
         cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
         try:
             yield from _judge_one(name, case, targets, request, cache, policy)
-        except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours on one model costs the others nothing
             yield _refuse(name, error, "judge")
 
 

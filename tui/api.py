@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from opsieve.gen.errors import BadInput as BadInput  # part of this interface
+# Part of this interface
+from opsieve.gen.errors import BadInput as BadInput
 from opsieve.gen.errors import suggest_name
 from opsieve.gen.model.printable import count_noun
 
@@ -239,7 +240,8 @@ def _open_output(output: str | os.PathLike[str] | None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        with suppress(OSError):  # it is not empty: there are results
+        # It is not empty: there are results
+        with suppress(OSError):
             folder.rmdir()
 
 
@@ -498,7 +500,8 @@ def _serialise_model(model: Any) -> tuple[bytes, str]:
 
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model), "model"
-    proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
+    # Of torch.onnx.ONNXProgram
+    proto = getattr(model, "model_proto", model)
     if not isinstance(proto, ModelProto):
         raise BadInput(
             f"a model is a path, an onnx.ModelProto, its bytes or a Case, not a {type(model).__name__}"

@@ -73,7 +73,8 @@ GROUPS = {
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-_LONGEST = 4000  # characters of a sentence, in which a file may have put a text of its own
+# Characters of a sentence, in which a file may have put a text of its own
+_LONGEST = 4000
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -187,7 +188,8 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
                 color=False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None,
             )
         )
-        if sys.stdout is not None:  # closed by who called
+        # Closed by who called
+        if sys.stdout is not None:
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -204,12 +206,14 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     except (click.Abort, KeyboardInterrupt):
         print_problem("Interrupted.", name)
         code = 130
-    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
         code = print_problem(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
-    except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
+    except Exception as error:  # noqa: BLE001
+        # What no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
+# EX_SOFTWARE of sysexits.h
+EXIT_CODE = 70
 _MOST_OF_A_SECTION = 30_000
 _MOST_REPORTS = 20
 _REPORT = re.compile(r"fault-\w{1,32}\.txt")

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-_MARKERS = frozenset(["case.json", "model.onnx", "module.json"])  # of a folder that is a case
+# Of a folder that is a case
+_MARKERS = frozenset(["case.json", "model.onnx", "module.json"])
 _OPTION = "opsieve_targets"
 
 

@@ -61,7 +61,8 @@ PLAIN_TEXTS = frozenset(
 TARGETS = frozenset(["against", "target"])
 # Switches by which a command writes, runs or moves more than it would: the others choose what it shows.
 ACTING = frozenset(["aside", "demo", "newest", "reduce", "refingerprint", "resume", "update"])
-_MOST = 64 << 10  # bytes
+# Bytes
+_MOST = 64 << 10
 
 
 def read_settings(names: Collection[str]) -> dict[str, Any]:

@@ -60,7 +60,8 @@ SIGNALS = frozenset(
         signal.SIGSYS,
     ]
 )
-REPEATED = 4000  # characters of what the program printed last that its message repeats
+# The number of characters of the program's last output in its message.
+REPEATED = 4000
 
 SCRIPT = """\
 def run(model, inputs):
@@ -230,7 +231,8 @@ def die(number: int) -> None:
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    raise ExitCode(f"exit code {128 + number}")  # a signal that by default ends nobody
+    # A signal that does not end a process by default.
+    raise ExitCode(f"exit code {128 + number}")
 
 
 def write(stem: str, name: str, value: Any, pb: bool) -> None:
@@ -254,7 +256,8 @@ def read(stem: str, pb: bool) -> Any:
 
         with open(path, "rb") as file:
             return numpy_helper.to_array(TensorProto.FromString(file.read()))
-    except Exception as error:  # noqa: BLE001 -- protobuf's and numpy's readers raise many kinds
+    except Exception as error:  # noqa: BLE001
+        # protobuf's and numpy's readers raise many kinds
         what = "it is not there" if isinstance(error, FileNotFoundError) else str(error)[:300]
         raise NoAnswer(f"{os.path.basename(path)} cannot be read: {what}") from None
 

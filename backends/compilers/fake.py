@@ -49,20 +49,33 @@ VALUE_FAULTS = (
 )
 RAISED_FAULTS = ("error", "unsupported", "rejected")
 PROCESS_FAULTS = (
-    "crash",  # reads address 0: SIGSEGV
+    # Reads address 0: SIGSEGV
+    "crash",
     "abort",
-    "fpe",  # SIGFPE, as an integer division by zero
-    "overflow",  # of the C stack
-    "exit",  # the process ends as if all were well
-    "hang",  # in Python, asleep
-    "spin",  # at work in C, where no Python signal handler runs
-    "ignore-term",  # hangs and ignores SIGTERM and SIGINT
-    "memory",  # takes 16 GB
-    "leak",  # 64 MB more each time, never given back
-    "print",  # 1 GB
-    "close",  # stdout and stderr
-    "slow",  # some 30 million additions
-    "drag",  # some 200,000 additions
+    # SIGFPE, as an integer division by zero
+    "fpe",
+    # Of the C stack
+    "overflow",
+    # The process ends as if all were well
+    "exit",
+    # In Python, asleep
+    "hang",
+    # At work in C, where no Python signal handler runs
+    "spin",
+    # Hangs and ignores SIGTERM and SIGINT
+    "ignore-term",
+    # Takes 16 GB
+    "memory",
+    # 64 MB more each time, never given back
+    "leak",
+    # 1 GB
+    "print",
+    # Stdout and stderr
+    "close",
+    # Some 30 million additions
+    "slow",
+    # Some 200,000 additions
+    "drag",
 )
 FAKE_CLASSES = {
     **CLASSES,
@@ -422,18 +435,21 @@ def misbehave(kind: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         misbehave("hang")
     elif kind == "hang":
-        while True:  # it waits for what never comes, and leaves the processor to others; `spin` does not
+        # It sleeps for ever and frees the processor; `spin` does not.
+        while True:
             time.sleep(0.1)
     elif kind == "spin":
         deque(itertools.repeat(None), maxlen=0)
     elif kind == "memory":
-        taken = [bytes(64 << 20) for _ in range(256)]  # of zeros: the system need not fill a page of them
+        # Of zeros: the system need not fill a page of them
+        taken = [bytes(64 << 20) for _ in range(256)]
         taken.clear()
     elif kind == "leak":
         _leaked.append(b"\1" * (64 << 20))
     elif kind == "print":
         for _ in range(1024):
-            os.write(1, b"a library that talks too much\n" * 34953)  # 1 MB
+            # 1 MB
+            os.write(1, b"a library that talks too much\n" * 34953)
     elif kind == "close":
         sys.stdout.flush()
         os.closerange(1, 3)

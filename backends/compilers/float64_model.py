@@ -27,7 +27,8 @@ from onnx import (
 )
 
 PROMOTED = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16])
-NARROW = frozenset(["float16", "bfloat16", "float32"])  # the same types as names of numpy dtypes
+# The same types as names of numpy dtypes
+NARROW = frozenset(["float16", "bfloat16", "float32"])
 
 # Attributes that hold an element type, in the standard domain.
 _DTYPE_ATTRIBUTES = frozenset(

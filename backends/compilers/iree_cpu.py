@@ -183,7 +183,8 @@ def compile_module(text: str, options: Mapping[str, str]) -> bytes:
     with tempfile.TemporaryFile() as said:
         sys.stderr.flush()
         kept = os.dup(2)
-        os.dup2(said.fileno(), 2)  # its binding shows diagnostics there and nowhere else
+        # Its binding shows diagnostics there and nowhere else
+        os.dup2(said.fileno(), 2)
         try:
             done = invocation.parse_source(source) and invocation.execute()
         finally:

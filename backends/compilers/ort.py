@@ -66,9 +66,8 @@ PLAIN = {
     12: "uint32",
     13: "uint64",
 }
-SPARSE = (  # how the type of an input begins that is fed as such; test cases have it as an array
-    "sparse_tensor("
-)
+# Prefixes of input types that are fed as such; test cases store arrays.
+SPARSE = "sparse_tensor("
 NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
@@ -180,12 +179,15 @@ class Onnxruntime:
     options: Mapping[str, Tuple[str, ...]] = {
         "level": tuple(LEVELS),
         "disabled_optimizers": (),
-        "trace": ("off", "on", "graph"),  # `graph`: the optimised graph is all that is given
+        # `graph`: the optimised graph is all that is given
+        "trace": ("off", "on", "graph"),
         "device": tuple(PROVIDERS),
         "threads": ("1", "2", "4", "8", "16"),
         "mode": ("sequential", "parallel"),
-        "config": (),  # session configuration entries, KEY=VALUE joined with `+`
-        "custom_ops": (),  # libraries of custom operators, joined with `+`
+        # Session configuration entries, KEY=VALUE joined with `+`
+        "config": (),
+        # Libraries of custom operators, joined with `+`
+        "custom_ops": (),
     }
     libraries = "custom_ops"
     shows_graph: Mapping[str, str] = {"trace": "graph"}
@@ -255,8 +257,10 @@ class Onnxruntime:
             optimised = np.fromfile("optimised.onnx", np.uint8)
             os.remove("optimised.onnx")
             return lambda values: {"model": optimised}
-        request.model = b""  # the session has its own
-        for _, _, _, data in request.mapped:  # what it has not packed anew it reads from there again
+        # The session has its own
+        request.model = b""
+        # It reads weights that it did not repack from there again.
+        for _, _, _, data in request.mapped:
             data.madvise(mmap.MADV_DONTNEED)
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
@@ -510,7 +514,8 @@ def run_extended(
     results = session.run_with_ort_values([item.name for item in tensors], feeds)
     found = {item.name: from_ortvalue(item.type, result) for item, result in zip(tensors, results)}
     others = [item.name for item in outputs if item.name not in found]
-    if others:  # sequences and optionals: an OrtValue gives none of them, `run` gives those of plain elements
+    # Sequences and optionals: an OrtValue does not hold them, `run` returns those of plain elements.
+    if others:
         found.update(zip(others, session.run(others, feeds)))
     return found
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 DEVICES = {"python": "PYTHON", "clang": "CPU:CLANG", "llvm": "CPU:LLVM", "x86": "CPU:X86"}
-PATIENCE = 10  # seconds, half of what a worker gives a test by default
+# In seconds: half of a worker's default limit for a test.
+PATIENCE = 10
 TYPES = frozenset(
     [
         "bool",

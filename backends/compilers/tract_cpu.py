@@ -188,7 +188,8 @@ def to_value(tract: Any, result: Any) -> Any:
     """A numpy array of a result. Sizes that tract computed are symbols to it: they are read as int64."""
     try:
         result.datum_type()
-    except tract.TractError:  # not one of the types that its binding knows
+    except tract.TractError:
+        # Not one of the types that its binding knows
         result = result.convert_to(tract.DatumType.I64)
     return result.to_numpy()
 

@@ -130,7 +130,8 @@ class TvmRelax:
         "disabled": (),
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
-        "stop": ("run", "lower", "print", "read"),  # lowered only; printed only; printed and read back
+        # Lowered only; printed only; printed and read back
+        "stop": ("run", "lower", "print", "read"),
         # what a campaign begins with, or a script makes, as outputs
         "emit": (
             "",
@@ -146,7 +147,8 @@ class TvmRelax:
     main_option = "pipeline"
     variables = ("TVM_*", "DMLC_*")
     native_sources: Mapping[str, str] = {"libtvm_compiler": "/project/", "libtvm_runtime": ""}
-    counts_applications = True  # `disabled` takes `PASS@2` for the second application
+    # `disabled` takes `PASS@2` for the second application
+    counts_applications = True
     baseline: Mapping[str, str] = {
         "pipeline": "default",
         "opt": "0",
@@ -232,7 +234,9 @@ class TvmRelax:
     def from_tir(self, request: "Request") -> "Run":
         """A TIR function: its passes, then the lowering of TIR."""
         import tvm
-        import tvm.s_tir  # registers the nodes that a function may hold
+
+        # Registers the nodes that a function may hold
+        import tvm.s_tir
 
         module = module_of(tvm, request)
         with tvm_tir.preconditions():
@@ -266,7 +270,8 @@ class TvmRelax:
             if request.options["emit"] == "tir":
                 return tvm_tir_seeds.lower_module(module, target)
             built = build(tvm, request, module, target)
-        machine = relax.VirtualMachine(built, device)  # the machine code is made here
+        # The machine code is made here
+        machine = relax.VirtualMachine(built, device)
         main = machine["main"]
         outputs = [item.name for item in model.graph.output]
 
@@ -296,7 +301,8 @@ class TvmRelax:
         if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)
-        whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings  # from the model to the executable
+        # From the model to the executable
+        whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings
         lines = [line[4:] for line in whole.split("\n")]
         if failed == "run":
             graph = program.proto.graph

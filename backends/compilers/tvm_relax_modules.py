@@ -57,7 +57,8 @@ def prepare(
     provide(tvm)
     check(tvm, module, "the module")
     round_trips(tvm, module, request.options.get("check", "off"))
-    if request.options.get("stop") == "lower":  # for a module this says no more than that it is one
+    # For a module this only proves that it is one.
+    if request.options.get("stop") == "lower":
         return lambda values: {}
     main = module["main"]
     names = [str(var.name) for var in main.params]
@@ -91,7 +92,8 @@ def check(tvm: Any, module: Any, what: str) -> None:
     """NotWellFormed, with TVM's reason, for a module that is not."""
     try:
         tvm.relax.analysis.well_formed(module)
-    except Exception as error:  # noqa: BLE001 - whatever TVM raises is its reason
+    except Exception as error:  # noqa: BLE001
+        # Whatever TVM raises is its reason
         raise NotWellFormed("%s is not well-formed: %s" % (what, error)) from None
 
 
@@ -123,7 +125,8 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
     def compare_round_trip(how: str, back: Callable[[], Any]) -> None:
         try:
             other = back()
-        except Exception as error:  # noqa: BLE001 - whatever TVM raises is the finding
+        except Exception as error:  # noqa: BLE001
+            # Whatever TVM raises is the finding
             # TVM's parser shows the line behind its sentence; other errors say what is wrong at their end.
             sentence, shown, _ = str(error).partition("-->")
             words = " ".join(sentence.split())

@@ -94,7 +94,8 @@ PACKED = """
 # How TVM's printing begins where it has constants.
 METADATA = re.compile(r'metadata = tvm\.ir\.load_json\("""([^\x00]*?)"""\)\n')
 REMARK = re.compile(r" +# from [\w.]+ import [\w ]+$")
-MOST_ELEMENTS = 256  # of a constant that is written out
+# Of a constant that is written out
+MOST_ELEMENTS = 256
 LITERAL = frozenset(
     "%s%d" % (kind, bits)
     for kind in ("int", "uint", "float")
@@ -111,14 +112,17 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     (gen/irs/tvm/program.py, `is_plain`).
     """
     import tvm_ffi
-    from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
+
+    # Registers the nodes that a function may hold
+    from tvm import s_tir  # noqa: F401
 
     text = with_constants(tvm, str(module.script(show_meta=True)))
     try:
         exact = request.options["stop"] == "read" and bool(
             tvm_ffi.structural_equal(module, tvm.script.from_source(text))
         )
-    except Exception:  # noqa: BLE001 - whatever TVM raises: then the text is for reading only
+    except Exception:  # noqa: BLE001
+        # Whatever TVM raises: then the text is for reading only
         exact = False
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
-CALLS = 1000  # of a function: their time is what is reported
+# The number of timed calls of a function.
+CALLS = 1000
 UNOPTIMISED = {
     "tirx.disable_vectorize": True,
     "tirx.disable_storage_rewrite": True,
@@ -132,7 +133,8 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
             if not packed:
                 host()(module)
             return lambda inputs: {}
-        building = importlib.import_module("tvm.tirx.build")  # tirx.build itself is a function
+        # tirx.build itself is a function
+        building = importlib.import_module("tvm.tirx.build")
         hosted, devices = building.split_host_device_mods(module)
         if devices:
             raise NotImplementedError("code for a device is not supported by this target")

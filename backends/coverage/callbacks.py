@@ -15,8 +15,10 @@ import os
 import struct
 from typing import Dict, List, Tuple
 
-RETURN = bytes.fromhex("c3")  # ret
-MARK = bytes.fromhex("c70701000000c3")  # mov dword ptr [rdi], 1; ret
+# Ret
+RETURN = bytes.fromhex("c3")
+# Mov dword ptr [rdi], 1; ret
+MARK = bytes.fromhex("c70701000000c3")
 PREFIX = "__sanitizer_cov_"
 _SIZES = (1, 2, 4, 8)
 NAMES = (

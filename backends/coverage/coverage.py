@@ -29,7 +29,8 @@ from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
 from opsieve.backends.protocol import Backend, facts_of
 from opsieve.gen.errors import BadInput
 
-EFFECTS = "passes"  # the fallback: which passes changed what, as the compiler itself reports
+# The fallback: the effects of passes that the compiler reports.
+EFFECTS = "passes"
 KINDS = (*GRANULARITIES, EFFECTS)
 Numbers = npt.NDArray[np.int64]
 
@@ -152,7 +153,8 @@ class Probes:
 
     def _set_aside(self, numbers: Numbers) -> None:
         self._stable[numbers] = False
-        self._hits[numbers] = 1  # no worker has a probe planted there
+        # No worker has a probe planted there
+        self._hits[numbers] = 1
 
 
 def _pages(section: CounterSection) -> tuple[int, int]:

@@ -18,9 +18,12 @@ Addresses = npt.NDArray[np.int64]
 _DATAREL_SDATA4, _PCREL_SDATA4, _UDATA4 = 0x3B, 0x1B, 0x03
 _SHT_NOTE, _NT_GNU_BUILD_ID = 7, 3
 _STT_FUNC = 2
-_RELATIVE, _WORD = 8, 1  # R_X86_64_RELATIVE, R_X86_64_64
-_ROW = 24  # bytes of a relocation and of a symbol
-_LONGEST_SECTION = 256  # bytes of a section's name
+# R_X86_64_RELATIVE, R_X86_64_64
+_RELATIVE, _WORD = 8, 1
+# Bytes of a relocation and of a symbol
+_ROW = 24
+# Bytes of a section's name
+_LONGEST_SECTION = 256
 
 
 class Unreadable(Exception):

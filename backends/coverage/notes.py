@@ -6,7 +6,8 @@ import os
 import struct
 from collections.abc import Iterator
 
-HEAD, NEW = 4096, 0x80000000  # as in tracer.py
+# As in tracer.py
+HEAD, NEW = 4096, 0x80000000
 
 
 class Notes:

@@ -23,7 +23,8 @@ from opsieve.backends.coverage.sources import source_files
 from opsieve.gen.errors import BadInput
 
 GRANULARITIES = ("functions", "blocks")
-_EDITION = 1  # of what is kept; another one is made again
+# The version of cached files; others are rebuilt.
+_EDITION = 1
 _TRAP = 0xCC
 
 
@@ -135,7 +136,8 @@ def _keep(file: Path, data: bytes) -> None:
 
 def _blocks(library: Library, starts: Addresses, sizes: Addresses) -> Addresses:
     try:
-        capstone: Any = importlib.import_module("capstone")  # an extra: no types where it is not installed
+        # An extra: no types where it is not installed
+        capstone: Any = importlib.import_module("capstone")
     except ImportError:
         raise BadInput(
             "coverage of blocks needs capstone (pip install 'opsieve[coverage]'); functions need nothing"

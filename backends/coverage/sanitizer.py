@@ -14,9 +14,11 @@ import numpy.typing as npt
 from opsieve.backends.coverage.elf import Addresses, Library
 
 _TABLE = "__sancov_pcs"
-_COUNTERS = {"__sancov_cntrs": 1, "__sancov_bools": 1, "__sancov_guards": 4}  # bytes of a counter
+# Bytes of a counter
+_COUNTERS = {"__sancov_cntrs": 1, "__sancov_bools": 1, "__sancov_guards": 4}
 _GUARD_CALLED = "__sanitizer_cov_trace_pc_guard"
-_ENTRY = 1  # of a block's flags: it is the entry of its function
+# Of a block's flags: it is the entry of its function
+_ENTRY = 1
 NO_PROBE = 0xFFFFFFFF
 
 

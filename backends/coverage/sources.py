@@ -14,8 +14,10 @@ import numpy as np
 from opsieve.backends.coverage.elf import Library, Unreadable
 
 _PATH = re.compile(rb"(?<=\0)[\w./+-]{3,250}\.(?:cc|cpp|cxx|c|cu)(?=\0)")
-_STRIDE = 1 << 24  # bytes of code looked at at once
-_LEA = 7  # bytes of the instruction
+# Bytes of code looked at at once
+_STRIDE = 1 << 24
+# Bytes of the instruction
+_LEA = 7
 
 
 def source_files(library: Library) -> dict[int, str]:

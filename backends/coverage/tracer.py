@@ -20,9 +20,12 @@ import os
 import signal
 from typing import Dict, List, Sequence, Tuple
 
-REGIONS = 16  # as in trap.c
-HEAD = 4096  # bytes before the notes: how many there are, traps, foreign traps
-NEW = 0x80000000  # a note's top bit: no worker of the campaign had been there before
+# As in trap.c
+REGIONS = 16
+# Bytes before the notes: how many there are, traps, foreign traps
+HEAD = 4096
+# A note's top bit: no worker of the campaign had been there before
+NEW = 0x80000000
 PAGE = 4096
 MAP_FIXED = 0x10
 # Compiled from trap.c: `python -m opsieve.backends.coverage.machine_code` prints these.
@@ -54,7 +57,8 @@ COLLECT = bytes.fromhex(
     "000000f0480fc13a493b782073da89ca81ca000000804584d20f44ca498b5018890cbaebc30f1f4400004486124584d2400f"
     "94c7eba80f1f40004889f8ebb1"
 )
-STATE_MARK = bytes.fromhex("8877665544332211")  # where TRAP has the address of its state
+# Where TRAP has the address of its state
+STATE_MARK = bytes.fromhex("8877665544332211")
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -133,7 +137,8 @@ class Tracer:
     def arm(self) -> None:
         """Install the handler of SIGTRAP; the previous handler gets the traps of others."""
         action, before = SignalAction(self.trap), SignalAction()
-        action.flags = 4 | 0x08000000 | 0x40000000  # SIGINFO, ONSTACK, NODEFER
+        # SIGINFO, ONSTACK, NODEFER
+        action.flags = 4 | 0x08000000 | 0x40000000
         if libc.sigaction(signal.SIGTRAP, ctypes.byref(action), ctypes.byref(before)):
             raise OSError(ctypes.get_errno(), "no handler of SIGTRAP can be installed")
         if before.handler != self.trap:

@@ -47,7 +47,8 @@ from opsieve.backends.judge.perturbation import measure_movements
 from opsieve.backends.judge.pieces import tap_model
 
 _DIRECTED_SHIFTS = 4
-_RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
+# Two values near a tie move apart in one of four: missed in one of 100 cases
+_RANDOM_SHIFTS = 16
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked
 # to.
 _UNSEEN = 0.01
@@ -55,7 +56,8 @@ _UNSEEN = 0.01
 # rounds less; and how many times the error of the native reference. Both are those of the rule
 # `peers-share-the-error`.
 _HONEST = 0.1
-_LAST = 3  # points that are asked for one by one
+# Points that are requested one by one.
+_LAST = 3
 _PEER_FACTOR = 10.0
 
 

@@ -26,7 +26,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
-_MOST_RUNS = 128  # of the target; values that are left then count as hidden
+# Of the target; values that are left then count as hidden
+_MOST_RUNS = 128
 
 State = Literal["right", "wrong", "inherited", "hidden"]
 

@@ -17,7 +17,8 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.irs.registry import ir_of
 
-_REPEATS = 3  # fresh runs before a failure counts as flaky
+# Fresh runs before a failure counts as flaky
+_REPEATS = 3
 # Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it
 # early.
 _MAY_RAISE = frozenset(
@@ -155,7 +156,8 @@ def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, st
     for oracle in others:
         answer = session.run_target(oracle)
         if _find_type_error(session):
-            return "", "", True  # whoever takes it is lenient
+            # A compiler that accepts it is lenient.
+            return "", "", True
         objects = is_refused_by_checker(answer)
         if answer.outcome == "ok" and not objects:
             return oracle.display, "compiler", against

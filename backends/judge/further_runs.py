@@ -14,7 +14,8 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
-_AGAIN = 3  # further runs in processes of their own
+# Further runs in processes of their own
+_AGAIN = 3
 
 
 def run_optional_oracles(

@@ -40,7 +40,8 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
-_EXACT = ("int", "uint", "bool")  # begin the names of element types without rounding
+# Begin the names of element types without rounding
+_EXACT = ("int", "uint", "bool")
 _NO_CHOICE = OracleChoice()
 
 

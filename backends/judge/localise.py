@@ -33,7 +33,8 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 
-_MOST_OPERATORS = 12  # that are cut out and asked of everybody
+# Operators that are cut out and run on every oracle.
+_MOST_OPERATORS = 12
 
 # Judges what the target gave for a part of the program, None where the reference cannot.
 JudgePiece = Callable[[Program, Values, Values], tuple[Verdict, JudgingSession] | None]
@@ -60,7 +61,8 @@ class Finding:
     """
 
     kind: Literal["wrong", "outvoted", "operators-agree", "undecided"]
-    outputs: tuple[str, ...] = ()  # of the dispute, those that depend on the operator
+    # Of the dispute, those that depend on the operator
+    outputs: tuple[str, ...] = ()
     operator: str = ""
     found: str = ""
     blame: str = ""

@@ -48,7 +48,8 @@ def judge_rewritten(session: JudgingSession, outputs: Values) -> Verdict:
     if judged.verdict != "fail" or judged.kind != "mismatch" or worst is None:
         return judged
     if not session.is_agreeing(plain, right.outputs, (worst.output,), terms):
-        return judged  # wrong without the rewrite, too
+        # Wrong without the rewrite, too
+        return judged
     baseline = target.baseline
     sound = baseline is not None and session.is_agreeing(baseline, right.outputs, (worst.output,), terms)
     return replace(

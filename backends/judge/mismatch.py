@@ -176,7 +176,8 @@ class MismatchJudge:
             return otherwise
         for name, mismatch in self.left.items():
             if self.is_discontinuous(name):
-                continue  # another order of the same steps can fall to the other side, and be no less honest
+                # Another order of the same steps can fall to the other side, and be no less honest
+                continue
             for rewrite in list_relations(session.program.ir):
                 other = session.target.with_options(rewrite=rewrite)
                 if session.is_agreeing(other, self.truth, (name,), self.terms):

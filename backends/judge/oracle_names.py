@@ -29,7 +29,8 @@ from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.program import Program
 
-_LONGEST = 1 << 16  # bytes of a configuration file
+# Bytes of a configuration file
+_LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,10 @@ class NamedOracle:
 
     name: str
     asks: str
-    option: str = ""  # `check=text`
-    siblings: str = ""  # an option of whose values every one is asked
+    # `check=text`
+    option: str = ""
+    # An option whose values are all run as siblings.
+    siblings: str = ""
     measured: bool = False
 
     @property

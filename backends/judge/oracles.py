@@ -8,8 +8,10 @@ from opsieve.gen.model.program import Program
 
 FLOAT64 = resolve("reference:precision=float64")
 NATIVE = resolve("reference:precision=native")
-DERIVING = resolve("checker:tell=derived")  # shape inference: the types that follow from the inputs
-EXPECTED = "expected outputs"  # how the outputs that the user gave are called among the oracles
+# Shape inference: the types that follow from the inputs
+DERIVING = resolve("checker:tell=derived")
+# How the outputs that the user gave are called among the oracles
+EXPECTED = "expected outputs"
 # Asked where the unoptimised build does not settle who is wrong.
 SECOND_ORACLES = (
     resolve("onnxruntime:level=disable_all"),

@@ -19,11 +19,15 @@ from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
 ROUNDS = 15
-MARGIN = 1.5  # the optimised build may take this many times the time of the unoptimised one
-LEVEL = 0.01  # of the sign test
+# The optimised build may take this many times the time of the unoptimised one
+MARGIN = 1.5
+# Of the sign test
+LEVEL = 0.01
 MEMORY_MARGIN = 2.0
-MEMORY_FLOOR = 64 << 20  # bytes of difference below which memory is not worth telling
-_Sides = tuple[list[Observation], list[Observation]]  # of the target, of its unoptimised build
+# Bytes of difference below which memory is not worth telling
+MEMORY_FLOOR = 64 << 20
+# Of the target, of its unoptimised build
+_Sides = tuple[list[Observation], list[Observation]]
 
 
 def judge_slowdown(

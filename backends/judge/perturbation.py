@@ -25,7 +25,8 @@ from opsieve.gen.model.tensors import read_tensor
 
 RUNS = 6
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
-_FACTOR = 10.0  # of the largest movement seen: as for the peers of `peers-share-the-error`
+# Of the largest movement seen: as for the peers of `peers-share-the-error`
+_FACTOR = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def measure_movements(
         if name in names and _is_float(value)
     }
     changed = add_shifts(model, list(units), outputs)
-    random = np.random.default_rng(0)  # the same case gives the same verdict
+    # A fixed seed, so that the same case gets the same verdict.
+    random = np.random.default_rng(0)
     right = {name: np.asarray(centre[name], np.float64) for name in outputs if _is_float(centre.get(name))}
     moved = {name: np.zeros(value.shape) for name, value in right.items()}
     for _ in range(RUNS):

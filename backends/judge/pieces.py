@@ -30,8 +30,10 @@ from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, type_of
 
-MOST_VALUES = 400  # of a program whose every value is asked for
-MOST_OPERATORS = 200  # of a program that is asked operator by operator
+# The largest program whose values are all recorded.
+MOST_VALUES = 400
+# The largest program that is run operator by operator.
+MOST_OPERATORS = 200
 # Types that every compiler has in some operator. A refusal of another type is looked at: it may hold
 # everywhere.
 _COMMON = frozenset(

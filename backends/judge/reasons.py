@@ -14,7 +14,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
 
-_NEARLY_ZERO = 1e6  # times the largest magnitude: from there an error is shown as it is
+# Times the largest magnitude: from there an error is shown as it is
+_NEARLY_ZERO = 1e6
 
 
 class Cause(Enum):
@@ -203,7 +204,8 @@ def _describe_error(mismatch: Mismatch) -> str:
     if mismatch.max_scaled > _NEARLY_ZERO:
         return f"absolute error {mismatch.max_abs:.2g}; "
     largest = f"{_percent(mismatch.max_scaled)} of the largest magnitude; "
-    with suppress(ValueError, ZeroDivisionError):  # texts are no numbers
+    # Texts are no numbers
+    with suppress(ValueError, ZeroDivisionError):
         value = float(mismatch.expected)
         return f"{_percent(abs(float(mismatch.got) / value - 1))} of the value, {largest}"
     return largest

@@ -9,7 +9,8 @@ import re
 
 from opsieve.backends.observation import Observation
 
-_LONGEST = 4000  # characters of a message that are looked at
+# Characters of a message that are looked at
+_LONGEST = 4000
 # Linear patterns, over lower case; the first that fits names the kind.
 _KINDS = (
     (

@@ -11,7 +11,8 @@ from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.journal import Journal
 
-_RULES = 3  # how answers are asked for and kept; files of other rules are not read
+# The version of the probing rules and of their files; other files are ignored.
+_RULES = 3
 
 
 class AnswerFile(Journal[ProbeAnswer]):

@@ -18,7 +18,8 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,79}")
 _WORD = re.compile(r"[A-Za-z]+")
 _SPEAKS = re.compile(r"subgraph|graph|\bbody\b|\bbranch", re.IGNORECASE)
 _PALETTE = (1, 2, 4, 8)
-_WORDS = ("a", "b", "c", "d")  # of sizes that only a run tells
+# Names of sizes that only a run determines.
+_WORDS = ("a", "b", "c", "d")
 _MOST_RANK, _MOST_VALUES = 5, 8
 
 

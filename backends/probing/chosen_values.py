@@ -12,7 +12,8 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import onnx_program
 from opsieve.gen.values.values import SEARCH, with_special
 
-KEPT = ("given", "none", "unchecked")  # the inputs are those that there were
+# The inputs are those that there were
+KEPT = ("given", "none", "unchecked")
 _HOW = {
     "given": "every intermediate is finite with the given inputs",
     "repaired": "inputs found that keep every intermediate finite (by intervals)",

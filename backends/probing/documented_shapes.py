@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _WORD_BEFORE = re.compile(r"(\w*)$")
 _SPEAKS = re.compile(r"\b(?:shape|size|dimension|tensor|vector|matrix|of)s?\b", re.IGNORECASE)
-_REACH = 160  # characters between a word as above and the list that it speaks of
+# Characters between a word as above and the list that it speaks of
+_REACH = 160
 _RANK = re.compile(r"\b([0-5])(?:-?D\b|-dimension)|\brank[ -]?([0-5])\b", re.IGNORECASE)
 _ELEMENTS = re.compile(r"\b(\d{1,4}) elements?\b|\blength (\d{1,4})\b")
 _SCALAR = re.compile(r"\bscalar\b", re.IGNORECASE)
@@ -62,7 +63,8 @@ def _iter_lists(text: str) -> Iterator[tuple[int, str]]:
 def _parse_shape(inside: str, unnamed: str) -> Shape | None:
     parts = [part.strip() for part in _split_list(inside)]
     if len(parts) > 1 and not parts[-1]:
-        parts.pop()  # (num_rois,)
+        # (num_rois,)
+        parts.pop()
     if not 0 < len(parts) <= _MOST_RANK:
         return None
     # A remark such as `depth(that of the other)` is left out.

@@ -15,8 +15,10 @@ from opsieve.backends.probing.documented_shapes import read_definitions
 from opsieve.gen.declarations.catalogue import named_dtypes
 from opsieve.gen.errors import BadInput, shown
 
-OPSET = 21  # of ONNX's own operators in instances
-_PATIENCE = 120  # seconds for onnxruntime to be imported
+# Of ONNX's own operators in instances
+OPSET = 21
+# Seconds for onnxruntime to be imported
+_PATIENCE = 120
 _NUMBER = re.compile(r"(?<![\w.^-])-?\d{1,4}(?!\w|[.^]\d)")
 _CHOICES = re.compile(r"(?:one of|hoose from|mong|either|alues are|upported:?) ([^.;]{0,200})")
 _PLAIN_WORD = re.compile(r"\b[A-Za-z][A-Za-z0-9_]{2,20}\b")

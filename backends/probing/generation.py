@@ -35,7 +35,8 @@ from opsieve.gen.model.program import Program
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.values.values import SEARCH
 
-_MOST = 2000  # models of one corpus
+# Models of one corpus
+_MOST = 2000
 
 
 def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
@@ -181,7 +182,8 @@ def generate_programs(
     """Make, check and write the programs; yield their number group by group. Written files are always
     complete.
     """
-    strategies.load_strategy(request.strategy)  # an unknown name is refused before anything is probed
+    # An unknown name is refused before anything is probed
+    strategies.load_strategy(request.strategy)
     if (
         request.out is not None
         and request.out.exists()
@@ -212,7 +214,8 @@ def _restrict_request(request: GenerationRequest, workers: Workers, probing: Pro
     supports = probe_support(workers, request.targets, request.program, probing)
     sound = [support.without_broken() for support in supports]
     repeats = request.kept is not None
-    if not repeats or name_tables(sound) == request.program.target:  # `fuzz` also generates what is broken
+    # `fuzz` also generates what is broken
+    if not repeats or name_tables(sound) == request.program.target:
         supports = sound
     named = name_tables(supports)
     if repeats and named != request.program.target:

@@ -116,7 +116,8 @@ class SignatureProber:
         if outcome == "environment":
             return ()
         self._kept[key] = answer = ProbeAnswer(probe.name, key, rank, outcome, message)
-        with suppress(BadInput):  # asked again by the next one
+        # The next call repeats it.
+        with suppress(BadInput):
             self._file.append_answers([answer])
         return (answer,)
 

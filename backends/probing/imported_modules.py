@@ -13,7 +13,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_named
 from opsieve.gen.model.program import Program
 
-_MOST = 500  # programs of one corpus
+# Programs of one corpus
+_MOST = 500
 
 
 def import_models(name: str, cases: Sequence[Case], workers: Workers) -> list[Program]:

@@ -272,7 +272,8 @@ class InstanceChanges:
         else:
             ins[place] = self._change_shape(old, others, hints.numbers)
             plan = plan and replace(plan, shapes={k: v for k, v in plan.shapes.items() if k != place})
-        if not slot.alike and ins[place] is not None:  # those of one role come again and again
+        # Those of one role come again and again
+        if not slot.alike and ins[place] is not None:
             groups = [number for number in hints.numbers if 0 < number < MOST_RANK] or [1, 2, 3]
             for other in range(place, len(ins), self.rng.choice((*groups, len(ins)))):
                 ins[other] = ins[place]

@@ -35,9 +35,12 @@ _FLOATS = (0.5, 1.0, 0.01)
 # what names of inputs say
 _SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)
 MOST_RANK = 5
-_MOST_EXACT = 8  # elements whose values are drawn one by one
-_LARGEST = 1 << 18  # elements of an input
-_PERIODS = (1, 1, 2, 3)  # after how many inputs the types of one that is repeated come again
+# Elements whose values are drawn one by one
+_MOST_EXACT = 8
+# Elements of an input
+_LARGEST = 1 << 18
+# After how many inputs the types of one that is repeated come again
+_PERIODS = (1, 1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class InstanceDrawing:
         numbers = {name for name, kind in schema.attributes.items() if kind == "INT"}
         known = named | numbers
         self.ties: dict[str, list[str]] = {}
-        for _ in range(2):  # a definition may name sizes of another
+        # A definition may name sizes of another
+        for _ in range(2):
             for name, expressions in schema.definitions.items():
                 sound = [each for each in expressions if set(list_names(each)) & known]
                 if name in named - numbers and sound:
@@ -125,7 +129,8 @@ class InstanceDrawing:
                 ins.append(replace(made, constant=constant and bool(ins), sparse=slot.sparse))
         while ins and ins[-1] is None:
             ins.pop()
-        share = rng.choice((0.0, 0.0, RATES.given))  # most are refused with most of what may be left out
+        # Most operators refuse instances with most optional parts.
+        share = rng.choice((0.0, 0.0, RATES.given))
         given = [name for name in schema.attributes if self._is_given(name, plan, share)]
         values = {name: self.draw_value(name, palette) for name in given}
         attributes = {name: value for name, value in values.items() if value is not None}
@@ -253,7 +258,8 @@ class InstanceDrawing:
             sizes.setdefault(name, self.rng.choice(_SIDES))
         try:
             return evaluate_size(term, sizes, plan.ties, choice)
-        except KeyError:  # a tie names what no shape does, or goes in a circle
+        except KeyError:
+            # A tie names an unknown size, or is circular.
             return self.rng.choice(_SIDES)
 
 

@@ -18,16 +18,20 @@ from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer
 from opsieve.gen.declarations.rng import Rng
 
-_BEGINNINGS = 8  # searches from scratch, until one finds something
+# Searches from scratch, until one finds something
+_BEGINNINGS = 8
 _ROUNDS, _BATCH = 120, 48
-_FURTHER = 8  # rounds in which more kinds are sought where one was found
-_PATIENCE = 32  # rounds without anything new, after which no more are begun
+# Rounds in which more kinds are sought where one was found
+_FURTHER = 8
+# The number of rounds without news before the search stops.
+_PATIENCE = 32
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
 _LISTED = re.compile(r"#(?:[,x] ?#)+")
 # Deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put
 # up with.
 _DEADLY, _FAR, _REDRAWN = 5, 4, 8
-_MOST_DEATHS = 400  # of the compiler, each of which costs it a start
+# The limit on crashes of the compiler, each of which costs a restart.
+_MOST_DEATHS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,8 @@ class InstanceSearch:
             for origin, (trial, aimed), answer in zip(origins, trials, answered, strict=True):
                 self._deaths.note_result(trial, answer.died)
                 if answer.died:
-                    continue  # no condition was checked, so nothing is to be learnt of it
+                    # No condition was checked, so nothing is to be learnt of it
+                    continue
                 if answer.outputs is None:
                     key, old = _normalise_reason(answer.reason), steps.get(_normalise_reason(answer.reason))
                     depth = origin.depth + 1 if origin is not None and aimed else 0

@@ -29,16 +29,22 @@ from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import is_float
 
-ENOUGH = 0.95  # of fresh instances of a form are accepted
+# Of fresh instances of a form are accepted
+ENOUGH = 0.95
 _MOST_FORMS = 4
 _FRESH = 20
-_FITTED = 10  # instances by which sizes of outputs are fitted
+# Instances by which sizes of outputs are fitted
+_FITTED = 10
 _LEAST_VARIED = 8
-_MOST_PINNED = 64  # elements that a form lists
-_WRAPPED = "Status Message:"  # onnxruntime's own words stand behind it
+# Elements that a form lists
+_MOST_PINNED = 64
+# onnxruntime's own message follows this prefix.
+_WRAPPED = "Status Message:"
 _MOST_SAID = 300
-_DRAWS = 1, 2, 3  # elements by which values of an attribute are compared
-_FOLLOWED = (3, 2, 1)  # ranks of a body's first input whose sizes its outputs may have
+# Elements by which values of an attribute are compared
+_DRAWS = 1, 2, 3
+# Ranks of a body's first input whose sizes its outputs may have
+_FOLLOWED = (3, 2, 1)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -70,7 +76,8 @@ def learn_operator(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -
         said = search.furthest[1].rpartition(_WRAPPED)[2].strip()[:_MOST_SAID]
         why = f"no instance was accepted; of the one that came furthest was said: {said}"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
-    forms = dict[LearnedForm, int]()  # and how many of their instances were accepted
+    # And how many of their instances were accepted
+    forms = dict[LearnedForm, int]()
     for trial in accepted:
         form, passed = learner.find_form(trial)
         if form is not None and form not in forms:
@@ -177,7 +184,8 @@ class _Learner:
         """Generalise an accepted instance to a form; None if the sizes of its outputs cannot be explained."""
         varied = [(i, each) for i, each in enumerate(trial.inputs) if each is not None and not each.values]
         spots = [(i, axis) for i, each in varied for axis in range(len(each.shape))]
-        size = {spot: trial.inputs[spot[0]].shape[spot[1]] for spot in spots}  # type: ignore[union-attr]  # spots are of those
+        # Spots are of those
+        size = {spot: trial.inputs[spot[0]].shape[spot[1]] for spot in spots}  # type: ignore[union-attr]
         terms: dict[tuple[int, int], SizeTerm] = {spot: SizeTerm(size[spot]) for spot in spots}
         free = [
             s for s, ok in zip(spots, self._test_groups(trial, [[s] for s in spots], size), strict=True) if ok
@@ -200,7 +208,8 @@ class _Learner:
                 else:
                     left.append(group)
             tied = [spot for group in left for spot in group]
-        left = [group for group in left if size[group[0]]]  # an empty one has no multiples
+        # An empty one has no multiples
+        left = [group for group in left if size[group[0]]]
         doubled = self.list_accepted([_scale_group(trial, group, 2) for group in left])
         for group, ok in zip(left, doubled, strict=True):
             if ok:

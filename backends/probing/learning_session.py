@@ -28,9 +28,11 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.version import VERSION
 
-FILLS = 0x00, 0x7F  # of memory that nobody wrote: zeros, and large numbers
+# Patterns for unwritten memory: zeros, and large numbers.
+FILLS = 0x00, 0x7F
 _UNWRITTEN = "its results hang on memory that nobody wrote"
-SECONDS = 2.0  # of work for one instance, all of which are small
+# The limit in seconds for one instance, all of which are small.
+SECONDS = 2.0
 _DIED = ("crash", "hang", "out-of-memory")
 
 

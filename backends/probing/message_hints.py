@@ -48,7 +48,8 @@ class MessageHints:
             for place in range(max(len(schema.inputs), len(inputs)))
             if place in counted or (place < len(schema.inputs) and schema.inputs[place].name.lower() in words)
         ]
-        if not self.places and (got := _GOT.search(reason)) and got[1]:  # no name, but what it has
+        # Without a name, but with a description of the actual value.
+        if not self.places and (got := _GOT.search(reason)) and got[1]:
             shape = [int(number) for number in _NUMBERS.findall(got[1])]
             self.places = [i for i, each in enumerate(inputs) if each and [*each.shape] == shape]
         axis = _AXIS.search(reason)

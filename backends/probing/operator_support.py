@@ -21,7 +21,8 @@ from opsieve.gen.declarations.catalogue import form, name_with_domain
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 
-CHOOSY = "dilated"  # what hangs on sizes too
+# Attributes that interact with sizes.
+CHOOSY = "dilated"
 # Attributes that choose another kernel: a fact of the attribute, whichever operator has it, those of users
 # included.
 _WAYS = (
@@ -37,7 +38,8 @@ _WAYS = (
 )
 _REFUSED = ("unsupported", "environment")
 WRONG_SHAPE = "wrong-shape"
-_BROKEN = ("error", "crash", "rejected", WRONG_SHAPE)  # a hang or a lack of memory may be the machine's
+# A hang or a lack of memory may be the machine's
+_BROKEN = ("error", "crash", "rejected", WRONG_SHAPE)
 
 
 class ProbeAnswer(msgspec.Struct, array_like=True):
@@ -59,7 +61,8 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
     dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
     if had is not None and had.inputs and had.inputs[-1].variadic:
         dtypes = [dtype for place, dtype in enumerate(dtypes) if not place or dtype != dtypes[place - 1]]
-    elif len(dtypes) > 3:  # many of which are left out, in many ways
+    elif len(dtypes) > 3:
+        # Many optional parts are omitted, in many combinations.
         dtypes = [dtype for dtype in dtypes if dtype != "-"]
     key = f"{name_with_domain(operator)} {had.since if had else 0} {','.join(dtypes)}"
     for name in _WAYS:
@@ -72,8 +75,10 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
         if any(
             pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)
         ):
-            key += " padded-beyond-stride"  # where dilations allow it
-    if operator.name == "SequenceMap":  # a function, into which those of its body are inlined in turn
+            # Where dilations allow it
+            key += " padded-beyond-stride"
+    # A function, into which those of its body are inlined in turn
+    if operator.name == "SequenceMap":
         key += f" body={attrs['body'].nodes[-1].op}"
     return key
 

@@ -45,18 +45,23 @@ from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, build_single_node, finish
 from opsieve.gen.model.tensors import TensorType
 
-_DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
-_PATIENCE = 60  # draws in a row without a new signature, after which no more are made
-_RUNS = 2  # instances of a signature that are run, of different ranks where there are
+# Instances drawn of an operator, form and first dtype, at most
+_DRAWS = 100
+# The number of consecutive draws without a new signature before it stops.
+_PATIENCE = 60
+# Instances of a signature that are run, of different ranks where there are
+_RUNS = 2
 # Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only,
 # one instance of a signature; what they were not asked about is not generated for them.
 _SLOW = frozenset(("tvm", "onnxsim", "inductor", "torch-exporter", "tinygrad"))
 _COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
-_RUNS_CHOOSY = 8  # instances of a signature that hangs on sizes too
+# Instances of a signature that hangs on sizes too
+_RUNS_CHOOSY = 8
 # without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some
 # sizes
 _DRAWS_CHOOSY = 1000
-_CHUNK = 24  # operators with a form and a dtype between two writes
+# Operators with a form and a dtype between two writes
+_CHUNK = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,8 @@ class Prober:
         own = strip_level(target)
         self._file = AnswerFile(folder or get_cache_folder("support"), own.display, self.version)
         self._answers = self._file.read()
-        self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
+        # The compiler and version whose answers replace missing ones.
+        self.of_another = ""
         self._hearsay: list[ProbeAnswer] = []
         if shipped and not own.target.options:
             table = find_nearest(self.target, self.version)

@@ -19,7 +19,8 @@ from opsieve.backends.registry import ResolvedTarget
 FOLDER = Path(__file__).parent / "tables"
 _SUFFIX = ".json.xz"
 _FORMAT = 1
-_MOST = 64 << 20  # bytes of a table that is unpacked
+# Bytes of a table that is unpacked
+_MOST = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def _find_closest(backend: str, version: str) -> Path | None:
         path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path
         for path in FOLDER.glob(f"{backend}-*")
     }
-    there = {name: path for name, path in there.items() if name[:1].isdigit()}  # not those of a longer name
+    # Not those of a longer name
+    there = {name: path for name, path in there.items() if name[:1].isdigit()}
     if not there:
         return None
     newest = max(there, key=split_version)

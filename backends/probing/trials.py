@@ -14,7 +14,8 @@ from opsieve.gen.data.inputs import Stream
 from opsieve.gen.declarations.tensor import PLAIN, is_float
 from opsieve.gen.model.tensors import NUMBERS
 
-_FILLED = 0.5  # of a sparse input is no zero
+# Of a sparse input is no zero
+_FILLED = 0.5
 _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 

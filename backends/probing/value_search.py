@@ -28,7 +28,8 @@ from opsieve.gen.model.declared_types import lacks_types
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")
 GUESSES = 48
-TOGETHER = 32  # searches that go on side by side
+# Searches that go on side by side
+TOGETHER = 32
 
 Question = tuple[ResolvedTarget, Test]
 Asking = Generator[Question, Observation, Any]
@@ -133,7 +134,8 @@ def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Questio
                 met = met_again
                 starts.append((moved, changed))
     if met is None:
-        return lost  # nobody runs it: no values can be distinguished
+        # Without an evaluator, values cannot be compared.
+        return lost
     for start, typed in starts if "gradient" in effort.methods else ():
         searched = yield from _gradient(start, typed, wanted.seed, effort)
         if searched is not None and (yield from _check_values(searched.program, searched.inputs)) == "":

@@ -19,8 +19,10 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, class
 from opsieve.backends.reference.reference_ops_control import ScanOfBatches
 from opsieve.backends.reference.reference_ops_indices import pad_array
 
-NEW = 19  # the first opset without an old form that is evaluated here
-BARE = 13  # the first opset without attributes that have no effect
+# The first opset without an old form that is evaluated here
+NEW = 19
+# The first opset without attributes that have no effect
+BARE = 13
 # They hint at memory, or say what the number of outputs says too.
 _WITHOUT_EFFECT = frozenset(["consumed_inputs", "is_test", "output_sequence"])
 _BINARY: Mapping[str, Callable[[Array, Array], Any]] = {
@@ -199,8 +201,10 @@ def _of_one_shape(function: Callable[[Array, Array], Any], mean: bool = False) -
 
 def _run_clip(
     x: Array,
-    min: float | None = None,  # noqa: A002  # the attribute's name
-    max: float | None = None,  # noqa: A002  # the attribute's name
+    # The attribute's name
+    min: float | None = None,  # noqa: A002
+    # The attribute's name
+    max: float | None = None,  # noqa: A002
     consumed_inputs: Any = None,
 ) -> Array:
     return np.clip(

@@ -14,9 +14,8 @@ from opsieve.backends.compilers.worker_common import NoReleases
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
-REFUSED = (  # begins the note that the native evaluator leaves on a model it ran all the same
-    "onnx.checker refuses the model: "
-)
+# Begins the note that the native evaluator leaves on a model it ran all the same
+REFUSED = "onnx.checker refuses the model: "
 
 _MAX_HAZARDS = 64
 _UNSUPPORTED = (
@@ -72,7 +71,8 @@ class ReferenceBackend(NoReleases):
         graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "warm", [x], [y])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         request = Request(model.SerializeToString(), {"precision": "native"}, {}, lambda stage: None)
-        with contextlib.suppress(Exception):  # it is said by the test that meets it again
+        # The test that meets it again reports it.
+        with contextlib.suppress(Exception):
             self.prepare(request)({"x": np.ones(1, np.float32)})
         return str(onnx.__version__)
 
@@ -146,7 +146,8 @@ class ReferenceBackend(NoReleases):
         everything else as its own error.
         """
         kind = exception.rpartition(".")[2]
-        if kind in ("Undefined", "Forbidden"):  # a TIR function without a defined result; what a page forbids
+        # A TIR function without a defined result, or values that a page forbids.
+        if kind in ("Undefined", "Forbidden"):
             return "rejected"
         if kind in _UNSUPPORTED or (kind in ("ImportError", "ModuleNotFoundError") and stage != "import"):
             return "unsupported"
@@ -197,7 +198,8 @@ class _Watch:
         self.wide = wide
         self.found: dict[tuple[str, int], tuple[str, str]] = {}
         self.disturbing = False
-        self.running: list[int] = []  # depth of nodes; the first is the place of the top-level one
+        # Depth of nodes; the first is the place of the top-level one
+        self.running: list[int] = []
         self.optional_inputs = [
             value.name
             for value in model.graph.input
@@ -221,7 +223,8 @@ class _Watch:
         self.disturbing = True
         try:
             changed = again()
-        except Exception:  # noqa: BLE001  another value was not fit for what comes after: all may depend on it
+        except Exception:  # noqa: BLE001
+            # Another value was not fit for what comes after: all may depend on it
             return list(values)
         finally:
             self.disturbing = False

@@ -137,7 +137,8 @@ def _taps(
             raise ValueError(f"a window of {reach} does not fit into {side} elements and their padding")
         windows = (-(-room // stride) if ceil_mode else room // stride) + 1
         if ceil_mode and (windows - 1) * stride >= side + before:
-            windows -= 1  # it would begin in the padding at the end
+            # It would begin in the padding at the end
+            windows -= 1
     return np.arange(windows)[:, np.newaxis] * stride - before + np.arange(kernel) * dilation
 
 
@@ -149,7 +150,8 @@ class LRN(OpRun):
     """
 
     def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
-        before, after = (size - 1) // 2, size // 2  # floor and ceil of (size - 1) / 2
+        # Floor and ceil of (size - 1) / 2
+        before, after = (size - 1) // 2, size // 2
         squares, channels = x * x, x.shape[1]
         sums = np.zeros_like(x)
         for at in range(channels):
@@ -264,7 +266,8 @@ class Unique(OpRun):
         along = 0 if axis is None else axis
         keys = values.astype(str) if values.dtype == object else values
         _, first, inverse, counts = np.unique(keys, True, True, True, axis=None if axis is None else along)
-        inverse = inverse.reshape(-1)  # numpy 2 gives it the shape of x
+        # numpy 2 gives it the shape of x
+        inverse = inverse.reshape(-1)
         if not sorted:
             order = np.argsort(first)
             first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]

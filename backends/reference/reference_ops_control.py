@@ -21,10 +21,12 @@ class Loop(OpRun):
         """The body may read values of the graph around it."""
         return True
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, trips, keep_going, *carried, context=None, body=None, attributes=None, bindings=None
     ):
-        evaluator: Any = self.body  # type: ignore[attr-defined]  # set from the node's attribute
+        # Set from the node's attribute
+        evaluator: Any = self.body  # type: ignore[attr-defined]
         names = evaluator.input_names
         state = list(carried)
         scanned: list[list[Any]] = [[] for _ in evaluator.output_names[1 + len(state) :]]
@@ -76,7 +78,8 @@ class Scan(OpRun):
             scan_input_directions or [0] * num_scan_inputs,
         )
         rows = [_rows(*each) for each in zip(values[first:], axes, backwards, strict=True)]
-        state, made = run_scan(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]  # set from the node's attribute
+        # Set from the node's attribute
+        state, made = run_scan(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]
         axes = scan_output_axes or [0] * len(made)
         backwards = scan_output_directions or [0] * len(made)
         found = [
@@ -124,7 +127,8 @@ class ScanOfBatches(OpRun):
         return tuple(np.stack(each) for each in zip(*items, strict=True))
 
 
-ScanOfBatches.__name__ = "Scan"  # by which the evaluator finds it
+# By which the evaluator finds it
+ScanOfBatches.__name__ = "Scan"
 
 
 def _rows(value: Array, axis: int, backwards: int) -> Array:

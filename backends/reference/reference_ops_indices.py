@@ -18,7 +18,8 @@ class OneHot(OpRun):
     dimensions only.
     """
 
-    def _run(self, indices, depth, values, axis=-1):  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(self, indices, depth, values, axis=-1):  # type: ignore[no-untyped-def]
         many = int(np.asarray(depth).item())
         at = (-1 if axis is None else axis) % (indices.ndim + 1)
         places = np.expand_dims(np.where(indices < 0, indices + many, indices), at)
@@ -62,7 +63,8 @@ def pad_array(data: Array, pads: Any, value: Any, axes: Any, mode: str) -> Array
     if mode == "constant":
         filler = ("" if data.dtype == object else 0) if value is None else np.asarray(value).reshape(-1)[0]
         return _cut(np.pad(data, more, constant_values=filler), less).astype(data.dtype)
-    pad: Any = np.pad  # the modes have numpy's names
+    # The modes have numpy's names
+    pad: Any = np.pad
     return np.asarray(pad(_cut(data, less), more, mode=mode)).astype(data.dtype)
 
 

@@ -66,7 +66,8 @@ class LayerNormalization(OpRun):
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html, `stash_type`.
     """
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, x, scale, bias=None, axis=-1, epsilon=1e-5, stash_type=1
     ):
         wide = _cast_to_stash_type(x, stash_type)

@@ -42,7 +42,8 @@ class _Recurrent(OpRun):
     [directions, gates x hidden, input].
     """
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **attributes
     ):
         """(Y, Y_h, Y_c): past the end of a sequence the state stays and the output is zero."""

@@ -23,11 +23,13 @@ from onnx.reference.ops import op_resize, op_roi_align
 
 Array = np.ndarray[Any, Any]
 
-_MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 20
+# Their names before opset 20
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 _KEYS = -0.75
 
 
-_SHIFTED = 16  # the first opset in which RoiAlign shifts regions, unless an attribute says otherwise
+# The first opset in which RoiAlign shifts regions, unless an attribute says otherwise
+_SHIFTED = 16
 
 
 class RoiAlign(op_roi_align.RoiAlign):
@@ -37,7 +39,8 @@ class RoiAlign(op_roi_align.RoiAlign):
     input (use this for a backward-compatible behavior)".
     """
 
-    def _run(  # type: ignore[no-untyped-def, override]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def, override]
         self, x, rois, batch_indices, coordinate_transformation_mode=None, **attributes
     ):
         if self.run_params["opsets"][""] < _SHIFTED:
@@ -58,19 +61,22 @@ def _resized_places(
     scale, given, _, count, *region = sizes
     if mode == "pytorch_half_pixel" and count == 1:
         return np.zeros(1), None
-    if mode == "half_pixel_symmetric":  # the one that is about what rounding cuts off
+    # This mode corrects for the part that rounding cuts off.
+    if mode == "half_pixel_symmetric":
         return evaluator(mode, made, *sizes)
     return evaluator(mode, made, scale, given, float(count), count, *region)
 
 
-if hasattr(op_resize, "_compute_x_ori"):  # evaluators before onnx 1.22 work it out elsewhere
+# Evaluators before onnx 1.22 work it out elsewhere
+if hasattr(op_resize, "_compute_x_ori"):
     op_resize._compute_x_ori = functools.partial(_resized_places, op_resize._compute_x_ori)
 
 
 class GridSample(OpRun):
     """GridSample over any number of dimensions, in the precision of its inputs."""
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, x, grid, mode="linear", padding_mode="zeros", align_corners=0
     ):
         mode = _MODES.get(mode, mode)
@@ -92,7 +98,8 @@ class DeformConv(OpRun):
     elements and zero outside, at places moved by `offset` and weighted by `mask`.
     """
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self,
         x,
         w,
@@ -156,7 +163,8 @@ def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
     for chosen in itertools.product(*taps):
         index: tuple[Any, ...] = tuple(place for place, _ in chosen)
         weight = np.prod([share for _, share in chosen], axis=0)
-        values = x[(batch, slice(None), *index)]  # the channels come last
+        # The channels come last
+        values = x[(batch, slice(None), *index)]
         total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])
     moved: Array = np.moveaxis(total, -1, 1)
     return moved

@@ -16,7 +16,8 @@ class StringNormalizer(OpRun):
     empty elements.
     """
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, x, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None
     ):
         words = [str(word) for word in x.ravel().tolist()]
@@ -68,5 +69,6 @@ class TfIdfVectorizer(_TfIdfVectorizer):
     """TfIdfVectorizer without weights, which are 1 then: an error in onnx 1.23 where they are asked for."""
 
     def __init__(self, node: Any, parameters: Any) -> None:
-        super().__init__(node, parameters)  # type: ignore[no-untyped-call]  # onnx has no types there
+        # onnx has no types there
+        super().__init__(node, parameters)  # type: ignore[no-untyped-call]
         self.weights_ = self.weights_ or [1.0] * len(self.ngram_indexes_)

@@ -20,7 +20,8 @@ class ConvTranspose(OpRun):
     passes over `output_shape` where `pads` or no `auto_pad` is given.
     """
 
-    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+    # The evaluator calls it by inputs and attribute names
+    def _run(  # type: ignore[no-untyped-def]
         self, x, w, bias=None, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
         output_shape=None, pads=None, strides=None,
     ):  # fmt: skip

@@ -17,7 +17,8 @@ from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.arguments import arguments
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
-STEPS = 1_000_000  # statements and expressions, at most: a few seconds, asked for where results differ
+# The limit on statements and expressions: a few seconds, only run if results differ.
+STEPS = 1_000_000
 _INDEPENDENT = frozenset((N.PARALLEL, N.VECTORIZED, N.THREAD))
 _LIMITS = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
 _LIMITS |= {f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)} | {"bool": (0, 1)}
@@ -242,7 +243,8 @@ class _Machine:
         """Notes an access in every loop around whose iterations must not meet, and finds those that do."""
         key = (id(memory), at)
         for turn in self.turns:
-            if memory.depth >= turn.depth:  # every iteration has its own
+            # Every iteration has its own
+            if memory.depth >= turn.depth:
                 continue
             writer = turn.writers.get(key)
             if writer is not None and writer != turn.now:
@@ -255,7 +257,8 @@ class _Machine:
             elif reader is None or reader == turn.now:
                 turn.readers[key] = turn.now
             else:
-                turn.readers[key] = -1  # several: whoever writes meets one
+                # Several readers: a writer conflicts with at least one.
+                turn.readers[key] = -1
 
     # Expressions
 
@@ -336,7 +339,8 @@ class _Machine:
             raise Unknown(f"an intrinsic {name}")
         if name in ("prim.clz", "tirx.popcount"):
             if name == "prim.clz" and not given[0]:
-                raise Undefined("leading zeros of zero")  # tvm.tirx.clz: "undefined if the input is 0"
+                # tvm.tirx.clz: "undefined if the input is 0"
+                raise Undefined("leading zeros of zero")
             bits = int("".join(filter(str.isdigit, N.dtype(args[0]))) or 32)
             return act(int(given[0]) & ((1 << bits) - 1), bits)
         try:

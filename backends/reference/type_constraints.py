@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-ILL_TYPED = (  # begins the note that the native reference leaves on a model that it ran all the same
-    "ONNX has no such operator: "
-)
+# Begins the note that the native reference leaves on a model that it ran all the same
+ILL_TYPED = "ONNX has no such operator: "
 
 
 def ill_typed(inferred: ModelProto) -> str:

@@ -51,8 +51,10 @@ _LIBRARIES = (
     "lib/*.so*",
     "build/lib/*.so*",
 )
-_MOST_FILES = 100_000  # whose sizes and times are looked at
-_PATIENCE = 60.0  # seconds for a Python to find a package
+# The limit on files whose sizes and times are read.
+_MOST_FILES = 100_000
+# Seconds for a Python to find a package
+_PATIENCE = 60.0
 _ASK = """
 import importlib.util, json, sys
 spec = importlib.util.find_spec(sys.argv[1])
@@ -387,5 +389,6 @@ def _files(places: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
             for name in sorted(names):
                 try:
                     yield os.path.join(folder, name), os.stat(os.path.join(folder, name))
-                except OSError:  # a link that leads nowhere
+                except OSError:
+                    # A link that leads nowhere
                     continue

@@ -22,7 +22,8 @@ from opsieve.gen.model.printable import printable
 Minor = tuple[int, int]
 
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-_RELEASE = re.compile(  # a canonical version of the packaging standard, which is a safe file name too
+# A canonical version of the packaging standard, which is a safe file name too
+_RELEASE = re.compile(
     r"(?:(\d{1,9})!)?(\d{1,18}(?:\.\d{1,18}){0,9})(?:(a|b|rc)(\d{1,18}))?(?:\.post(\d{1,18}))?(?:\.dev(\d{1,18}))?"
     r"(?:\+([a-z0-9]{1,20}(?:\.[a-z0-9]{1,20}){0,5}))?",
     re.ASCII,
@@ -38,7 +39,8 @@ _TAGS = re.compile(
 )
 _CPYTHON = re.compile(r"cp3(\d{1,2})m?")
 _LISTED = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
-_PATIENCE = 3600.0  # seconds for one installation; uv itself gives a silent server up much earlier
+# Seconds for one installation; uv gives up a silent server much earlier.
+_PATIENCE = 3600.0
 
 
 class InstallFailed(Exception):

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-OLDEST = (3, 8)  # what the workers' own files still run on
+# The oldest Python on which the workers' own files run.
+OLDEST = (3, 8)
 _ASK = (
     "import sys; print(sys.implementation.name, sys.abiflags or '-', sys.maxsize > 2**32,"
     " *sys.version_info[:3])"
 )
 _ANSWER = re.compile(r"cpython - True (\d{1,3}) (\d{1,3}) (\d{1,3})")
 _NAME = re.compile(r"python3(\.\d{1,3})?")
-_PATIENCE = 20.0  # seconds for one interpreter to tell its version, or for uv to list its own
+# Seconds for one interpreter to tell its version, or for uv to list its own
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def _candidates() -> Iterator[Path]:
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from sorted(root.glob("versions/3.*/bin/python"))
     yield from _managed_by_uv()
-    shims = (root / "shims").resolve()  # scripts that fail where their version is not activated
+    # Scripts that fail where their version is not activated
+    shims = (root / "shims").resolve()
     for folder in map(Path, filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep))):
         if not folder.is_absolute() or folder.resolve() == shims or not os.access(folder, os.R_OK | os.X_OK):
             continue

@@ -37,7 +37,8 @@ from opsieve.gen.errors import BadInput, shown
 
 Say = Callable[[str], None]
 
-_MARKER = "opsieve.json"  # the last file written into an entry: without it an entry is not complete
+# The last file written into an entry: without it an entry is not complete
+_MARKER = "opsieve.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +260,11 @@ class ReleaseStore:
             return
         final, partial = self.root / name, self.root / ".partial" / name
         with self._hold_lock(name, say) as lock:
-            if self._facts(name) is not None:  # another process made it while this one waited
+            # Another process made it while this one waited
+            if self._facts(name) is not None:
                 return
-            _remove(partial)  # of a process that died: this one has the lock now
+            # Of a process that died: this one has the lock now
+            _remove(partial)
             _remove(final)
             partial.mkdir(parents=True)
             try:

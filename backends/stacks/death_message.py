@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from opsieve.gen.model.printable import printable
 
-_MAX_TEXT = 1 << 20  # characters read, the last ones, since a death ends a log
+# Characters read, the last ones, since a death ends a log
+_MAX_TEXT = 1 << 20
 _MAX_LINE = 2000
 _MAX_SUMMARY = 300
 

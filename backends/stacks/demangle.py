@@ -5,7 +5,8 @@ demangler would be C code fed with text from a hostile log; who compares stacks 
 which needs no types, just their ends.
 """
 
-_MAX = 4000  # a longer symbol is left as it is
+# A longer symbol is left as it is
+_MAX = 4000
 _STD = {
     "St": "std",
     "Sa": "std::allocator",
@@ -37,7 +38,8 @@ _OPERATORS |= {
     "nw": " new",
 }
 _OPERATORS |= {"dl": " delete", "pL": "+=", "de": "*", "ng": "-", "nt": "!", "ss": "<=>"}
-_OPENS = "INFXJZ"  # each is closed by an E; literals (L) and lambdas (Ul) are read on their own
+# Each is closed by an E; literals (L) and lambdas (Ul) are read on their own
+_OPENS = "INFXJZ"
 
 
 class _Unknown(Exception):
@@ -61,23 +63,27 @@ def _encoding(text: str, at: int) -> list[str]:
         parts: list[str] = []
         if text.startswith("St", at):
             parts, at = ["std"], at + 2
-        if text[at] == "L":  # internal linkage
+        # Internal linkage
+        if text[at] == "L":
             at += 1
         name, at = _read_unqualified(text, at, parts)
         return [*parts, name]
     at += 1
-    while text[at] in "rVKRO":  # qualifiers of the member function
+    # Qualifiers of the member function
+    while text[at] in "rVKRO":
         at += 1
     parts = []
     while text[at] != "E":
         if text[at] == "S":
             if text[at : at + 2] not in _STD:
-                raise _Unknown  # a substitution stands for something that only a full reader knows
+                # Only a full demangler can resolve a substitution.
+                raise _Unknown
             parts.append(_STD[text[at : at + 2]])
             at += 2
         elif text[at] == "I":
             at = _skip(text, at)
-        elif text[at] == "B":  # an ABI tag
+        elif text[at] == "B":
+            # An ABI tag
             at = _source_name(text, at + 1)[1]
         else:
             name, at = _read_unqualified(text, at + (text[at] == "L"), parts)

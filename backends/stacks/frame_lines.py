@@ -87,7 +87,8 @@ def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
         offset = int(fields[2], 16)
     except ValueError:
         return None
-    if fields[1] == "<jit>":  # an address, different in every run
+    # An address, different in every run
+    if fields[1] == "<jit>":
         return Frame("native", module="<jit>")
     return _module_frame(fields[1], "" if fields[3] == "?" else fields[3], offset, build_id)
 

@@ -22,7 +22,8 @@ from opsieve.backends.stacks.frame_lines import (
     symbols_frame,
 )
 
-_MAX_TEXT = 1 << 20  # characters read; of a log the last ones, since a crash ends it
+# Characters read; of a log the last ones, since a crash ends it
+_MAX_TEXT = 1 << 20
 _MAX_FRAMES = 400
 _MAX_MESSAGE = 8000
 _MAX_BLOCKS = 100
@@ -128,7 +129,8 @@ class _Block:
     prefix: str
     grouped: bool = False
     headless: bool = False
-    state: str = "frames"  # frames, message, closed
+    # frames, message, closed
+    state: str = "frames"
     member: int = 0
     exception: str = ""
     message: list[str] = field(default_factory=list)
@@ -146,7 +148,8 @@ class _Block:
         if self.state == "closed":
             return
         if self.prefix.strip() and line.strip() and not line.startswith(self.prefix.rstrip()):
-            self.state = "closed"  # another program's output
+            # Another program's output
+            self.state = "closed"
             return
         line = (
             line[len(self.prefix) :]

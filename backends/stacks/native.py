@@ -22,9 +22,12 @@ _SOURCE = Path(__file__).with_name("native.c")
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC")
 _COMPILE_SECONDS = 60.0
-_MAX_HEADERS = 128  # program headers read of one module; real ones have about ten
-_MAX_NOTES = 1 << 16  # bytes of notes read of one segment
-_MAX_ID = 64  # bytes of a build-id; linkers write 16 or 20
+# Program headers read of one module; real ones have about ten
+_MAX_HEADERS = 128
+# Bytes of notes read of one segment
+_MAX_NOTES = 1 << 16
+# Bytes of a build-id; linkers write 16 or 20
+_MAX_ID = 64
 _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 
 
@@ -48,7 +51,8 @@ def build_id(module: Path | str) -> str:
     """
     try:
         found = os.stat(module)
-    except (OSError, ValueError):  # ValueError: a NUL in the path
+    except (OSError, ValueError):
+        # ValueError: a NUL in the path
         return ""
     return (
         _build_id(os.fspath(module), found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ""
@@ -84,7 +88,8 @@ def _build(cache: Path) -> tuple[Path | None, str]:
                     (line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200]
                 )
                 return None, f"Native frames are off: {compiler} cannot compile the shim ({first[:200]!r})."
-            os.replace(made, target)  # atomic: another process that builds it too ends with the same file
+            # atomic: another process that builds it too ends with the same file
+            os.replace(made, target)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"Native frames are off: the shim cannot be built in {str(cache)!r} ({error})."
     return target, ""

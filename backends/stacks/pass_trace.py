@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 _LINE = re.compile(r"^opsieve pass (ran|acted|host) ([^\s+@]{1,200})$", re.MULTILINE)
 _BEGINS = re.compile(r"Applying graph transformer ([A-Za-z0-9_]{1,80}) on step")
 _MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: ([01])")
-_MOST = 2000  # names that are believed
+# Names that are believed
+_MOST = 2000
 _SKIPPING = ("disabled_optimizers", "disabled", "skip")
 
 

@@ -137,7 +137,8 @@ def read_death(
         target.display,
         version,
         outcome,
-        death.stage,  # type: ignore[arg-type]  # Worker admits only the three stages
+        # Worker admits only the three stages
+        death.stage,  # type: ignore[arg-type]
         exception=exception,
         message=message,
         frames=parse_log(death.log, native.build_id),

@@ -53,12 +53,17 @@ if TYPE_CHECKING:
 
 BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
-PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's default socket buffer
+# Header and all, this fits in half of Linux's default socket buffer
+PIPELINED_BYTES = 96 << 10
 COMPILERS = (
-    24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
+    # The limit on live zygotes; beyond it, as in a sweep over releases, the least recently used one is
+    # closed.
+    24
 )
-COMPILED = -1  # a `repeat`: not even once
-TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
+# A `repeat`: not even once
+COMPILED = -1
+# Then it is replaced, whatever it leaked
+TESTS_PER_WORKER = 5000
 # Bytes that a worker's peak may be above that of its first test when it is kept: what a lane's workers take
 # is bounded.
 GROWTH = 256 << 20
@@ -73,7 +78,8 @@ class Test:
     depend on it depend on uninitialised memory.
     """
 
-    __test__ = False  # pytest: not a test class
+    # pytest: not a test class
+    __test__ = False
 
     program: "Program"
     inputs: dict[str, Any]
@@ -287,7 +293,8 @@ class Workers:
                     and is_killed_from_outside(answer, self.limits, kills)
                     and id(test) not in retried
                 ):
-                    worker = None  # something killed it, and not for its memory: it is asked again
+                    # Something other than the OOM killer killed it, so the test is repeated.
+                    worker = None
                     retried.add(id(test))
                     continue
                 batch.done += 1
@@ -306,7 +313,8 @@ class Workers:
                     self._record_effects(target, read_reply(target, zygote.version, *answer), answer[0]),
                 )
         finally:
-            if worker is not None and sent:  # the caller stopped listening in the middle of a frame
+            # The caller stopped listening in the middle of a frame
+            if worker is not None and sent:
                 worker.close()
             elif worker is not None:
                 self._workers[target] = worker
@@ -351,7 +359,8 @@ class Workers:
             self._coverage.probes((target.name, place[1]), target.backend, ())
         # put back behind the others: the first is the one unused for longest
         found = self._zygotes.pop(place, None)
-        if found is not None and not found.is_alive:  # something killed it, and its workers with it
+        # Something killed it, and its workers with it
+        if found is not None and not found.is_alive:
             self._discard_zygote(place, found)
             found = None
         if found is None:

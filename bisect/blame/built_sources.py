@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-_PATH = re.compile(rb"[\w.+/-]{6,400}+")  # possessive: linear in the size of the binary
+# possessive: linear in the size of the binary
+_PATH = re.compile(rb"[\w.+/-]{6,400}+")
 _SUFFIXES = (b".cc", b".cpp", b".cxx", b".c", b".hpp", b".h", b".inc")
-_FEWEST = 50  # files named; fewer say nothing about what is not named
+# With fewer named files, an unnamed file is not evidence.
+_FEWEST = 50
 _MOST_FILES = 20_000
 _MOST_BYTES = 2 << 30
 
@@ -32,7 +34,8 @@ def find_built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozense
             paths = (match[0] for match in _PATH.finditer(data))
             named.update(path.decode() for path in paths if path.endswith(_SUFFIXES) and b"/" in path)
     known = {path: path for path in tree}
-    for path in list(known):  # of the package below `python/` or `src/` the release has the package
+    # Of the package below `python/` or `src/` the release has the package
+    for path in list(known):
         if path.endswith(".py"):
             known.setdefault(path.partition("/")[2], path)
     found = {path for name in named if (path := _match_path(name, known))}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from git import Repo
 
 
-_MOST_PATCH = 32 << 20  # characters
+# Characters
+_MOST_PATCH = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,12 @@ def _parse_patch(patch: str) -> Patch:
 
 
 _MOST_COMMITS = 20_000
-_MOST_COPIES = 60  # commits of a release branch that are traced back
-_MOST_TEXT = 6_000  # characters of a description
-_CARRIED = 0.9  # of the lines of a change stand in the copy
+# Commits of a release branch that are traced back
+_MOST_COPIES = 60
+# Characters of a description
+_MOST_TEXT = 6_000
+# The share of a change's lines that the copy must contain.
+_CARRIED = 0.9
 # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
 _LATER = 86_400
 _PULL = re.compile(r"\(#(\d{1,9})\)")
@@ -103,7 +107,8 @@ class Between:
     new: str
     entries: Mapping[str, Entry]
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    dropped: int = 0  # that the older release carries already
+    # That the older release carries already
+    dropped: int = 0
 
     @property
     def commits(self) -> list[str]:

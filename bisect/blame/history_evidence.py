@@ -28,12 +28,17 @@ from opsieve.bisect.blame.wording import (
 if TYPE_CHECKING:
     from git import Repo
 
-_MOST_FILES = 12  # that hold the name of a pass, or register an operator
+# That hold the name of a pass, or register an operator
+_MOST_FILES = 12
 _MOST_HUNKS = 200
-_MOST_PATCHES = 100  # commits whose lines are read
-_RARE = 5  # files that hold a text
-_LARGE, _HUGE = 40, 150  # files of a commit
-_SHORTEST = 16  # characters of a line that is looked for in the history
+# The limit on commits whose lines are read.
+_MOST_PATCHES = 100
+# Files that hold a text
+_RARE = 5
+# Files of a commit
+_LARGE, _HUGE = 40, 150
+# Characters of a line that is looked for in the history
+_SHORTEST = 16
 _DOCUMENTS = frozenset([".md", ".rst", ".txt", ".ipynb", ".yml", ".yaml"])
 _SOURCES = tuple(f"*{suffix}" for suffix in sorted(CODE))
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.M)
@@ -88,7 +93,8 @@ class _HistoryReader:
 
         Files named like the pass win if there are any.
         """
-        exact = re.sub(r"[^\w]", ".", strip_pass_prefix(name))  # in a regular expression of any dialect
+        # In a regular expression of any dialect
+        exact = re.sub(r"[^\w]", ".", strip_pass_prefix(name))
         # A prefix may differ between the releases.
         pattern = f'"([a-z_]+[.])?{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)'
         lines = self._run_git("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
@@ -188,7 +194,8 @@ class _HistoryReader:
             if Clue.CODE_OPERATOR in clue and Clue.LINES in self.found[sha]:
                 clue[Clue.LINE_OPERATOR] = clue.pop(Clue.CODE_OPERATOR)
             if Clue.PASS_FILE in self.found[sha]:
-                clue.pop(Clue.CODE_PASS, None)  # the file names it itself
+                # The file names it itself
+                clue.pop(Clue.CODE_PASS, None)
             self.add_clues(sha, clue)
 
     def add_commit_traits(self) -> None:
@@ -233,7 +240,8 @@ class _HistoryReader:
         if new_lines:
             where = [f"-L{start},+{count}" for start, count in new_lines]
             blamed = self._run_git("blame", "-l", "-s", *where, f"{old}..{new}", "--", file)
-            for line in blamed.splitlines():  # a line that is older than the range begins with ^
+            # A line that is older than the range begins with ^
+            for line in blamed.splitlines():
                 self._add_for_file(line.split(" ", 1)[0], Clue.LINES, file)
         gone = {
             line[1:].strip()

@@ -84,7 +84,8 @@ def find_release_commit(repository: Path, built: ReleaseEnd, *, before: bool = F
             try:
                 return ReleaseCommit(resolve_commit(found, written), name)
             except BadInput:
-                continue  # a commit that this clone does not have: a tag may be there all the same
+                # A commit that this clone does not have: a tag may be there all the same
+                continue
         near = _find_nightly_commit(found, built.number, before)
         if near is not None and near.exact:
             return near
@@ -153,7 +154,8 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
                 resolve_commit(repository, branch), branch.removeprefix("refs/"), exact=False
             )
     trunk = find_default_branch(repository)
-    number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"  # 0.1.9 is no part of 0.1.98
+    # 0.1.9 is no part of 0.1.98
+    number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"
     changed = repository.git.log(
         "--format=%H", "-1", "--extended-regexp", f"-G{number}", trunk, "--", *_NUMBER_FILES
     )

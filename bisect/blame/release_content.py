@@ -154,7 +154,8 @@ def _count_agreements(
     """Return the installed files that agree at each commit, as the sum of their bits."""
     masks: dict[str, int] = {"": 0}
     for change in history:
-        if change.parent not in masks:  # older than what was read
+        # The parent is older than the range that was read.
+        if change.parent not in masks:
             listed = repository.git.ls_tree("-r", change.parent, with_exceptions=False).splitlines()
             entries = [(path, line.split()[2]) for line, _, path in (line.partition("\t") for line in listed)]
             masks[change.parent] = sum(

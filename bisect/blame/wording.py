@@ -18,12 +18,18 @@ _WORDS = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
 _FUNCTION = re.compile(r"\b[A-Za-z_]\w{0,99}(?:::~?\w{1,100}){1,8}")
 _STATED = re.compile(r"\bOp \((\w{1,60})\)|\brunning (\w{1,60}) node")
 _NAMED_TEST = re.compile(r"\b(?:def|class|TEST\w*|TYPED_TEST\w*)\b")
-_SHORTEST = 16  # characters of a text that is looked for
-_MANY = 6  # operators, of which one says little
-_WORD = 4  # letters of a word that says something
-_RARE = 3  # of a hundred commits have a rare word
-_MOST_NAMES = 40  # files
-_MOST_MESSAGE = 2_000  # characters
+# Characters of a text that is looked for
+_SHORTEST = 16
+# With this many operators, each one is weak evidence.
+_MANY = 6
+# The shortest significant word, in letters.
+_WORD = 4
+# Of a hundred commits have a rare word
+_RARE = 3
+# Files
+_MOST_NAMES = 40
+# Characters
+_MOST_MESSAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)

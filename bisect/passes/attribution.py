@@ -20,10 +20,13 @@ Probe = Callable[[str, tuple[str, ...]], TestResult]
 Trace = Callable[[str, tuple[str, ...]], PassTrace]
 
 # With the passes off that acted, others act in their place: this many traces follow that chain.
-_ROUNDS = 4  # traces: what acts when those that acted before are off
-_APPLICATIONS = 20  # of one pass that are tried one by one
+# The number of traces, each with the passes that acted before disabled.
+_ROUNDS = 4
+# Of one pass that are tried one by one
+_APPLICATIONS = 20
 # Probes to find as many passes as possible that can be off together.
-_PAREING = 60  # probes to find as many passes as possible that can be off together
+# Probes to find as many passes as possible that can be off together
+_PAREING = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
 
-_LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
+# Bytes of a model on which the reference costs more than all probes
+_LARGE = 10_000
 # Backends with levels between none and all: the option and its values, each of which does what the one before
 # does, and more.
 _LADDERS = {

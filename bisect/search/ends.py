@@ -91,7 +91,8 @@ class _Settling:
         if self.good is not None and self.bad is not None:
             return [(min(self.good, self.bad), max(self.good, self.bad))]
         # The failure came before the bad end; if that is not so, it went after it.
-        if self.bad is not None:  # it came some time before; else it went some time after
+        # It came some time before; else it went some time after
+        if self.bad is not None:
             return [(0, self.bad), (self.bad, self.last)]
         if self.good is not None:
             return [(self.good, self.last), (0, self.good)]

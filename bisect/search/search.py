@@ -35,8 +35,10 @@ from opsieve.gen.errors import BadInput
 
 # What a user says: a number, `auto` to measure it, None to measure it where needed.
 Given = float | Literal["auto"] | None
-ENOUGH = 4  # failures of the failing end, after which it is not run again
-MOST_RUNS = 40  # runs of it
+# Failures of the failing end, after which it is not run again
+ENOUGH = 4
+# Runs of it
+MOST_RUNS = 40
 _POINTS = 24
 
 
@@ -82,20 +84,24 @@ def count_good_runs(chance: float | ReproductionRate, confidence: float) -> int:
 
 Weights = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-GRAPH_LIMIT = 40_000  # versions: the ancestry is a square of bits, 200 MB for as many
+# versions: the ancestry is a square of bits, 200 MB for as many
+GRAPH_LIMIT = 40_000
 _CERTAIN = 1 - 1e-9
 _BLOCK = 512
-_NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/benchmarks/bisect.md)
+# A noisy search takes this multiple of the bound (docs/benchmarks/bisect.md).
+_NEAR = 1.09
 
 
 class TestResult(Enum):
     """The result of a test in git bisect's terms; `BAD` always means the failure that is searched for."""
 
-    __test__ = False  # pytest: not a test class
+    # pytest: not a test class
+    __test__ = False
 
     BAD = "bad"
     GOOD = "good"
-    SKIP = "skip"  # it cannot be installed, built or tested
+    # It cannot be installed, built or tested
+    SKIP = "skip"
 
 
 class Direction(Enum):
@@ -366,7 +372,8 @@ class Search:
         if not len(broken):
             return chances
         fine = np.flatnonzero(self._tested)
-        stretch = np.searchsorted(fine, broken)  # equal numbers: no tested version between them
+        # Equal numbers: no tested version between them
+        stretch = np.searchsorted(fine, broken)
         starts = np.flatnonzero(np.r_[True, np.diff(stretch) > 0])
         first, last = broken[starts], broken[np.r_[starts[1:] - 1, len(broken) - 1]]
         for low, high in zip(first, last, strict=True):

@@ -23,7 +23,8 @@ from opsieve.bisect.search.search import (
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer
 # does not exclude.
 _OLDER = 0.02
-SURE = 5  # runs of the bad end, all of them bad, after which a test is first taken for one that is not flaky
+# After this many bad runs of the bad end, a test is first assumed to be reliable.
+SURE = 5
 # runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred
 # wrongly)
 NEVER = 13
@@ -119,7 +120,8 @@ def bisect_row(
         if answer is ends.answers[ends.old]:
             newest_old = max(newest_old, version)
     suspects = search.suspects
-    assert suspects is not None  # next_versions() gives nothing exactly then
+    # next_versions() is empty exactly then.
+    assert suspects is not None
     if suspects.candidates == (0,):
         wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, TestResult.BAD))))
         return SearchResult(replace(ends, trouble="always", wrong=wrong), None)
@@ -138,7 +140,8 @@ def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]
         result = yield
         failures += result is TestResult.BAD
         runs += result is not TestResult.SKIP
-        steady = failures == runs and runs < sure  # so far: a few failures more tell whether it is
+        # So far: a few more failures decide it.
+        steady = failures == runs and runs < sure
         if (ReproductionRate(failures, runs).is_settled and not steady) or (
             sure and failures == runs >= sure
         ):
@@ -164,7 +167,8 @@ def confirm_ends(
     if isinstance(given, float) or (given is None and not may_be_flaky):
         chance = given if isinstance(given, float) else 1.0
         return (yield from settle_ends(count, good, bad, chance, confidence, ask_good_once=False)), chance
-    rate = ReproductionRate(1, 1)  # of an end that is not known yet; it fails at least once
+    # Of an end that is not known yet; it fails at least once
+    rate = ReproductionRate(1, 1)
     known: dict[int, TestResult] = {}
     for end in (bad, good):
         measuring = measure_rate(0 if given == "auto" else SURE)

@@ -77,7 +77,8 @@ def _resolve_end(end: str, request: BisectRequest, repository: Path) -> str:
     Raises:
         BadInput: If the build does not state its commit.
     """
-    if end.partition("@")[0] not in names() or "@" not in end:  # a revision may have the sign, too
+    # A revision may have the sign, too
+    if end.partition("@")[0] not in names() or "@" not in end:
         return end
     target = (
         resolve(end.partition("@")[0]) if request.check and not request.target else _resolve_target(request)

@@ -24,7 +24,8 @@ from opsieve.gen.errors import BadInput
 if TYPE_CHECKING:
     from git import Repo
 
-_MOST = 20  # ranked commits that are kept
+# Ranked commits that are kept
+_MOST = 20
 
 
 def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:

@@ -5,7 +5,8 @@ from opsieve.bisect.sources.commit_source import CommitResult
 from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone
 from opsieve.bisect.sources.version_sequence import Timeline
 
-_MOST_REASONS = 8  # for which versions could not be tested
+# For which versions could not be tested
+_MOST_REASONS = 8
 _LONGEST_REASON = 200
 
 

@@ -71,7 +71,8 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
         row, loose = ([versions[place] for place in sort_by_history(repository, commits)]), []
     else:
         row = sort_by_number([version for version in versions if version not in loose])
-    for end in ends:  # what says nothing stands where it was named
+    # An end without a verdict keeps its given place.
+    for end in ends:
         if end not in row and end not in loose:
             row = [*row, end] if (end is bad) is not request.fixed else [end, *row]
     for end in ends:

@@ -84,7 +84,8 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
             timeline = _search_builds_between(source, own, timeline, row, change, request, say)
             answer = make_version_answer(timeline, package)
             change = answer.find_change(request.fixed)
-        if request.offline and package:  # releases that are not installed may stand between any two
+        # Uninstalled releases may lie between any two.
+        if request.offline and package:
             exact = [replace(item, exact=False) for item in answer.transitions]
             answer = replace(answer, transitions=tuple(exact))
         if request.attribute and change is not None:
@@ -106,7 +107,8 @@ def _open_prober(request: BisectRequest, say: Say) -> Iterator[tuple[int, Evalua
     if request.scheduler is None or request.dry_run:
         yield request.probes_at_once, None
         return
-    from opsieve.bisect.sources.cluster_probes import open_cluster_probes  # most searches need no cluster
+    # Most searches need no cluster
+    from opsieve.bisect.sources.cluster_probes import open_cluster_probes
 
     with open_cluster_probes(request.scheduler, request.resources, request.offline, say) as (
         threads,
@@ -172,7 +174,8 @@ def _add_repository_facts(
     if request.then_commits is not None and answer.first_bad:
         try:
             answer = replace(answer, next=_find_next_step(request.then_commits, answer, target))
-        except BadInput as error:  # no such tags: report the releases all the same
+        except BadInput as error:
+            # No such tags: report the releases all the same
             say(str(error))
     if request.history is not None and change is not None:
         try:
@@ -190,7 +193,8 @@ def _add_repository_facts(
                 fixed=change.kind == "fix",
             )
             answer = replace(answer, history=rank_commits(request.history, (old, new), clues))
-        except BadInput as error:  # no such commits: report the releases all the same
+        except BadInput as error:
+            # No such commits: report the releases all the same
             say(str(error))
     return answer
 
@@ -282,7 +286,8 @@ def _find_guilty_passes(
         try:
             return msgspec.convert(known, GuiltyPasses)
         except msgspec.ValidationError:
-            pass  # damaged: it is asked again
+            # A damaged entry is fetched again.
+            pass
     try:
         found = blame_passes(
             case, source.get_target(version), ObservationCache(workers), request.policy

@@ -30,7 +30,8 @@ _SKIP = 125
 _LAST_BAD = 127
 _TAIL = 4000
 BUILD_FAILS = "build fails"
-_LINK = "160000"  # the mode of a submodule among the files of a commit
+# The mode of a submodule among the files of a commit
+_LINK = "160000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Built:
     kept: Path
 
 
-Check = Path | Callable[[Built], VersionOutcome]  # a script, or what looks at the built commit itself
+# A script, or what looks at the built commit itself
+Check = Path | Callable[[Built], VersionOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,8 @@ class BuildDir:
             except OSError as error:
                 raise BadInput(f"{shown(script, 200)} cannot be run: {error.strerror}") from None
             self._running.add(process)
-            if self._closed:  # while it was started
+            # While it was started
+            if self._closed:
                 _kill_group(process)
             try:
                 code = process.wait(self._limits.seconds)
@@ -199,7 +202,8 @@ class BuildDir:
                 _kill_group(process)
                 process.wait()
                 self._running.discard(process)
-            if self._closed:  # it was killed on the way out: what it says is nothing
+            # It was killed at shutdown, so its output is ignored.
+            if self._closed:
                 raise InterruptedError
             return code
 
@@ -250,7 +254,8 @@ def _check_out_submodules(place: Path, source: Path) -> None:
     }
     for line in listed.splitlines():
         key, _, path = line.partition(" ")
-        if path not in links:  # an entry that nobody removed
+        # An entry that nobody removed
+        if path not in links:
             continue
         name = key.removeprefix("submodule.").removesuffix(".path")
         wanted = ["config", "--file", str(source / "config"), "--get", f"submodule.{name}.update"]

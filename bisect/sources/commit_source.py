@@ -119,7 +119,8 @@ class Commits:
         self._own = check.own if isinstance(check, CaseCheck) else None
         self.wanted: VersionOutcome | None = None
         self._turns: Counter[str] = Counter()
-        self._built: set[str] = set()  # trees that were built, or tried to be, in this call
+        # Trees that were built, or tried to be, in this call
+        self._built: set[str] = set()
         self.seen: dict[str, VersionOutcome] = {}
         self.probed = self.recalled = 0
 
@@ -255,7 +256,8 @@ class Commits:
         self._turns[tree] += 1
         known = self._journal.get_probe(tree, turn)
         if known is not None and known.symptom == BUILD_FAILS and tree not in self._built:
-            known = None  # a build that failed in an earlier call may have had no disk, no network or no time
+            # A build that failed in an earlier call may have had no disk, no network or no time
+            known = None
         self._built.add(tree)
         if known is None:
             start = time.monotonic()

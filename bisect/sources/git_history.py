@@ -206,7 +206,8 @@ def describe_commit(repository: "Repo", sha: str) -> Commit:
     commit = repository.commit(sha)
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""
-    pulls = _PULL.findall(subject)  # the last: an issue may be named before
+    # The last: an issue may be named before
+    pulls = _PULL.findall(subject)
     # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list
     # for each parent.
     ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)

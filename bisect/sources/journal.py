@@ -19,7 +19,8 @@ from opsieve.gen.model.files import reason
 from opsieve.gen.model.journal import Journal
 from opsieve.version import VERSION
 
-_FORMAT = 3  # 3: a journal instead of a file for each probe
+# 3: a journal instead of a file for each probe
+_FORMAT = 3
 
 
 class _Probe(msgspec.Struct):

@@ -24,7 +24,8 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
-_FRESH = 3600.0  # seconds
+# Seconds
+_FRESH = 3600.0
 _MAX_BYTES = 1 << 20
 
 
@@ -148,10 +149,12 @@ def _read_listing(
             found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])
             return sorted(found, key=release_key)
     except (OSError, msgspec.DecodeError, BadInput):
-        pass  # none, or damaged: the index is asked
+        # If the cache is missing or damaged, the index is queried.
+        pass
     found = store.available(package, index, preliminary)
     if file is not None:
-        with contextlib.suppress(OSError):  # it is asked again the next time
+        # The next call fetches it again.
+        with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(f".{os.getpid()}")
             part.write_bytes(msgspec.json.encode(found))

@@ -229,7 +229,8 @@ def _describe_neighbours(release: str, versions: Sequence[str]) -> str:
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_HEED = 0.2  # seconds
+# Seconds
+_HEED = 0.2
 
 
 def map_in_order(

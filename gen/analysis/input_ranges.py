@@ -40,9 +40,11 @@ _MENU: tuple[Bounds, ...] = (
     (100.0, 400.0),
 )
 _POINTS = (0.0, 0.5, 1.0, -0.5, 1.5, -1.0, 3.0, -3.0, 0.1, 20.0, -20.0, 200.0, -200.0)
-_ROUNDS = 6  # of coordinate descent for one violation
+# Of coordinate descent for one violation
+_ROUNDS = 6
 _RESTARTS = 12
-_MOST_LEAVES = 16  # of those that reach a violation, the nearest
+# The nearest leaves that reach a violation.
+_MOST_LEAVES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,8 @@ class _Search:
         for place, names in enumerate(self.reach):
             for name in names:
                 self.fed[name].add(place)
-        self.met: list[DomainViolation | None] = []  # by place, up to the one that is to be mended
+        # By place, up to the one that is to be mended
+        self.met: list[DomainViolation | None] = []
 
     def list_moved(self) -> dict[str, Bounds]:
         return {

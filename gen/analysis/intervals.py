@@ -18,9 +18,12 @@ from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
 
 # The largest finite number of each floating-point type.
 FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
-RESULT = -1  # the place of a violation that is no operand's: the result may leave its type
-RELATION = -2  # operands that do not go together
-_ROUNDS = 4  # turns of a loop after which a state that still grows can be anything
+# The place of a violation that is no operand's: the result may leave its type
+RESULT = -1
+# Operands that do not go together
+RELATION = -2
+# Turns of a loop after which a state that still grows can be anything
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
     try:
         found = op.bounds(step.ins, step.attrs)  # type: ignore[arg-type]
     except ODD:
-        found = None  # of what the rules were not written for nothing is said
+        # Instances that the rules do not cover are left open.
+        found = None
     for tensor, low, high in reversed(kept):
         tensor.low, tensor.high = low, high
     finite = all(
@@ -186,7 +190,8 @@ def _set(
         limit = FINITE.get(tensor.dtype)
         if limit is None:
             if low < widest[0] or high > widest[1]:
-                low, high = widest  # an integer goes round
+                # An integer goes round
+                low, high = widest
         elif finite and (low < -limit or high > limit):
             left = left or (tensor, low, high)
             room = LARGEST[tensor.dtype]

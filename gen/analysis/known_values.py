@@ -12,7 +12,8 @@ import numpy as np
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.graph.graph import is_closed
 
-_MOST: Final = 64  # elements
+# Elements
+_MOST: Final = 64
 _WHOLE: Final = ("int64", "int32", "bool")
 _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {
     "Identity": lambda x: x,

@@ -32,9 +32,11 @@ from opsieve.gen.model.tensors import (
     read_type,
 )
 
-_KEPT = 64  # elements of a constant that are kept
+# Elements of a constant that are kept
+_KEPT = 64
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
-_DEPTH = 8  # bodies within bodies
+# Bodies within bodies
+_DEPTH = 8
 
 
 class UnreadableModel(Exception):
@@ -108,7 +110,8 @@ def _interval(array: Any, dtype: str) -> Bounds:
         return USUAL[dtype]
     numbers = array.astype(np.float64)
     low, high = float(numbers.min()), float(numbers.max())
-    return (low, high) if low <= high else (-math.inf, math.inf)  # it holds a NaN
+    # It holds a NaN
+    return (low, high) if low <= high else (-math.inf, math.inf)
 
 
 class _SourceReader:
@@ -116,7 +119,8 @@ class _SourceReader:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._sized: set[str] = set()  # what is computed from an input whose numbers rules know
+        # Values computed from an input whose numbers the rules know.
+        self._sized: set[str] = set()
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
         """Read the nodes of a graph in order and add their results to the scope."""
@@ -231,11 +235,13 @@ def _apply_rule(
         return (), ()
     try:
         types = operator.infer(ins, attrs)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
+    except Exception:  # noqa: BLE001
+        # Rules are written for what the generator draws; a foreign node may be anything
         return (), ()
     try:
         bounds = operator.bounds(ins, attrs)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 the same; the hyperbolic sine of a wide interval overflows
+    except Exception:  # noqa: BLE001
+        # The same; the hyperbolic sine of a wide interval overflows
         bounds = []
     if any(typed is not None and not all(type(side) in (int, str) for side in typed[1]) for typed in types):
         return (), ()

@@ -15,11 +15,16 @@ from typing import Literal, TypeAlias
 from opsieve.gen.analysis.validity import Typing, settle_types
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
-_REPAIRS = 12  # numbers that may follow one
-_TRIALS = 6_000  # instances looked at for one system: about a tenth of a second
-_NEAR = 12  # sizes up to which every smaller one is tried where no likely one mends anything
-_LOST = 100  # rules that a node counts for where nothing can be said of it any more
-_EMPTY = 1_000  # the number of the rule that an output has elements
+# Numbers that may follow one
+_REPAIRS = 12
+# Instances looked at for one system: about a tenth of a second
+_TRIALS = 6_000
+# Sizes up to which every smaller one is tried where no likely one mends anything
+_NEAR = 12
+# The number of rules charged for a node that can no longer be checked.
+_LOST = 100
+# The number of the rule that an output has elements
+_EMPTY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,10 @@ class NumberPlace:
 
 
 Numbers: TypeAlias = dict[NumberPlace, int]
-_Reading: TypeAlias = tuple[tuple[int, ...], tuple[Typed | None, ...]]  # broken rules, types of outputs
-_BrokenRules: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it, each
+# Broken rules, types of outputs
+_Reading: TypeAlias = tuple[tuple[int, ...], tuple[Typed | None, ...]]
+# A part and a rule of it, each
+_BrokenRules: TypeAlias = frozenset[tuple[int, int]]
 
 
 class System:
@@ -177,7 +184,8 @@ class System:
         if found is None:
             return None
         empty = any(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])
-        return (*found[0], _EMPTY) if empty else found[0], found[1]  # what has no elements shows nothing
+        # An empty value shows no difference.
+        return (*found[0], _EMPTY) if empty else found[0], found[1]
 
     def _leaf(self, name: str, typing: Typing, new: Numbers) -> Typing:
         dtype, shape, values = typing

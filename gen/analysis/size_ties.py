@@ -17,7 +17,8 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import with_sizes
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
-Place = tuple[int, int]  # a tensor of the node, inputs first, and an axis of it
+# A tensor of the node, inputs first, and an axis of it
+Place = tuple[int, int]
 Tie = tuple[Place, Place]
 
 
@@ -93,7 +94,8 @@ def size_ties(
         None if tensor is None else _mark_sizes(tensor, number, ties) for number, tensor in enumerate(ins)
     ]
     try:
-        if not all(operator.requires(marked, attrs)):  # type: ignore[arg-type]  # rules that look at an optional input say so
+        # Rules that look at an optional input say so
+        if not all(operator.requires(marked, attrs)):  # type: ignore[arg-type]
             return None
         types = operator.infer(marked, attrs)[: len(outs)]  # type: ignore[arg-type]  # as above
         if any(
@@ -101,7 +103,8 @@ def size_ties(
             for typed, shape in zip(types, outs, strict=False)
         ):
             return None
-    except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
+    except Exception:  # noqa: BLE001
+        # Rules are written for what the generator draws; a foreign node may be anything
         return None
     return [*ties, *_handed_on(types, outs, len(ins))]
 

@@ -30,8 +30,10 @@ from opsieve.gen.model.tensors import (
     read_type,
 )
 
-_MOST_KNOWN = 64  # elements of a constant that rules may want to know one by one
-_MOST_READ = 1 << 24  # elements of a constant whose extremes are looked for
+# Elements of a constant that rules may want to know one by one
+_MOST_KNOWN = 64
+# The largest constant, in elements, whose extremes are computed.
+_MOST_READ = 1 << 24
 _MOST_DEEP = 8
 # What the rules of a declaration raise of nodes that are not as `sample` makes them.
 ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -57,7 +59,8 @@ class TypedNode:
     @property
     def is_typed(self) -> bool:
         """Whether the type of every input is known, sizes included."""
-        if not self._typed:  # what is known once stays so
+        # A known type stays known, so the answer is cached.
+        if not self._typed:
             self._typed = all(
                 tensor is None or (tensor.dtype and str not in map(type, tensor.shape)) for tensor in self.ins
             )
@@ -164,7 +167,8 @@ def _infer(step: TypedNode) -> None:
 class _GraphReader:
     def __init__(self, opset: int, own: set[tuple[str, str]]) -> None:
         self.opset = opset
-        self.own = own  # functions of the model: they may have the names of operators
+        # Functions of the model: they may have the names of operators
+        self.own = own
 
     def graph(self, graph: onnx.GraphProto, around: Mapping[str, Tensor], depth: int) -> TypedGraph:
         types = {info.name: read_type(info.type) for info in (*graph.value_info, *graph.output, *graph.input)}
@@ -267,7 +271,8 @@ def _declare_tensor(name: str, type_: ValueType | None) -> Tensor:
 def _constant(name: str, proto: onnx.TensorProto, leaf: str) -> Tensor:
     try:
         array = read_tensor(proto)
-    except BadInput:  # of a type that numpy lacks, or kept in another file
+    except BadInput:
+        # Of a type that numpy lacks, or kept in another file
         return Tensor(name, "", (), leaf=leaf)
     made = Tensor(name, "string" if array.dtype == object else array.dtype.name, array.shape, leaf=leaf)
     _measure(made, array)
@@ -293,5 +298,6 @@ def _measure(tensor: Tensor, array: "np.ndarray[Any, Any]") -> None:
 def _attribute(proto: AttributeProto) -> Any:
     try:
         return read_attribute(proto)
-    except BadInput:  # rules that ask for it have nothing to say of the node
+    except BadInput:
+        # Rules that need the attribute then skip the node.
         return None

@@ -34,9 +34,12 @@ from opsieve.gen.model.tensors import (
     tensor_problem,
 )
 
-KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, axes and bounds
-_LARGE = 4096  # bytes of an attribute that no rule looks into
-_DEPTH = 8  # bodies within bodies
+# Elements of a tensor that rules may look at: enough for shapes, axes and bounds
+KNOWN = 64
+# Bytes of an attribute that no rule looks into
+_LARGE = 4096
+# Bodies within bodies
+_DEPTH = 8
 
 # dtype, shape, elements where they are known
 Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]
@@ -100,7 +103,8 @@ def _walk_graph(
         if has_bodies(node.op_type) and depth < _DEPTH:
             for body in bodies(node):
                 inner = {**scope, **leaves(body, {})}
-                for info in body.input:  # of what type they are the node tells, which may have changed
+                # Their types follow from the node, which may have changed.
+                for info in body.input:
                     inner.pop(info.name, None)
                 fault = _walk_graph(body, inner, opset, local, {}, depth + 1)
                 if fault:
@@ -189,7 +193,8 @@ def _check_rules(
     if attrs is None:
         return _SILENT
     parts = attrs.get("num_outputs", outputs)
-    if parts != outputs:  # even where nothing else is known: inference reads past the end (onnx 1.23)
+    # Even where nothing else is known: inference reads past the end (onnx 1.23)
+    if parts != outputs:
         return NodeCheck(f"{name} has {outputs} outputs and num_outputs {parts}", ())
     if any(there and typing is None for typing, there in given):
         return _SILENT
@@ -222,11 +227,13 @@ def settle_types(
             return None
         rules = operator.requires(ins, attrs)  # type: ignore[arg-type]
         broken = tuple(number for number, truth in enumerate(rules) if not truth)
-    except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
+    except Exception:  # noqa: BLE001
+        # Rules are written for what the generator draws; a foreign node may be anything
         return None
     try:
         types = operator.infer(ins, attrs)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 the same
+    except Exception:  # noqa: BLE001
+        # The same
         return (broken, ()) if broken else None
     if any(typed is not None and not all(type(side) is int for side in typed[1]) for typed in types):
         return (broken, ()) if broken else None

@@ -28,7 +28,8 @@ from opsieve.gen.model.tensors import Value
 
 FORMAT = 2
 OF_ONNX = (
-    1  # the format of a case whose program is an ONNX model: what releases before there were other forms read
+    # The format of ONNX cases, which releases before other IRs existed can read.
+    1
 )
 DATA = "test_data_set_0"
 _MAX_JSON = 8 << 20

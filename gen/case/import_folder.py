@@ -18,8 +18,10 @@ from opsieve.gen.model.files import is_folder
 from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
-_DEPTH = 8  # folders inside folders
-_MOST = 100_000  # things looked at
+# Folders inside folders
+_DEPTH = 8
+# Things looked at
+_MOST = 100_000
 # what belongs to a model
 _PASSED_BY = (
     ".pb",
@@ -55,7 +57,8 @@ class Skipped:
 
     path: Path
     reason: str
-    fault: Exception | None = None  # it was opsieve that could not, and this is why
+    # It was opsieve that could not, and this is why
+    fault: Exception | None = None
 
 
 ImportResult = Imported | Skipped
@@ -89,7 +92,8 @@ def gather(path: Path) -> Iterator[ImportResult]:
             found, used = _folder(here, [name for name in sorted(files) if name not in astray], root)
         except BadInput:
             raise
-        except Exception as error:  # noqa: BLE001  a fault of ours on one folder costs the others nothing
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours on one folder costs the others nothing
             found, used = [Skipped(here, "opsieve failed to read it", error)], set()
         yield from found
         if is_case(here):
@@ -119,7 +123,8 @@ def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
                 found[name] = Skipped(
                     path, "it is a link out of the folder that is imported: put the file itself there"
                 )
-        except (OSError, RuntimeError):  # a link to itself
+        except (OSError, RuntimeError):
+            # A link to itself
             found[name] = Skipped(path, "it is a link that leads nowhere")
     return found
 

@@ -138,6 +138,7 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
             role: {name: value.numpy() for name, value in dump[role].items() if isinstance(name, str)}
             for role in roles
         }
-    except Exception as error:  # noqa: BLE001  bytes that a stranger chose can make the reader raise anything
+    except Exception as error:  # noqa: BLE001
+        # Bytes that a stranger chose can make the reader raise anything
         said = shown(str(error) or type(error).__name__, 120)
         raise BadInput(f"{shown(path, 160)} is no oracle of arrays: {said}") from None

@@ -28,7 +28,8 @@ from opsieve.gen.model.tensors import (
 
 Role = Literal["input", "output"]
 
-_MAX_HEADER = 10_000  # bytes of an .npy header; numpy's own limit
+# Bytes of an .npy header; numpy's own limit
+_MAX_HEADER = 10_000
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _POSITIONAL = {
     "input": re.compile(r"(?:i|in|input_?|arr_)([0-9]{1,5})"),
@@ -220,9 +221,11 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     if read_header is None:
         raise BadInput(f"{where} has an unknown version of the .npy format")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of headers as Python 2 wrote them
+        # Of headers as Python 2 wrote them
+        with warnings.catch_warnings(action="ignore"):
             shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
-    except Exception as error:  # noqa: BLE001 numpy hands the text to Python's tokenizer and parser: any of their errors
+    except Exception as error:  # noqa: BLE001
+        # numpy hands the text to Python's tokenizer and parser: any of their errors
         raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
     if dtype.hasobject:
         raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
@@ -237,4 +240,5 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     order: Literal["F", "C"] = "F" if by_columns else "C"
     array = np.frombuffer(data, dtype).reshape(shape, order=order) if size else np.empty(shape, dtype)
     native = array if dtype.kind == "V" else array.astype(dtype.newbyteorder("="), copy=False)
-    return np.ascontiguousarray(native).reshape(shape)  # numpy turns 0-d into 1-d on the way
+    # numpy turns 0-d into 1-d on the way
+    return np.ascontiguousarray(native).reshape(shape)

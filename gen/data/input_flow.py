@@ -17,7 +17,8 @@ from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
 
-_MAX_CONSTANT = 1024  # elements of a constant that is looked into
+# Elements of a constant that is looked into
+_MAX_CONSTANT = 1024
 
 
 @dataclass(slots=True)

@@ -36,8 +36,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _NUMERALS = ("0", "1", "-2", "3.5", "10", "-0.25")
-_WINDOW_SIZE = 32  # of an unknown image side: enough for the strides of usual networks
-_LENGTH = 2  # of a sequence
+# Of an unknown image side: enough for the strides of usual networks
+_WINDOW_SIZE = 32
+# Of a sequence
+_LENGTH = 2
 _SUM = re.compile(r"\s*[A-Za-z0-9_.]{1,80}\s*(?:\+\s*[A-Za-z0-9_.]{1,80}\s*){1,8}")
 
 
@@ -222,7 +224,8 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
         return _integers(dtype_name, count, domain, stream).astype(dtype)
     low = domain.low if domain.low > -math.inf else min(-2.0, domain.high - 4)
     high = domain.high if domain.high < math.inf else max(2.0, low + 4)
-    if dtype_name == "float8_e8m0fnu":  # powers of two only, none of them zero or negative
+    # The type holds positive powers of two only.
+    if dtype_name == "float8_e8m0fnu":
         low, high = max(low, 0.25), max(high, 0.5)
     numbers = low + (high - low) * stream.fractions(count)
     if domain.nonzero:
@@ -232,7 +235,8 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
         if dtype.type.__module__ == "ml_dtypes"
         else numbers.astype(dtype)
     )
-    if domain.nonzero or domain.low > 0:  # a narrow type rounds small numbers to zero
+    # A narrow type rounds small numbers to zero
+    if domain.nonzero or domain.low > 0:
         made = np.where(made == 0, np.array(1, dtype), made)
     return made
 

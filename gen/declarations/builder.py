@@ -32,20 +32,25 @@ class SamplerRates:
     negative_cache_axis: float = 0.5
     negative_start: float = 0.25
     negative_end: float = 0.25
-    end_beyond: float = 0.25  # a slice ends beyond the last element, or is counted from the back
+    # A slice ends beyond the last element, or is counted from the back
+    end_beyond: float = 0.25
     all_axes: float = 0.12
     all_axes_named: float = 0.2
-    padded_axes: float = 0.3  # only some are named
+    # Only some are named
+    padded_axes: float = 0.3
     negative_pad: float = 0.2
     axis_left_out: float = 0.3
 
     # Shapes and orders.
     to_scalar: float = 0.2
-    inferred_size: float = 0.4  # -1 in a shape
-    copied_size: float = 0.2  # 0 in a shape
+    # -1 in a shape
+    inferred_size: float = 0.4
+    # 0 in a shape
+    copied_size: float = 0.2
     copied_open_size: float = 0.3
     new_axis: float = 0.4
-    all_ones: float = 0.2  # every axis of size 1 is squeezed, none named
+    # Every axis of size 1 is squeezed, without naming one.
+    all_ones: float = 0.2
     default_order: float = 0.15
 
     # Windows: convolutions and pools.
@@ -54,7 +59,8 @@ class SamplerRates:
     dilated_transposed: float = 0.2
     auto_pad: float = 0.2
     padded: float = 0.5
-    open_padded: float = 0.6  # where sizes are open
+    # Where sizes are open
+    open_padded: float = 0.6
     uneven_pads: float = 0.4
     grouped: float = 0.4
     depthwise: float = 0.5
@@ -70,11 +76,14 @@ class SamplerRates:
     blocked: float = 0.3
 
     # Bodies and sequences.
-    branch_grown: float = 0.7  # else a branch only hands something on
+    # Otherwise a branch only passes a value through.
+    branch_grown: float = 0.7
     handed_on: float = 0.5
-    planted_body: float = 0.7  # where a strategy plants something into bodies
+    # Where a strategy plants something into bodies
+    planted_body: float = 0.7
     loop_condition: float = 0.4
-    no_turn: float = 0.2  # of loops that collect nothing
+    # Of loops that collect nothing
+    no_turn: float = 0.2
     early_end: float = 0.3
     second_scan: float = 0.3
     other_scan_axis: float = 0.5
@@ -83,8 +92,10 @@ class SamplerRates:
 
 
 Sizes = tuple[Size, ...]
-FREE: Final = -1  # a size that a sampler leaves open
-KINDS: Final = ("input", "initializer", "constant")  # of leaves
+# A size that a sampler leaves open
+FREE: Final = -1
+# Of leaves
+KINDS: Final = ("input", "initializer", "constant")
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,8 @@ class OpChoice:
 
     op: Operator
     dtypes: frozenset[str]
-    leaves: tuple[str, ...]  # the same dtypes in order
+    # The same dtypes in order
+    leaves: tuple[str, ...]
     low: int
     high: int
     safe: Domain

@@ -104,9 +104,12 @@ class Moves(enum.Enum):
     """Whose elements stand in the outputs as they are."""
 
     NONE = 0
-    FIRST = 1  # those of the first input, some of them or in another order
-    IN_ORDER = 2  # those of the first input, all of them in their order
-    EVERY = 3  # those of all inputs
+    # Those of the first input, some of them or in another order
+    FIRST = 1
+    # Those of the first input, all of them in their order
+    IN_ORDER = 2
+    # Those of all inputs
+    EVERY = 3
 
 
 class RankEnds(enum.Flag):
@@ -128,15 +131,24 @@ class SizeRule(enum.Enum):
     NONE = 0
     # those of the first input in their order, some multiplied together or taken apart: Reshape, Squeeze
     REGROUPED = 1
-    GROWN = 2  # those of the first input or larger, aligned from the back: Expand
-    RESCALED = 3  # each multiplied by a factor, or what an input says: Resize
-    CUT = 4  # between bounds, which inputs of equal length give: Slice
-    FILLED = 5  # those that an input lists, and nothing else: ConstantOfShape
-    PARTED = 6  # along one axis the parts of the first input's: Split
-    JOINED = 7  # along one axis the sum of all inputs': Concat
-    INDEXED = 8  # as many as there are indices, which point into an axis of the first input: Gather
-    FILTERED = 9  # attributes repeat sizes of the second input, a filter for each group of channels: Conv
-    FILTERED_BACK = 10  # the same, where groups part the filter's first axis: ConvTranspose
+    # Those of the first input or larger, aligned from the back: Expand
+    GROWN = 2
+    # Each multiplied by a factor, or taken from an input: Resize.
+    RESCALED = 3
+    # Between bounds given by inputs of equal length: Slice.
+    CUT = 4
+    # Those that an input lists, and nothing else: ConstantOfShape
+    FILLED = 5
+    # Along one axis the parts of the first input's: Split
+    PARTED = 6
+    # Along one axis the sum of all inputs': Concat
+    JOINED = 7
+    # As many as there are indices, which point into an axis of the first input: Gather
+    INDEXED = 8
+    # Attributes repeat sizes of the second input, a filter for each group of channels: Conv
+    FILTERED = 9
+    # The same, where groups part the filter's first axis: ConvTranspose
+    FILTERED_BACK = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,10 @@ class Rounding(enum.Flag):
     """
 
     NONE = 0
-    EXACT = enum.auto()  # values pass on without rounding
-    JUMPS = enum.auto()  # near some values, the smallest error can become any difference behind it
+    # Values pass on without rounding
+    EXACT = enum.auto()
+    # Near some values, the smallest error can become any difference behind it
+    JUMPS = enum.auto()
     # it adds terms up, which may cancel: its own error is relative to the largest of them, not to what they
     # amount to
     SUMS = enum.auto()
@@ -133,7 +135,8 @@ def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequen
 # Not a fault: `accumulation:4096` tells how many terms were added in an order left open.
 ACCUMULATION = "accumulation"
 RANDOM = "random-operator"
-_LONG = 1024  # terms from which on the order of a sum is worth telling
+# Terms from which on the order of a sum is worth telling
+_LONG = 1024
 
 Values = Sequence[Any]
 # A rule's name, and a mask of the elements of the first output that it leaves open; None for every output.

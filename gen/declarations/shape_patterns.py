@@ -17,7 +17,8 @@ from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
 from opsieve.gen.declarations.tensor import Ins, Tensor
 
 Factor = int | str
-Sized = dict[str, Any]  # sizes by name; those of a name with dots are a tuple
+# Sizes by name; those of a name with dots are a tuple
+Sized = dict[str, Any]
 _DOTS: Final = "..."
 
 
@@ -104,7 +105,8 @@ def match_sizes(
         if len(shape) < len(terms) - 1 if dots else len(shape) != len(terms):
             return known, [False]
         for name, place in _names(text):
-            if name not in known and name not in attrs:  # else they agree with what it stands for
+            # Otherwise they must agree with its binding.
+            if name not in known and name not in attrs:
                 known[name] = shape[place]
         wanted = shape_of(text, known, attrs)
         found += [

@@ -11,8 +11,10 @@ from typing import Any
 
 from opsieve.gen.declarations.terms import AND, IF, OR, Term
 
-Size = Any  # an int, or a term
-Truth = Any  # a bool, or a relation
+# An int, or a term
+Size = Any
+# A bool, or a relation
+Truth = Any
 
 
 def quotient(a: Size, b: int) -> Size:

@@ -17,7 +17,8 @@ from opsieve.gen.declarations.symbolic_arith import Size
 from opsieve.gen.model.tensors import NUMBERS
 
 Shape = tuple[int, ...]
-Number = float | Size  # an int stays one; it may be open as a size may
+# An int stays one; it may be open as a size may
+Number = float | Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
 USUAL |= {"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
 USUAL |= {"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)}
 
-NUMBER: Final = NUMBERS  # the dtype's name -> ONNX's number of it
+# The dtype's name -> ONNX's number of it
+NUMBER: Final = NUMBERS
 
 
 def is_float(dtype: str) -> bool:
@@ -209,8 +211,10 @@ def leaf_range(dtype: str, domain: Domain) -> tuple[float, float]:
     return low, min(low + width, largest)
 
 
-Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy array (a tensor), BodyGraph
-Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only a run tells
+# int, float, str, list of one of these, numpy array (a tensor), BodyGraph
+Attributes = dict[str, Any]
+# A size may also be a name, for a size that only a run determines.
+Typed = tuple[str, tuple[Size, ...]]
 Bounds = tuple[float, float]
 # As good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8.
 _TINY: Final = 1e-6
@@ -277,7 +281,8 @@ class Tensor:
         return f"{self.name}: {self.dtype}{list(self.shape)} in {self.low:g}..{self.high:g}"
 
 
-Ins = Sequence[Tensor]  # an optional input that is left out is None: rules that look at one ask `optional`
+# An omitted optional input is None: rules that read one use `optional`.
+Ins = Sequence[Tensor]
 
 
 def optional(ins: Sequence[Tensor | None], position: int) -> Tensor | None:

@@ -80,7 +80,8 @@ class Term:
     def __ge__(self, other: Operand) -> "Term":
         return Term("<=", (other, self))
 
-    def __eq__(self, other: object) -> "Term":  # type: ignore[override]  # a relation, whose truth is asked later
+    # A relation, whose truth is asked later
+    def __eq__(self, other: object) -> "Term":  # type: ignore[override]
         return Term("==", (self, other))
 
     def __ne__(self, other: object) -> "Term":  # type: ignore[override]  # as above

@@ -81,7 +81,8 @@ def read_at(architecture: Architecture, opset: int) -> Source:
     for node in source.nodes:
         for tensor in node.ins:
             if tensor is not None and tensor.leaf == "input":
-                tensor.values = None  # any others in its interval will do
+                # Any others in its interval will do
+                tensor.values = None
                 if tensor.name.startswith(_PARAMETER):
                     tensor.leaf = "initializer"
     return replace(source, held={})

@@ -27,7 +27,8 @@ class Batches(Generic[Memory, Made]):
         self._blank = blank
         self._make = make
         self._last: tuple[GenRequest, int, Memory] | None = (
-            None  # the request, the seed that comes next, the memory of those before it
+            # The request, the next seed, and the memory of the seeds before it.
+            None
         )
 
     def make_at(self, request: GenRequest, seed: int) -> Made:
@@ -35,7 +36,8 @@ class Batches(Generic[Memory, Made]):
         nodes.
         """
         same = request if request.between is None else replace(request, nodes=0)
-        last, self._last = self._last, None  # what ends in an exception leaves no memory behind
+        # After an exception the memory is incomplete, so it is dropped.
+        last, self._last = self._last, None
         coming = seed - seed % self.size
         if last is not None and last[0] == same and coming < last[1] <= seed:
             _, coming, memory = last

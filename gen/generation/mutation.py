@@ -72,7 +72,8 @@ class ModelReplay:
         self.build = PatternBuilder(builder)
         self.changes = changes
         self.now: dict[str, Tensor] = {}
-        self._unchanged: set[str] = set()  # tensors of the model that hold what they held there
+        # Tensors of the model whose contents are unchanged.
+        self._unchanged: set[str] = set()
         self._held: Mapping[str, Any] = {}
         self._computed: frozenset[str] = frozenset()
 
@@ -199,7 +200,8 @@ class ModelReplay:
             ValueError,
             ZeroDivisionError,
         ):
-            return None  # a rule met what its sampler never draws, as an input left out in the middle
+            # A rule met an instance that its sampler never draws, such as an omitted input in the middle.
+            return None
 
     def _is_typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether the operator's schema has the dtypes and its declaration the rank; False without a

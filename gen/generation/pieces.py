@@ -13,7 +13,8 @@ from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _FEW: Final = (
-    200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept
+    # The nodes of an architecture are cached, because they recur; models of a corpus are not.
+    200
 )
 
 

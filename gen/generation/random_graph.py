@@ -35,7 +35,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.version import BASE_VERSION
 
-SUPPORTED: Final = 26  # the newest opset that a released onnxruntime takes
+# The newest opset that a released onnxruntime takes
+SUPPORTED: Final = 26
 _VERSIONS: Final = MappingProxyType({"opsieve": BASE_VERSION, "onnx": onnx.__version__})
 _PALETTES: Final = (
     ("float32",),
@@ -52,10 +53,12 @@ _PALETTES: Final = (
 
 
 _NEWEST_SHARE: Final = (
-    0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+    # Of programs at the newest opset: operators that came late would be seldom met otherwise
+    0.5
 )
 _MOST_COPIES: Final = 4
-_CLOSED_SHARE: Final = 1 / 7  # of programs keep sequences and optionals closed
+# Of programs keep sequences and optionals closed
+_CLOSED_SHARE: Final = 1 / 7
 _RANKS: Final = (
     (1, 2, 3, 4),
     (1, 2, 2, 3),
@@ -81,7 +84,8 @@ _SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
     {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.2, "merged": 0.5}
 )
 _JOIN_TRIES: Final = 8
-_REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
+# The number of consecutive redraws of an operator.
+_REDRAWN: Final = 2
 # Families that would starve if another were drawn in their place.
 SELDOM: Final = (
     "text",
@@ -99,11 +103,15 @@ SELDOM: Final = (
 _HELD_BACK: Final = MappingProxyType(
     {"text": 3, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 2}
 )
-_SOURCE: Final = "source"  # the family that reads no result
-_COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
-_COMMON_SHARE: Final = 0.1  # of its operators may join the pieces of a program, drawn for each
+# The family that reads no result
+_SOURCE: Final = "source"
+# The family that patterns are full of already: others join pieces rather
+_COMMON: Final = "binary"
+# Of its operators may join the pieces of a program, drawn for each
+_COMMON_SHARE: Final = 0.1
 _TRIES_A_NODE: Final = 8
-_MEASURES: Final = ("Equal", "Shape", "Size")  # of texts
+# Of texts
+_MEASURES: Final = ("Equal", "Shape", "Size")
 
 _OPENERS: Final = {
     "sequence": ("SequenceAt", "SequenceLength"),
@@ -233,7 +241,8 @@ def draw_operator(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     fit = merging(from_all, last.dtype)
     if fit and rng.random() < (style.merged if _has_mate(builder, last) else style.alone):
         found = rng.choice(fit)
-        if found.op.pairs:  # of these there are few beside how often they would be drawn
+        # Of these there are few beside how often they would be drawn
+        if found.op.pairs:
             found = rng.choice(fit)
         if not count_steps_first(last, found, style.ranged):
             return found
@@ -341,7 +350,8 @@ class OtherPieces:
             for out in node.outs
             if is_numeric_result(out) and is_closed(out.shape)
         ]
-        self._seen = len(nodes)  # a draw that fails takes back its own nodes only
+        # A draw that fails takes back its own nodes only
+        self._seen = len(nodes)
         self._every += new
         # Pieces only grow: what hung together with the newest before still does, where the newest is of the
         # same piece.

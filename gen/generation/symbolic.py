@@ -17,12 +17,15 @@ from opsieve.gen.declarations.tensor import LARGEST, Tensor, Typed, is_float
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
-_Place: TypeAlias = tuple[Tensor, int]  # an input and an axis
+# An input and an axis
+_Place: TypeAlias = tuple[Tensor, int]
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 _TRIES = 6
-_ALONE = 0.5  # of the names stand for one size
+# Of the names stand for one size
+_ALONE = 0.5
 _MOST = 3
-_MORE = ((2, 7, 13), (17, 5, 29))  # by round and group
+# By round and group
+_MORE = ((2, 7, 13), (17, 5, 29))
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
 # Families whose declarations do not say all about the sizes of further inputs: a bias, a scale, a mask.
 _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
@@ -37,7 +40,8 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
         and leaf.reads
         and leaf.values is None
         and leaf.dtype in LARGEST
-        and leaf.dtype != "string"  # which may yet become an initializer, when the program is written
+        # Which may yet become an initializer, when the program is written
+        and leaf.dtype != "string"
         for axis in range(len(leaf.shape))
     ]
     groups: list[tuple[_Place, ...]] = []
@@ -66,7 +70,8 @@ def _draw_group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
     return (first, *(place for place in alike if rng.random() < share))
 
 
-_Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]  # how much larger each group is to be
+# How much larger each group is to be
+_Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]
 
 
 def _make_trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
@@ -80,7 +85,8 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
     """Return every shape that changes in a trial, by name; None if the program is then invalid, or validity
     is unknown.
     """
-    there: dict[str, Tensor] = {}  # everything that is computed from what is larger
+    # Every value computed from a larger one.
+    there: dict[str, Tensor] = {}
     changed: set[str] = set()
     for group, more in trial:
         for tensor, axis in group:
@@ -91,7 +97,8 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
             changed.add(tensor.name)
     for node in builder.nodes:
         if not changed.isdisjoint(_list_names_in_bodies(node)):
-            return None  # what a body is declared to give is of fixed size
+            # The declared results of a body have fixed sizes.
+            return None
         if not any(tensor is not None and tensor.name in there for tensor in node.ins):
             continue
         ins = [tensor if tensor is None else there.get(tensor.name, tensor) for tensor in node.ins]
@@ -125,7 +132,8 @@ def _infer_types(
         if not all(operator.requires(ins, node.attrs)):  # type: ignore[arg-type]
             return None
         return operator.infer(ins, node.attrs)  # type: ignore[arg-type]
-    except AssertionError:  # the rule needs elements that only a run tells, such as a shape that is computed
+    except AssertionError:
+        # The rule needs elements that only a run determines, such as a computed shape.
         return None
 
 

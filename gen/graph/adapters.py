@@ -66,7 +66,8 @@ COMPARED: Final = {
     "Greater": "ReduceMin",
     "LessOrEqual": "ReduceMin",
 }
-_LARGEST_USEFUL: Final = 1e4  # results of a larger size soon leave their type: they are brought back first
+# Results of a larger size soon leave their type: they are brought back first
+_LARGEST_USEFUL: Final = 1e4
 _EDGES: Final = ("constant", "constant", "edge", "reflect")
 
 
@@ -127,7 +128,8 @@ def choose_nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hu
     near, most = tensors[0], -(1 << 60)
     for tensor in tensors:
         good = hub * tensor.reads if hub else tensor.depth
-        if good > most:  # else steps do not change it
+        # Else steps do not change it
+        if good > most:
             good -= (
                 (tensor.dtype not in dtypes)
                 + (not low <= len(tensor.shape) <= high)

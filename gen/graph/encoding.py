@@ -22,7 +22,8 @@ from opsieve.gen.graph.graph import BodyGraph, Named, Node
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _KEPT: Final = 1 << 14
-_UNSIGNED: Final = (1 << 64) - 1  # negative numbers are written as their complement in 64 bits
+# Negative numbers are written as their complement in 64 bits
+_UNSIGNED: Final = (1 << 64) - 1
 # Tags: number << 3 | wire type (0 a number, 2 bytes behind their length, 5 four bytes).
 _NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"
 _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
@@ -42,7 +43,8 @@ _TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = (
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
 _BYTES: Final = tuple(bytes((number,)) for number in range(128))
-RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
+# Dtypes whose elements ONNX stores as numpy does.
+RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))
 
 
 def _encode_number(value: int) -> bytes:
@@ -59,7 +61,8 @@ def _encode_number(value: int) -> bytes:
 
 
 _SHORT: Final = 1 << 11
-_LENGTHS: Final = tuple(map(_encode_number, range(_SHORT)))  # of most messages
+# Of most messages
+_LENGTHS: Final = tuple(map(_encode_number, range(_SHORT)))
 
 
 def _encode_field(tag: bytes, content: bytes) -> bytes:
@@ -84,7 +87,8 @@ class _Texts(dict[str, bytes]):
         return made
 
 
-_ABSENT = b"\x0a\x00"  # an input that is left out
+# An input that is left out
+_ABSENT = b"\x0a\x00"
 _INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
 _INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"), _Texts(b"\x0a")
 
@@ -179,7 +183,8 @@ def encode_tensor(array: Array, dtype: str, name: str = "") -> bytes:
     if dtype == "string":
         texts = [_encode_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
         return b"".join((_encode_tensor_head(array.shape, dtype), *texts, _encode_tensor_name(name)))
-    if dtype not in RAW:  # types that ONNX packs
+    # Types that ONNX packs
+    if dtype not in RAW:
         proto = numpy_helper.from_array(array, name or None)
         return bytes(proto.SerializeToString(deterministic=True))
     return encode_elements(array.tobytes(), array.shape, dtype, name)
@@ -300,7 +305,8 @@ def _encode_dimension(size: int | str) -> bytes:
 def _encode_type(dtype: str, shape: Named) -> bytes:
     """Encode the TypeProto of a ValueInfoProto, with its tag."""
     kinds = []
-    while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
+    # `sequence(float32)`, `optional(sequence(float32))`
+    while dtype not in NUMBER:
         kind, _, dtype = dtype[:-1].partition("(")
         kinds.append(_TYPE_SEQUENCE if kind == "sequence" else _TYPE_OPTIONAL)
     sizes = b"".join(map(_encode_dimension, shape))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 Shape = tuple[int, ...]
-Named = tuple[int | str, ...]  # a shape with names of sizes in it
+# A shape with names of sizes in it
+Named = tuple[int | str, ...]
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -43,14 +43,18 @@ from opsieve.gen.graph.graph import BodyGraph, Node, Shape, count_elements, is_c
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
-_LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
+# Sides of a new shape; of one with four dimensions or more
+_LONGEST, _LONGEST_OF_MANY = 12, 8
 _HUB: Final = (
-    4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+    # Nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+    4
 )
-_JOINING: Final = 3  # nodes that join two pieces: two that adapt, one that reads both
+# Nodes that join two pieces: two that adapt, one that reads both
+_JOINING: Final = 3
 _HOLDING: Final = ("sequence({})", "optional({})")
 _BY_READS: Final = operator.attrgetter("reads")
-_LONGEST_FREE: Final = 9  # a side that nothing hangs on
+# A side that nothing hangs on
+_LONGEST_FREE: Final = 9
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -79,9 +83,12 @@ class GraphBuilder:
         self.budget = program.budget
         self.scope = TensorScope(program.rng, program.style.ranged, outer)
         self.nodes: list[Node] = []
-        self._first: Tensor | None = None  # what the instance that is drawn stands on
-        self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
-        self._comparison = ""  # the instance that is drawn is one of this operator
+        # The first input of the current draw.
+        self._first: Tensor | None = None
+        # Results of other pieces, one of which the draw should read, too.
+        self._guests: list[Tensor] = []
+        # The instance that is drawn is one of this operator
+        self._comparison = ""
 
     def start_body(self) -> "GraphBuilder":
         """Return a builder for a body: it reads the tensors known here and has its own nodes."""
@@ -115,7 +122,8 @@ class GraphBuilder:
         tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.rng.choice(kinds))
         program.leaves.append(tensor)
         if not program.has_input:
-            tensor.leaf = "input"  # a program without inputs would be folded away whole
+            # A program without inputs would be folded away whole
+            tensor.leaf = "input"
             program.has_input = True
         program.elements += math.prod(shape)
         self.scope.add_tensor(tensor)
@@ -409,8 +417,10 @@ class GraphBuilder:
                 outs.append(Tensor("", "", ()))
                 continue
             dtype, shape = typed
-            low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
-            made = Tensor(program.make_name("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
+            # mypy does not know what `several` tells
+            low, high = bounds[place] if several else bounds  # type: ignore[misc]
+            # Nor that a pair has two numbers
+            made = Tensor(program.make_name("v"), dtype, shape, low, high)  # type: ignore[arg-type]
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
@@ -477,7 +487,8 @@ class GraphBuilder:
         program, budget = self.program, self.budget
         if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
             return None
-        types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]  # rules that look at an optional input say so
+        # Rules that look at an optional input say so
+        types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]
         work = 0
         for typed in types:
             if typed is not None:
@@ -487,14 +498,16 @@ class GraphBuilder:
                     return None
                 work += size
         if op.cost is not None:
-            work = op.cost(ins, attrs, types)  # type: ignore[arg-type]  # what has a cost gives its first output
+            # What has a cost gives its first output
+            work = op.cost(ins, attrs, types)  # type: ignore[arg-type]
         if program.work + work > budget.work or program.elements > budget.elements:
             return None
         bounds: Bounds | list[Bounds] = (-math.inf, math.inf)
         if self.style.ranged:
             try:
                 bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
-            except (OverflowError, ValueError):  # tensors of a model of anybody may be infinite
+            except (OverflowError, ValueError):
+                # Tensors of a model of anybody may be infinite
                 return None
             if not _is_in_range(bounds, types):
                 return None
@@ -523,7 +536,8 @@ class GraphBuilder:
         added = None if made is None else self.add(choice.op, made.inputs, made.attributes, made.outputs)
         if added is None:
             self.prune(start)
-            self.program.inner = inner  # bodies that nobody has do not count
+            # Unused bodies do not count.
+            self.program.inner = inner
         return added
 
 
@@ -546,7 +560,8 @@ def _is_in_range(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -
     for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
         if typed is None or typed[0] not in LARGEST:
             continue
-        if not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]]):  # nor is a NaN held
+        # A NaN compares false, so it is excluded.
+        if not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]]):
             return False
     return True
 

@@ -43,7 +43,8 @@ class Pieces:
         """Connect these results; with `main` a node of the main graph makes or reads them."""
         parent, mains, top, held = self._parent, self._main, "", 0
         for name in names:
-            if name not in parent:  # as what the node gives
+            # As a result of the node.
+            if name not in parent:
                 top = top or name
                 parent[name] = top
                 continue
@@ -65,7 +66,8 @@ class Pieces:
 _TRIES: Final = 3
 _RECENT: Final = 8
 BY_DEPTH: Final = operator.attrgetter("depth")
-NUMERIC: Final = LARGEST.keys() - {"string"}  # dtypes of numbers
+# Dtypes of numbers
+NUMERIC: Final = LARGEST.keys() - {"string"}
 
 
 class TensorScope:
@@ -109,7 +111,8 @@ class TensorScope:
         """Remove a result whose node is removed."""
         pools = self.pools[tensor.dtype, tensor.rank], self.shapes[tensor.dtype, tensor.shape]
         for known in (*pools, self.loose, self.recent):
-            if known and known[-1] is tensor:  # mostly: what is taken back came last
+            # Usually the removed tensor was added last.
+            if known and known[-1] is tensor:
                 known.pop()
             elif tensor in known:
                 known.remove(tensor)

@@ -30,8 +30,10 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a
 # stream for each.
 _FRACTIONS: Final = Stream(0, "generated values").fractions(1 << 16)
-_BEFORE_BLOCK: Final = 2  # leaves
-_BLOCK: Final = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
+# Leaves
+_BEFORE_BLOCK: Final = 2
+# Of these are made elements of a dtype, for leaves of at most half as many
+_BLOCK: Final = 1 << 13
 _WORDS: Final = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _DTYPES: Final = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n)
@@ -132,7 +134,8 @@ def _draw_numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     if held is not None:
         return held
     low, high = leaf.low, leaf.high
-    if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
+    # It stands for a tensor of a program that is grown without ranges
+    if not math.isfinite(high - low):
         low, high = leaf_range(leaf.dtype, ANY)
     place, count = builder.rng.random(), math.prod(leaf.shape)
     if how and (leaf.dtype not in RAW or not builder.rng.chance(builder.style.round)):

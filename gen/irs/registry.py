@@ -123,7 +123,8 @@ def keep_script(program: P, script: str, exact: bool) -> P:
 
 def rename(program: P, name: str) -> P:
     """The same program under another name."""
-    again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]  # every program is a dataclass
+    # Every program is a dataclass
+    again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]
     # What `cached_property` holds of the same bytes: a large model is not parsed once more.
     for derived in ("proto", "digest"):
         if derived in program.__dict__:

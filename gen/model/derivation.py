@@ -67,7 +67,8 @@ def _forget_shape(type_: TypeProto) -> None:
 def _feed(graph: GraphProto, name: str, declared: TypeProto, value: Any) -> None:
     """Give an input the type of its value, or the value itself where inference can read it."""
     type_ = type_of(value)
-    if type_ is None:  # an empty sequence or an absent optional does not tell the shape of what it could hold
+    # An empty sequence or an absent optional does not determine the shape of its elements.
+    if type_ is None:
         _forget_shape(declared)
         return
     if declared.HasField("optional_type"):

@@ -20,7 +20,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-LEAST = 1 << 20  # bytes of a tensor that is kept so
+# Bytes of a tensor that is kept so
+LEAST = 1 << 20
 SCHEME = "opsieve-sha256:"
 _PAGE = mmap.ALLOCATIONGRANULARITY
 # field 7, 5 and 9 of onnx.proto, length-delimited
@@ -60,7 +61,8 @@ class _DataFile:
     def _open(self) -> None:
         self._written, name = tempfile.mkstemp(prefix="opsieve-")
         try:
-            self.descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)  # what workers are given
+            # The descriptor that workers get.
+            self.descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         finally:
             os.unlink(name)
         self._owner = os.getpid()

@@ -25,7 +25,8 @@ from opsieve.gen.model.files import kind_of, reason
 
 SAVING = ".saving-"
 _LEFT = re.compile(r"\.saving-(\d{1,10})-\w{1,32}")
-_EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
+# RENAME_EXCHANGE of linux/fs.h
+_EXCHANGE = 2
 _AT_FDCWD = -100
 
 
@@ -164,7 +165,8 @@ def put_folder(fresh: Path, folder: Path) -> bool:
     step("exchange")
     if exchange is not None and exchange(os.fsencode(fresh), os.fsencode(folder)):
         return True
-    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")  # nothing that `sweep` takes
+    # Nothing that `sweep` takes
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
     folder.rename(old)
     step("rename")
     try:
@@ -195,7 +197,8 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # another user's
+    except OSError:
+        # Another user's
         return True
     return process > 0
 
@@ -204,7 +207,8 @@ def _lives(process: int) -> bool:
 def _renameat2() -> Callable[[bytes, bytes], bool] | None:
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # another system, an older C library
+    except (OSError, AttributeError):
+        # Another system, an older C library
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, _EXCHANGE) == 0

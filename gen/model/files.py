@@ -21,18 +21,26 @@ class ReadingBudget:
     """
 
     bytes: int = 2**31 - 1
-    nodes: int = 500_000  # of all graphs and functions: to open more takes longer than a person waits
-    depth: int = 24  # graphs inside graphs; protobuf itself stops at about 32
-    calls: int = 100  # functions inside functions
-    visits: int = 200_000  # nodes that facts of inputs are looked for at, a function's at every call
+    # Of all graphs and functions: to open more takes longer than a person waits
+    nodes: int = 500_000
+    # Graphs inside graphs; protobuf itself stops at about 32
+    depth: int = 24
+    # Functions inside functions
+    calls: int = 100
+    # Nodes that facts of inputs are looked for at, a function's at every call
+    visits: int = 200_000
     rank: int = 64
-    elements: int = 1 << 40  # that one tensor may declare
-    made_elements: int = 1 << 26  # of inputs that are made up, over all inputs
-    entries: int = 10_000  # of an archive of values
+    # The limit on the declared elements of one tensor.
+    elements: int = 1 << 40
+    # Of inputs that are made up, over all inputs
+    made_elements: int = 1 << 26
+    # Of an archive of values
+    entries: int = 10_000
     # times that external data may be more than its files hold, which may have holes and be named again and
     # again
     repeated: int = 4
-    repeated_bytes: int = 64 << 20  # and so many bytes besides
+    # And so many bytes besides
+    repeated_bytes: int = 64 << 20
 
 
 BUDGET = ReadingBudget()

@@ -8,7 +8,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_RAILS = 16  # rails drawn; values beyond them are only named
+# Rails drawn; values beyond them are only named
+_RAILS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
     for box in boxes:
         for name in box.inputs:
             left[name] = left.get(name, 0) + 1
-    rails: list[str] = []  # the value of each rail, "" for a free one
+    # The value of each rail, "" for a free one
+    rails: list[str] = []
     lines: list[tuple[str, str]] = []
     for box in boxes:
         read = list(dict.fromkeys(name for name in box.inputs if name in rails))

@@ -29,7 +29,8 @@ _OPSET_IR = {
     for (domain, version), ir in helper.OP_SET_ID_VERSION_MAP.items()
 }
 _PLAIN_LISTS = frozenset((onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS))
-_FIRST_NEW = 4  # every feature below asks for at least this IR version
+# Every feature below asks for at least this IR version
+_FIRST_NEW = 4
 
 
 def lower_ir(model: bytes) -> bytes:
@@ -60,7 +61,8 @@ def lowest_ir(model: onnx.ModelProto) -> int:
         if key in _OPSET_IR:
             floor = max(floor, _OPSET_IR[key])
         elif key[0] == "":
-            return have  # an operator set that this onnx does not know: nothing can be said of it
+            # This onnx does not know the operator set, so the model's own stays.
+            return have
     if floor >= have:
         return have
     return min(have, max(floor, _features(model, floor)))
@@ -166,7 +168,8 @@ def _node_features(nodes: Iterable[onnx.NodeProto], floor: int) -> Iterator[int]
         for attribute in node.attribute:
             kind = attribute.type
             if 0 < kind <= onnx.AttributeProto.STRING or kind in _PLAIN_LISTS:
-                continue  # numbers and strings: no tensors, types or graphs
+                # Numbers and strings: no tensors, types or graphs
+                continue
             for tensor in (attribute.t, *attribute.tensors):
                 yield _tensor_ir(tensor)
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:

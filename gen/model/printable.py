@@ -44,7 +44,8 @@ def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}s"
 
 
-_CUT = 4000  # characters of a text
+# Characters of a text
+_CUT = 4000
 _LINE = 400
 _LINES = 200
 

@@ -22,7 +22,8 @@ KINDS = (
     *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
     *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
 )
-FAULT = "opsieve.fault"  # attribute of a module of TVM that was made wrong
+# Attribute of a module of TVM that was made wrong
+FAULT = "opsieve.fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,17 @@ class Program(ABC):
     Two programs are equal when their bytes and passes are; the name and the script are for people.
     """
 
-    ir: ClassVar[str]  # the name of its IR, as stored in case.json
-    kind: ClassVar[str]  # what a person calls one ("an ONNX model")
+    # The name of its IR, as stored in case.json
+    ir: ClassVar[str]
+    # The word for one in messages ("an ONNX model").
+    kind: ClassVar[str]
     name: str
-    passes: tuple[str, ...] = ()  # run on it before it is compiled, and part of the test: `NAME[:ARGUMENT]`
-    script: str = ""  # its compiler's printing, where a worker was asked to keep it; never read back here
-    script_is_exact: bool = False  # the compiler reads the same program back from it
+    # Run on it before it is compiled, and part of the test: `NAME[:ARGUMENT]`
+    passes: tuple[str, ...] = ()
+    # The compiler's printed text, if a worker made it; never read back here.
+    script: str = ""
+    # The compiler reads the same program back from it
+    script_is_exact: bool = False
 
     @property
     @abstractmethod

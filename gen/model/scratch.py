@@ -15,7 +15,8 @@ from pathlib import Path
 
 PREFIX = "opsieve-"
 OWNER = ".opsieve-owner"
-_swept: set[str] = set()  # where this process has looked
+# Where this process has looked
+_swept: set[str] = set()
 
 
 class Scratch:
@@ -32,7 +33,8 @@ class Scratch:
         # It gets its name once it is locked: whoever finds it before would take the folder for nobody's.
         making = self.path / f"{OWNER}-"
         self.lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody tidies up
+        # On a file system without locks, leftovers stay.
+        with contextlib.suppress(OSError):
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             making.rename(self.path / OWNER)
 

@@ -28,7 +28,8 @@ def check_structure(model: onnx.ModelProto) -> None:
         raise BadInput("it names no operator set")
     for entry in chain(model.opset_import, *(function.opset_import for function in model.functions)):
         _text(entry.domain, "an operator set's domain")
-        if abs(entry.version) >= 2**31:  # more than onnx's own functions take
+        # More than onnx's own functions take
+        if abs(entry.version) >= 2**31:
             raise BadInput(f"it imports version {entry.version} of an operator set")
     _check_size(model)
     _check_functions(model)

@@ -125,7 +125,8 @@ def type_of(value: Any) -> onnx.TypeProto | None:
         if element is None:
             return None
         if element.HasField("tensor_type"):
-            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
+            # The elements of a sequence may differ in shape
+            element.tensor_type.ClearField("shape")
         return helper.make_sequence_type_proto(element)
     return None
 
@@ -211,7 +212,8 @@ def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
     part = part_of(tensor)
     if part is not None and DTYPES[tensor.data_type] not in _BITS:
         return np.frombuffer(part.view(), helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(shape)
-    if part is not None:  # packed
+    # Packed
+    if part is not None:
         tensor = TensorProto(data_type=tensor.data_type, dims=shape, raw_data=part.view().tobytes())
     try:
         array = numpy_helper.to_array(tensor)
@@ -283,7 +285,8 @@ def misfit(value: Value, type_: ValueType) -> str:
         return next(found, "")
     if isinstance(type_, OtherType):
         return f"would have to be a {type_.kind}, which opsieve cannot feed"
-    if isinstance(value, np.generic):  # numpy hands out scalars where ONNX has tensors of no dimension
+    # numpy returns scalars for tensors without dimensions.
+    if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
         return f"is no tensor, but {type_} is wanted"

@@ -5,8 +5,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-_MOST = 64 << 10  # characters of a text that a person may want to read
-_CUT = 1000  # characters of a line, of which a single name may have a million
+# Characters of a text that a person may want to read
+_MOST = 64 << 10
+# The longest line in characters; a single name may have a million.
+_CUT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ def _same(text: str, model: Any) -> bool:
 
     try:
         parsed = onnx.parser.parse_model(text)
-    except Exception:  # noqa: BLE001  the parser is C++ and raises several unrelated classes
+    except Exception:  # noqa: BLE001
+        # The parser is C++ and raises several unrelated classes
         return False
     return _canonical(parsed) == _canonical(model)
 

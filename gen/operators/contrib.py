@@ -76,7 +76,8 @@ def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
-_REQUANTISED = (*scale_and_zero(0), *scale_and_zero(0))  # of the operand, and of the result
+# Of the operand, and of the result
+_REQUANTISED = (*scale_and_zero(0), *scale_and_zero(0))
 
 
 def _columns(draft: Draft) -> Sizes:

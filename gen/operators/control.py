@@ -28,7 +28,8 @@ from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
 
-_DEPTH = 2  # bodies within bodies
+# Bodies within bodies
+_DEPTH = 2
 _DTYPES = (*NUMERIC, "bool")
 _SIMPLE = tuple(
     OpChoice(
@@ -117,7 +118,8 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     rng = builder.rng
     first, second = builder.start_body(), builder.start_body()
     _grow(first)
-    if rng.random() < builder.style.rates.branch_grown:  # else a branch that only hands something on
+    # Otherwise the branch only passes a value through.
+    if rng.random() < builder.style.rates.branch_grown:
         _grow(second)
     allowed = builder.takes("If", "V")
     own = [tensor for tensor in _own(first) if tensor.dtype in allowed]
@@ -203,7 +205,8 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
     collected = _choose_scanned(body, outputs, "Loop")
     if not outputs and not collected:
         return None
-    if not collected and rng.random() < builder.style.rates.no_turn:  # else what is collected were empty
+    # Otherwise the collected values would be empty.
+    if not collected and rng.random() < builder.style.rates.no_turn:
         trips = 0
     if not collected and rng.random() < builder.style.rates.early_end:
         last = body.ints([rng.between(0, 2)], "int64", ())

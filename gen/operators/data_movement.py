@@ -191,7 +191,8 @@ OPERATORS = (
                 ),
             ),
         ),
-        ranks=(1, 5),  # that of a scalar is empty
+        # That of a scalar is empty
+        ranks=(1, 5),
         bounds=lambda ins, attrs: (
             1.0,
             max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1),

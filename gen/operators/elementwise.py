@@ -86,7 +86,8 @@ def binary(
 
 
 def _bound_product(a: Tensor, b: Tensor) -> Bounds:
-    if a is b:  # a square
+    # A square
+    if a is b:
         low, high = absolute(a.low, a.high)
         return low * low, high * high
     return corners(a, b, lambda p, q: p * q)
@@ -101,7 +102,8 @@ def _bound_quotient(a: Tensor, b: Tensor) -> Bounds:
 
 def _exponent_type(draft: Draft) -> str:
     dtype = draft.x.dtype if draft.draws(0.7) else draft.rng.choice(("float32", "int64", "int32"))
-    return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"  # bfloat16 is no exponent
+    # bfloat16 is no exponent
+    return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"
 
 
 def _exponent(draft: Draft) -> float:
@@ -258,7 +260,8 @@ BINARY = (
 def _more_partners(draft: Draft) -> None:
     for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3))):
         other = draft.builder.partner(draft.x)
-        if draft.builder.fits(_all(draft.inputs), other.shape, False):  # type: ignore[arg-type]  # all of them are there
+        # All of them are there
+        if draft.builder.fits(_all(draft.inputs), other.shape, False):  # type: ignore[arg-type]
             draft.inputs.append(other)
 
 

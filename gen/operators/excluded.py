@@ -14,12 +14,14 @@ _REPLACED = "withdrawn: another operator has its place since before the oldest o
 _OTHER_DOMAIN = "its operator set is no part of what compilers for inference take"
 _MADE = "onnxruntime makes it of others while it optimises"
 _UNDRAWN = "programs are not made of it yet; it decides by values"
-_STEP = {0: POSITIVE, 1: Domain(1, 3)}  # a learning rate, and the number of the step
+# A learning rate, and the number of the step
+_STEP = {0: POSITIVE, 1: Domain(1, 3)}
 
 
 def random(name: str, **more: object) -> Operator:
     """An operator that draws numbers."""
-    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), random=True, **more)  # type: ignore[arg-type]  # as the caller says
+    # As the caller says
+    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), random=True, **more)  # type: ignore[arg-type]
 
 
 OPERATORS = (

@@ -42,7 +42,8 @@ from opsieve.gen.declarations.tensor import (
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import values_of
 
-_UNKNOWN = "?"  # written as a symbolic size of its own name
+# Written as a symbolic size of its own name
+_UNKNOWN = "?"
 
 
 def _filling(draft: Draft) -> Any:

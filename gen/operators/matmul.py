@@ -24,7 +24,8 @@ from opsieve.gen.declarations.properties import (
 from opsieve.gen.declarations.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.declarations.tensor import FLOATS, Bounds, Domain, Ins, Tensor, Typed
 
-_MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are computed; a hostile one has 2**40
+# The largest determinant whose bounds are computed; a hostile one has 2**40 factors.
+_MOST_FACTORS, _MOST_FACTOR = 16, 1e9
 
 
 def second_factor(draft: Draft) -> Sizes:
@@ -145,7 +146,8 @@ def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     terms, sides = left.split(","), dict[str, Any]()
     for term, tensor in zip(terms, ins, strict=True):
         sides |= _letters(term, tensor.shape)
-    if not arrow:  # letters that occur once, in order
+    # Letters that occur once, in order
+    if not arrow:
         right = "".join(sorted(letter for letter in sides if left.count(letter) == 1))
     lead = (
         ins[0].shape[: len(ins[0].shape) - len(terms[0].replace("...", ""))]

@@ -94,7 +94,8 @@ def _grain(draft: Draft) -> None:
     if draft.opset >= 21 and len(shape) > 1 and rng.random() < rates.blocked:
         size = rng.between(1, shape[axis])
         blocks = -(-shape[axis] // size)
-        if -(-shape[axis] // blocks) == size:  # the size must be one that this many blocks can have
+        # The size must be one that this many blocks can have
+        if -(-shape[axis] // blocks) == size:
             draft.sizes["grain"] = (*shape[:axis], blocks, *shape[axis + 1 :])
             draft.attrs["block_size"] = size
 

@@ -270,7 +270,8 @@ OPERATORS = (
             ins[0].shape[1] % ins[1].shape[1] == 0,
         ],
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
-        unmodelled=lambda ins, attrs: len(ins[0].shape) == 3,  # heads that are folded into the last axis
+        # Heads that are folded into the last axis
+        unmodelled=lambda ins, attrs: len(ins[0].shape) == 3,
         safe=(_SAFE,),
         ranks=(4, 4),
         family="attention",

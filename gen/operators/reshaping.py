@@ -40,7 +40,8 @@ def _same_elements(draft: Draft) -> list[int]:
     )
     if asked and rng.random() < rates.inferred_size:
         asked[rng.below(len(asked))] = -1
-    if rng.random() < rates.copied_size:  # a zero copies the size of the same axis
+    # A zero copies the size of the same axis
+    if rng.random() < rates.copied_size:
         asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
     return asked
 

@@ -84,7 +84,8 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = ins[0].low, ins[0].high
     if attrs.get("mode") != "cubic":
         return low, high
-    slack = 1.2 * (high - low) + 0.3 * ins[0].size  # a cubic overshoots, in two dimensions twice
+    # A cubic overshoots, in two dimensions twice
+    slack = 1.2 * (high - low) + 0.3 * ins[0].size
     return low - slack, high + slack
 
 
@@ -165,7 +166,8 @@ def resize_scales(site: Site) -> Domain:
 
 def _region_or_scales(site: Site) -> Domain:
     """A region of interest (from opset 11 on the second of three inputs), or scales."""
-    if site.position == 1 and len(site.node.input) > 2:  # a region of interest, from opset 11 on
+    # A region of interest, from opset 11 on
+    if site.position == 1 and len(site.node.input) > 2:
         return exact([*[0.0] * (site.length // 2), *[1.0] * (site.length - site.length // 2)])
     return resize_scales(site)
 

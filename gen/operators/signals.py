@@ -89,7 +89,8 @@ _SHORT_TIME = (
     Count("frame", lambda draft: draft.rng.between(2, draft["length"])),
     Input("frame", Domain(0, 1), share=0.5),
     Numbers(look_up("frame"), scalar=True),
-    flag("onesided"),  # always given: onnx 1.23 infers the default wrongly
+    # Always given: onnx 1.23 infers the default wrongly
+    flag("onesided"),
 )
 
 

@@ -125,7 +125,8 @@ def _pad(builder: Builder, x: Tensor) -> Instance:
         for side in (x.shape[axis] for axis in axes)
     ]
     before, after = ([rng.choice((0, 0, rng.between(0, each))) for each in most] for _ in range(2))
-    if mode == "constant" and rng.random() < builder.style.rates.negative_pad:  # a negative pad removes
+    # A negative pad removes
+    if mode == "constant" and rng.random() < builder.style.rates.negative_pad:
         place = rng.below(len(axes))
         if x.shape[axes[place]] + after[place] > 1:
             before[place] = -1
@@ -318,7 +319,8 @@ def _open_slice(builder: OpenBuilder, x: Tensor) -> Instance:
         builder.relations.append(low + length <= side)
         start, end = (low, low + length) if step > 0 else (low + length - 1, low - 1)
         if step < 0:
-            builder.relations.append(low >= 1)  # an end before the first cannot be counted from the front
+            # An end before the first cannot be counted from the front
+            builder.relations.append(low >= 1)
         elif rng.random() < builder.style.rates.end_beyond:
             builder.relations.append(low + length == side)
             end = 2**31 - 1

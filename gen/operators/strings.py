@@ -71,7 +71,8 @@ OPERATORS = (
                 fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1,
                 other=lambda draft: (1, draft.x.shape[1]),
             ),
-            Attr("locale", ("C",)),  # the default, en_US, is not on every machine
+            # The default, en_US, is not on every machine
+            Attr("locale", ("C",)),
             Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),
             flag("is_case_sensitive", 0.3),
         ),

@@ -37,7 +37,8 @@ from opsieve.gen.rewrites.parts import (
 )
 
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
-_MOST: Final = 6  # nodes of one function
+# Nodes of one function
+_MOST: Final = 6
 _IDENTITY, _IF = "Identity", "If"
 # What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as
 # parameters.
@@ -241,7 +242,8 @@ def _share_function(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
         return
     lifted = {item.name: item.ref_attr_name for item in pattern.attribute if item.ref_attr_name}
     fixed = {item.name: item.SerializeToString() for item in pattern.attribute if not item.ref_attr_name}
-    taken.get_dtypes()  # a constant that becomes a call tells no type
+    # A constant that becomes a call has no declared type.
+    taken.get_dtypes()
     for node in taken.nodes:
         if (node.op_type, node.domain, len(node.output)) != (pattern.op_type, pattern.domain, len(f.output)):
             continue

@@ -22,8 +22,10 @@ from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 from opsieve.gen.rewrites.parts import list_reads
 
-Choice = Callable[[str], bool]  # of the places of a rewrite, named by a value there
-_INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need not be an input
+# Of the places of a rewrite, named by a value there
+Choice = Callable[[str], bool]
+# The first IR version in which an initializer need not be an input
+_INPUTS_OF_THEIR_OWN = 4
 
 
 @dataclass(slots=True)
@@ -237,7 +239,8 @@ def _lift_tensor(at: Rewriting, tensor: onnx.TensorProto, name: str) -> bool:
     """Turn a tensor into an input; False if its values cannot be read."""
     try:
         array = read_tensor(tensor)
-    except BadInput:  # of a type that numpy lacks
+    except BadInput:
+        # Of a type that numpy lacks
         return False
     at.model.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
     at.inputs[name] = array
@@ -266,7 +269,8 @@ def freeze_inputs(at: Rewriting) -> None:
 
 def swap_operands(at: Rewriting) -> None:
     """Exchange the first two operands of commutative operators."""
-    if at.opset < OLDEST:  # early forms broadcast the second operand alone
+    # Early forms broadcast the second operand alone
+    if at.opset < OLDEST:
         return
     for node in at.nodes:
         if not at.is_standard(node) or not commutes(node.op_type) or len(node.input) < 2:

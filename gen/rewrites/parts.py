@@ -55,7 +55,8 @@ class RewriteRates:
 
 
 RATES: Final = RewriteRates()
-_REACH: Final = 40  # places before and after the first node of a part at which others are looked for
+# Places before and after the first node of a part at which others are looked for
+_REACH: Final = 40
 
 
 class NodeEnds(NamedTuple):
@@ -169,7 +170,8 @@ def assemble_model(taken: Parts) -> onnx.ModelProto:
     kept = {name for node in taken.nodes for name in node.output}
     infos = list(made.graph.value_info)
     left = [info for info in infos if info.name in kept]
-    if len(left) < len(infos):  # the others are a function's own
+    # The others are a function's own
+    if len(left) < len(infos):
         del made.graph.value_info[:]
         made.graph.value_info.extend(left)
     return made
@@ -244,7 +246,8 @@ def compose_function(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -
     every = [name for node in nodes for name in taken.get_ends(node).made]
     outputs = [name for name in every if name in outside or name in taken.given]
     if not outputs or rng.chance(RATES.all_results):
-        outputs = every  # results that nobody asks for are results too
+        # Unrequested results are results too.
+        outputs = every
     function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
     function.node.extend(nodes)
     call = NodeProto(
@@ -291,7 +294,8 @@ def _lift_attributes(taken: Parts, function: FunctionProto, call: NodeProto, rng
                 function.attribute_proto.append(value)
                 taken.ir = max(taken.ir, _DEFAULTS_IR)
                 if rng.chance(RATES.relied_on):
-                    continue  # the call leaves it to the default
+                    # The call leaves it to the default
+                    continue
             else:
                 function.attribute.append(name)
             call.attribute.append(value)
@@ -312,8 +316,10 @@ def _find_dependents(taken: Parts, part: Set[int]) -> set[int] | None:
     """Return the nodes between the part's first and last that depend on the part; None if the part depends on
     one of them.
     """
-    made: set[str] = set()  # by the part
-    later: set[str] = set()  # by others, from what the part made
+    # By the part
+    made: set[str] = set()
+    # Values that other nodes compute from the part's results.
+    later: set[str] = set()
     after: set[int] = set()
     for place in range(min(part), max(part) + 1):
         ends = taken.get_ends(taken.nodes[place])

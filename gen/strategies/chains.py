@@ -91,14 +91,19 @@ OPERATORS: Final = (
     "TopK",
 )
 _FIELD: Final = 59
-_RECURRENCE: Final = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
+# The polynomial is primitive, so the period is 59**3 - 1.
+_RECURRENCE: Final = (2, 1, 3)
 _PERIOD: Final = _FIELD**3 - 1
 _PALETTES: Final = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
-_AHEAD: Final = 4  # symbols that wait
-_ENDS: Final = 1  # results before the last that a chain may go on from
-_READ: Final = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
+# Symbols that wait
+_AHEAD: Final = 4
+# Results before the last that a chain may go on from
+_ENDS: Final = 1
+# The cost of a desired node in symbols: some need adapters for the last result.
+_READ: Final = 0.55
 
-_LEAPS = 64  # the place to begin at is reached by a leap for each digit of it in this base
+# The place to begin at is reached by a leap for each digit of it in this base
+_LEAPS = 64
 
 Row = tuple[int, int, int]
 
@@ -120,7 +125,8 @@ class ChainRates:
 
 
 _RATES: Final = ChainRates()
-_PARAMETERS: Final = 0.1  # of further inputs are results where they are to be parameters
+# Of further inputs are results where they are to be parameters
+_PARAMETERS: Final = 0.1
 
 
 def chains(request: GenRequest, seed: int) -> Case:

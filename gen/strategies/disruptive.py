@@ -28,7 +28,8 @@ from opsieve.gen.model.program import Broken
 
 BATCH = 64
 NAME = "disruptive"
-_MORE = 20  # nodes that a program may have above the request
+# Nodes that a program may have above the request
+_MORE = 20
 _WITH_BODIES = ("control", "container", "text")
 
 

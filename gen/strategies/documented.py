@@ -38,7 +38,8 @@ from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value
 
 NAME = "documented"
-_LARGEST_PIECE = 12  # nodes of a test that is planted
+# Nodes of a test that is planted
+_LARGEST_PIECE = 12
 _TRIES = 8
 
 

@@ -31,12 +31,18 @@ BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6
 _RECENT: Final = 3
-_DEPTH: Final = 3  # what a node more on the way to a result is worth
-_READ: Final = 2  # what is lost where twice as many operators have read such
-_RARE: Final = 4  # an operator that comes so many times less often than others is taken, whatever it reads
-_CLIPPED: Final = 2  # what is lost where the values of what an operator is to read have to be adapted
-Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
-Readers: TypeAlias = set[str]  # names of operators
+# The value of one more node on the path to a result.
+_DEPTH: Final = 3
+# The loss if twice as many operators have read such a result.
+_READ: Final = 2
+# An operator this many times rarer than the others is chosen whatever it reads.
+_RARE: Final = 4
+# The loss if the values of the operand need adapters.
+_CLIPPED: Final = 2
+# An operator and the dtype of its first output
+Link: TypeAlias = tuple[str, str]
+# Names of operators
+Readers: TypeAlias = set[str]
 
 
 def hirfuzz(request: GenRequest, seed: int) -> Case:
@@ -78,7 +84,8 @@ class Guide:
     """The coverage of a batch's programs, and the sources of the results of the growing program."""
 
     def __init__(self) -> None:
-        self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)  # of a dtype, and of a shape
+        # Of a dtype, and of a shape
+        self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)
         # an operator, and two links
         self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)
         # what a dtype or shape loses by its readers

@@ -48,10 +48,12 @@ _KINDS: Final = (
     "dtype",
     "shape",
 )
-_MOST_SPLICED: Final = 8  # nodes
+# Nodes
+_MOST_SPLICED: Final = 8
 # From a seed to those of its sources, so that they are no programs that `mix` has of the other strategies.
 _BESIDE: Final = 1 << 48
-_GROWN: Final = 5  # nodes added to a program of the corpus, at most
+# Nodes added to a program of the corpus, at most
+_GROWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
     if piece is not None:
         plant_piece(builder, piece, _RATES.joined)
     fill(builder, wished)
-    if not builder.nodes:  # one large node was left out, and nothing that was drawn fits the budget
+    # One large node was left out, and nothing that was drawn fits the budget
+    if not builder.nodes:
         ModelReplay(builder, Changes({})).replay_nodes(source)
     return builder
 

@@ -110,7 +110,8 @@ def _read_from_corpus(request: GenRequest, rng: random.Random) -> Module:
     for program in found:
         try:
             return from_json(program.module.decode("utf-8"))
-        except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/irs/relax cannot
+        except (MalformedGraph, UnicodeDecodeError):
+            # It holds nodes that the trees of gen/irs/relax cannot hold.
             continue
     raise BadInput(
         f"no program of the corpus ({len(request.corpus):,}) is a Relax module that can be mutated"

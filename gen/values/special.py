@@ -27,8 +27,10 @@ from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs
 Array: TypeAlias = np.ndarray[Any, Any]
 
 KINDS = ("zeros", "subnormals", "extremes", "nan", "inf")
-_SHARE = 4  # one element of so many is special
-_WIDE = 1 << 16  # integers up to this bound are an index, a size or a count rather than data
+# One element of so many is special
+_SHARE = 4
+# Integers up to this bound are an index, a size or a count rather than data
+_WIDE = 1 << 16
 
 
 def special_inputs(

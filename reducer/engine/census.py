@@ -125,7 +125,8 @@ def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -
     counts, is_plain = Counter(known.get(part.key, Counter())), False
     for edit in _list_wanted(part, known):
         candidate = edit.apply(engine.best)
-        if candidate is None:  # inference refuses what it makes
+        # Inference refuses the candidate.
+        if candidate is None:
             counts["invalid"] += 1
         elif engine.form.simpler(candidate, engine.best):
             counts[engine.evaluate(candidate, edit.label).kind] += 1

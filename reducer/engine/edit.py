@@ -36,7 +36,8 @@ class Edit(Generic[S]):
 class Pass(Protocol[S]):
     """One dimension of reduction."""
 
-    name: str  # the dimension, as the certificate calls it
+    # The dimension, as the certificate calls it
+    name: str
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:
         """Every single edit left, the most promising (largest) first; the same subject gives the same

@@ -21,10 +21,14 @@ from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessT
 from opsieve.reducer.engine.journal import Attempt, Journal
 
 S = TypeVar("S")
-DIGITS = 32  # of a digest
-_SLOW = 0.1  # seconds that a test takes on average before workers beside the first are started
-_SINGLES = 3  # groups of this size are not halved but tried one by one
-_FILTERED_BYTES = 64 << 20  # candidates that may be made only to see which were tried before
+# Of a digest
+DIGITS = 32
+# The average test duration, in seconds, from which on further workers are started.
+_SLOW = 0.1
+# Groups of this size are not halved but tried one by one
+_SINGLES = 3
+# Candidates that may be made only to see which were tried before
+_FILTERED_BYTES = 64 << 20
 
 
 class Engine(Generic[S]):
@@ -49,20 +53,24 @@ class Engine(Generic[S]):
         self._known: dict[
             str, CheckResult
         ] = {}  # what was tested, in order: what is tried next depends on this alone
-        self._cached = {  # what is at hand: from an earlier call, or prefetched
+        # Available results, from an earlier call or prefetched.
+        self._cached = {
             attempt.digest.removeprefix(mark): attempt.result()
             for attempt in journal.attempts
             if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
         }
-        self._lost: dict[str, CheckResult] = {}  # of twins that do not show the failure
-        self._valid: set[str] = set()  # digests
+        # Of twins that do not show the failure
+        self._lost: dict[str, CheckResult] = {}
+        # Digests
+        self._valid: set[str] = set()
         self._hopeless: dict[
             tuple[str, str], frozenset[str]
         ] = {}  # edits that failed: dimension, label, what they touch
         self._mark = mark
         self._stale = False
         self._since = time.monotonic()
-        self._testing = 0.0  # seconds that tests took, one by one: as many at a time as may be
+        # Seconds that tests took, one by one: as many at a time as may be
+        self._testing = 0.0
 
     def evaluate(
         self, candidate: S | None, label: str, look: Callable[[S], CheckResult] | None = None
@@ -110,7 +118,8 @@ class Engine(Generic[S]):
             digest = "" if candidate is None else self.form.digest(candidate)
             if candidate is not None and digest not in self._known and digest not in self._cached:
                 wave.setdefault(digest, (candidate, label))
-            elif first:  # what is wanted now is there: no wait, no wave
+            elif first:
+                # The next result is available, so there is no reason to wait.
                 return
             first = False
             if len(wave) == width:

@@ -60,7 +60,8 @@ class Progress:
     dimension: str
     nodes: int
     inner_nodes: int
-    size: int  # bytes
+    # Bytes
+    size: int
     checks: int
     seconds: float
     left: int = 0

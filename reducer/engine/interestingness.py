@@ -105,7 +105,8 @@ class RepeatedTest(Generic[S]):
             seen += result.kind == "same"
             if seen == self.sightings:
                 return result
-            if seen + self.runs - run - 1 < self.sightings:  # it cannot be seen often enough any more
+            # It cannot be seen often enough any more
+            if seen + self.runs - run - 1 < self.sightings:
                 break
         return CheckResult("gone", f"seen {seen} times in {count_noun(self.runs, 'run')}")
 

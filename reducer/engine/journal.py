@@ -32,15 +32,18 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def result(self) -> CheckResult:
         """The answer as the engine knows it."""
-        return CheckResult(_OLD_KINDS.get(self.answer, self.answer), self.why, self.key, self.wrong)  # type: ignore[arg-type]  # `read` admits the four kinds
+        # `read` admits the four kinds
+        return CheckResult(_OLD_KINDS.get(self.answer, self.answer), self.why, self.key, self.wrong)  # type: ignore[arg-type]
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    question: str  # digest of the case, target, level and seed: answers to another question are of no use
+    # Digest of the case, target, level and seed: answers to another question are of no use
+    question: str
 
 
 _KINDS = frozenset(["same", "slippage", "gone", "invalid"])
-_OLD_KINDS = {"slipped": "slippage"}  # as written before 0.2
+# As written before 0.2
+_OLD_KINDS = {"slipped": "slippage"}
 
 
 class Journal:
@@ -51,7 +54,8 @@ class Journal:
 
     def __init__(self, question: str, folder: Path | None = None):
         self.attempts: list[Attempt] = []
-        self.resumed = False  # whether the file was there and answers the same question
+        # Whether the file was there and answers the same question
+        self.resumed = False
         self._file: IO[bytes] | None = None
         if folder is None:
             return
@@ -101,7 +105,8 @@ def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     attempts, end = [], len(first) + 1
-    for line in lines[:-1]:  # what follows the last line break was cut off
+    # The text after the last line break is truncated.
+    for line in lines[:-1]:
         try:
             attempt = msgspec.json.decode(line, type=Attempt)
         except (msgspec.DecodeError, UnicodeDecodeError):

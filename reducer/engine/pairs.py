@@ -14,7 +14,8 @@ from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.form import SubjectKind
 
 S = TypeVar("S")
-_MOST = 24  # pairs of one subject: 1 of 716 and 0 of 181 that the samples had kept the failure
+# Pairs of one subject: 1 of 716 and 0 of 181 that the samples had kept the failure
+_MOST = 24
 
 
 @dataclass

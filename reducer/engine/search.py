@@ -16,13 +16,17 @@ from itertools import accumulate
 Places = list[int]
 Test = Callable[[Places], bool]
 Prefetch = Callable[[Iterator[Places]], None]
-_LARGE = 8  # items: smaller sets are searched as they are, beyond them sizes grow faster
+# items: smaller sets are searched as they are, beyond them sizes grow faster
+_LARGE = 8
 _STEEP = 4
 _NEIGHBOURS = (
-    4  # items before one that was found far away: what else is needed is first looked for among them
+    # The number of items before a distant find that are tried first.
+    4
 )
-_FEW = 3  # items
-_DENSE = 3  # items left for each that was found
+# Items
+_FEW = 3
+# Items left for each that was found
+_DENSE = 3
 
 
 def no_prefetch(likely: Iterator[Places]) -> None:
@@ -175,7 +179,8 @@ def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no
             sizes = [size for size in prefix_sizes(len(rest)) if size >= _LARGE]
             known, failing = passing_prefix(rest, grown, sizes, more)
         size = minimal_prefix(rest, grown, more, known=known, failing=failing)
-        far = size > _LARGE  # what else is needed lies as likely beside it as near the beginning
+        # Further needed items lie as likely beside it as near the beginning.
+        far = size > _LARGE
         fixed = [*fixed, rest[size - 1]]
         rest = rest[: size - 1]
         if rest and test(fixed):

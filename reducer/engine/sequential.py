@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from math import log
 from typing import Literal
 
-FAIR = 0.5  # the share of successes that chance alone gives
-CLEAR = 0.9  # the share from which on it is taken for no chance
-ERROR = 0.01  # the probability of either error, about
-MOST = 40  # trials; what is open then is not shown
+# The success rate of pure chance.
+FAIR = 0.5
+# The success rate that counts as significant.
+CLEAR = 0.9
+# The probability of either error, about
+ERROR = 0.01
+# The limit on trials; an open result then counts as `no`.
+MOST = 40
 
 Decision = Literal["yes", "no", "open"]
 

@@ -23,7 +23,8 @@ from opsieve.reducer.engine.search import (
 )
 
 S = TypeVar("S")
-MANY = 1024  # parts, beyond which lists are halved before a prefix is bisected
+# parts, beyond which lists are halved before a prefix is bisected
+MANY = 1024
 
 
 class SubsetSearch(Generic[S]):
@@ -79,4 +80,5 @@ class SubsetSearch(Generic[S]):
         return one_minimal(places, self.test, self.prefetch)
 
 
-_FEW = 8  # parts that are sooner left out one by one than searched for
+# With this few parts, leaving them out one by one is cheaper than a search.
+_FEW = 8

@@ -31,9 +31,12 @@ from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import record_values
 
 GROUP = "opsieve.reductions"
-_SMALL = 16 << 10  # bytes of a model that is worth a look under other names
-_HEAVY = 256 << 20  # bytes of a model of which it is not asked whether it holds another failure
-_MANY = 20_000  # nodes, likewise: it would take as long as all the rest
+# Bytes of a model that is worth a look under other names
+_SMALL = 16 << 10
+# The model size, in bytes, from which on other failures are not searched.
+_HEAVY = 256 << 20
+# The same limit in nodes: the search would double the time.
+_MANY = 20_000
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
 _ORDER = (
     "bodies",
@@ -56,7 +59,8 @@ class OnnxReduction(OnnxForm):
     def __init__(self) -> None:
         super().__init__()
         self._whole: Subject | None = (
-            None  # what the first phase began with, and the results of the nodes that it kept
+            # The start of the first phase, and the results of the nodes that it kept.
+            None
         )
         self._kept: frozenset[str] = frozenset()
         self._control: tuple[Subject, Subject | None] | None = None

@@ -18,22 +18,29 @@ from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import hint, likelihood
 from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 
-ENOUGH = 6  # nodes that single edits deal with as cheaply
-_FOCI = 3  # nodes whose neighbourhoods are tried
-_SIZES = (4, 12)  # of those neighbourhoods
-_HEAVY = 1 << 20  # bytes of a model of which each copy counts: then a few nodes are worth a search too
+# Nodes that single edits deal with as cheaply
+ENOUGH = 6
+# The number of nodes whose neighbourhoods are tried.
+_FOCI = 3
+# The sizes of those neighbourhoods.
+_SIZES = (4, 12)
+# The model size, in bytes, from which on each copy is expensive, so that even a few nodes are worth a search.
+_HEAVY = 1 << 20
 # Of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one.
 _GROWING = (
     2,
     4,
     8,
 )
-_FUSED = 16  # nodes that an optimiser makes one of
-_SHOWN = 96  # groups of them whose results are shown at once
+# Nodes that an optimiser makes one of
+_FUSED = 16
+# The number of groups whose results are exposed at once.
+_SHOWN = 96
 # nodes of a model of which, when a result is wrong, a half costs less than the optimised graph and a run that
 # shows values
 _TRACED = 20_000
-_TAPS = 12  # further outputs that a probe has
+# Further outputs that a probe has
+_TAPS = 12
 
 
 class NodePhase:
@@ -165,7 +172,8 @@ class NodePhase:
             label = f"keep {count_noun(len(region), 'node')} and show values between them"
             result = self.engine.evaluate(self._cut_nodes(region, taps), label)
             if result.kind != "same" or not result.wrong:
-                break  # a value that is shown can keep the failure away
+                # A value that is shown can keep the failure away
+                break
             smaller = self._above(region, result.wrong, taps)
             if len(smaller) == len(region):
                 break

@@ -15,7 +15,8 @@ from opsieve.reducer.engine.search import Places
 from opsieve.reducer.nodes.localise import MOST_TEXT
 from opsieve.reducer.oracle.target_test import TargetTest
 
-_HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
+# The model size, in bytes, from which on the optimised graph is not requested.
+_HEAVY = 64 << 20
 
 
 def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | None:

@@ -51,7 +51,8 @@ class _Names:
         inputs = {info.name for info in graph.input}
         for tensor in graph.initializer:
             if names.get(tensor.name) in inputs:
-                tensor.name = names[tensor.name]  # the default of an input
+                # The default of an input
+                tensor.name = names[tensor.name]
             else:
                 names[tensor.name] = tensor.name = self._give_name(names, tensor.name, "c")
         for sparse in graph.sparse_initializer:

@@ -22,7 +22,8 @@ from opsieve.gen.model.tensors import DTYPES
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 
 _INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
-Dim = tuple[int, int]  # tensor number, axis
+# Tensor number, axis
+Dim = tuple[int, int]
 Shape = tuple[int, ...]
 
 

@@ -26,11 +26,14 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 
 Types = Mapping[str, onnx.TypeProto]
-_LARGE = 64 << 10  # bytes of a tensor
-_SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is made of
+# Bytes of a tensor
+_LARGE = 64 << 10
+# Element types of a vector of sizes.
+_SHAPES = (TensorProto.INT64, TensorProto.INT32)
 # What is known of subjects that are still in use: several edits are applied to each.
 INFERRED: WeakKeyDictionary[Subject, onnx.ModelProto] = WeakKeyDictionary()
-_MOST_PASSES = 4  # of inference over one model with bodies: a body in a body learns its states one pass later
+# Of inference over one model with bodies: a body in a body learns its states one pass later
+_MOST_PASSES = 4
 
 
 def infer_types(subject: Subject) -> onnx.ModelProto:

@@ -27,9 +27,12 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 
-_SECONDS = 60  # of one answer
-_MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate any size
-_GARBLED = 3  # exit status
+# Of one answer
+_SECONDS = 60
+# Bytes of address space: inference can be made to propagate any size
+_MEMORY = 8 << 30
+# Exit status
+_GARBLED = 3
 
 
 def infer_types(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
@@ -67,7 +70,8 @@ def outputs(
 def _call(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | None:
     try:
         data = model.SerializeToString()
-    except (EncodeError, ValueError):  # over 2 GB
+    except (EncodeError, ValueError):
+        # Over 2 GB
         return None
     answer = _HELPER.call(request, data)
     return None if answer is None else onnx.ModelProto.FromString(answer)
@@ -89,10 +93,12 @@ class _Helper:
             try:
                 process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
                 process.stdin.flush()
-                size = int(process.stdout.readline())  # ValueError when it is gone
+                # ValueError when it is gone
+                size = int(process.stdout.readline())
                 answer = process.stdout.read(size) if size >= 0 else None
             except BaseException as error:
-                self._end()  # whoever interrupts would leave half a question, or the answer to another one
+                # An interruption would leave half a request, or the answer to another one, in the pipe.
+                self._end()
                 if not isinstance(error, (OSError, ValueError)):
                     raise
             return answer
@@ -105,10 +111,12 @@ class _Helper:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()  # its fork sees the pipe end
+        # Its fork sees the pipe end
+        process.kill()
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
-            with contextlib.suppress(OSError):  # of what was not written yet
+            # Closing flushes unwritten data, which may fail.
+            with contextlib.suppress(OSError):
                 pipe.close()
         process.wait()
 
@@ -124,7 +132,8 @@ atexit.register(_HELPER.close)
 
 def _main() -> None:
     """Fork who answers, and another when he has died; until the questions end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when it is over
+    # The owner decides when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     for name in ("onnx.inliner", "onnx.shape_inference"):
@@ -146,12 +155,14 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
         try:
             request = json.loads(line)
             data = questions.read(request["bytes"])
-        except (ValueError, KeyError):  # his predecessor died over half a question
+        except (ValueError, KeyError):
+            # His predecessor died over half a question
             os._exit(_GARBLED)
         signal.alarm(_SECONDS)
         try:
             answer = _answer_request(request, data).SerializeToString()
-        except Exception:  # noqa: BLE001  both raise InferenceError, ValidationError, RuntimeError and more: refused is refused
+        except Exception:  # noqa: BLE001
+            # Both raise InferenceError, ValidationError, RuntimeError and more: refused is refused
             answer = None
         signal.alarm(0)
         answers.write(b"-1\n" if answer is None else b"%d\n" % len(answer) + answer)

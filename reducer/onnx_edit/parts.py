@@ -52,9 +52,12 @@ OnnxPart: TypeAlias = Part[Subject]
 DTYPE_ATTRIBUTES = frozenset(
     ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
 )
-OLDEST = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
-_STAND_INS = 2  # inputs of a node that are tried in its place
-_READERS = 6  # nodes of a model up to which every value is tried wherever one is read
+# The opset that most tools accept, and the oldest that the declarations cover.
+OLDEST = 13
+# Inputs of a node that are tried in its place
+_STAND_INS = 2
+# Nodes of a model up to which every value is tried wherever one is read
+_READERS = 6
 _UNREAD = f"of more than {_READERS} nodes, no other value is tried in its place"
 _GRAPH_CONTENT = frozenset(
     ("node", "initializer", "sparse_initializer", "input", "output", "value_info", "name")
@@ -175,7 +178,8 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
         yield Part("inputs", name, "it is an output as well" if name in results else sequence)
     for name in results:
         yield Part("outputs", name + ">", "a model has one output at least" if len(results) == 1 else "")
-        if len(results) > 1:  # the passes drop it with the nodes that only it needs
+        # The passes drop it with the nodes that only it needs
+        if len(results) > 1:
             hidden = _edit(f"do not show {name[:40]!r}", partial(_hidden, name))
             yield Part("shown results", name + ">>", "", (hidden,))
     for info in graph.input:
@@ -269,7 +273,8 @@ def _bypass_node(
     graph.node.remove(node)
     reread(graph.node, dict.fromkeys(gone, name))
     results = [info for info in graph.output if info.name not in gone]
-    if path or not results:  # a body gives as many values as before; a model gives one
+    # A body keeps its number of results; a model needs one.
+    if path or not results:
         for info in graph.output:
             info.name = name if info.name in gone else info.name
         if not path:
@@ -286,7 +291,8 @@ def _read(
 ) -> dict[str, Value] | None:
     graph, node = graph_at(model, path), node_at(model, path, key)
     if graph is None or node is None or name not in node.input[max(place, 0) :]:
-        return None  # an edit of another part was taken
+        # An edit of another part was taken
+        return None
     if place < 0:
         reread(graph.node, {name: other})
     elif node.input[place] == name:

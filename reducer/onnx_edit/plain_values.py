@@ -16,7 +16,8 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, read_type
 from opsieve.reducer.onnx_edit.typed_view import view
 
-_MOST = 1 << 20  # elements of one value
+# Elements of one value
+_MOST = 1 << 20
 
 
 def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:

@@ -34,7 +34,8 @@ from opsieve.reducer.problem.order import PLAIN_DTYPES
 
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
 _NUMERIC = "biufV"
-_TEXTS = 5  # numbers that stand for texts, one after the other
+# The number of distinct texts in place of numbers.
+_TEXTS = 5
 
 
 class _DtypePlan:
@@ -113,7 +114,8 @@ class _DtypePlan:
                 parameter = parameters[min(place, len(parameters) - 1)]
                 variable = parameter.type_str
                 if variable not in allowed:
-                    self._pinned.add(number)  # a fixed type
+                    # A fixed type
+                    self._pinned.add(number)
                     continue
                 self._allowed.setdefault(number, []).append(allowed[variable])
                 if place < len(parameters) or parameter.is_homogeneous:

@@ -49,7 +49,8 @@ def settle(
     """
     inputs = subject.inputs if inputs is None else inputs
     static = without_types(model, inputs)
-    ruled = check_model(static, {})  # before inference, which takes longer
+    # Before inference, which takes longer
+    ruled = check_model(static, {})
     if ruled.fault and not check_model(subject.model, subject.inputs).fault:
         return None
     inferred = infer(static, strict=True) or infer_by_elements(model, inputs)

@@ -21,7 +21,8 @@ from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 
-_PULLED = 64  # sizes tried to find an input that gives a wanted output
+# Sizes tried to find an input that gives a wanted output
+_PULLED = 64
 _FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
 # What an input lists is brought in line with the sizes, not the other way round.
 _LISTED = (
@@ -197,7 +198,8 @@ class _Propagation:
         shapes = [self.sizes.shape(number, self.new) if number != ABSENT else None for number in step.inputs]
         outputs = self._infer(step, shapes)
         if outputs is None:
-            return True  # nothing is known of this operator: the whole model's inference will tell
+            # The operator is unknown; the inference of the whole model decides.
+            return True
         for place, (number, shape) in enumerate(zip(step.outputs, outputs, strict=False)):
             old = self.classes.shape(number) if number != ABSENT else None
             if shape is None or old is None or len(shape) != len(old):

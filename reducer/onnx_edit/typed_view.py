@@ -82,7 +82,8 @@ class View:
     subject: Subject
     tensors: tuple[GraphTensor, ...]
     steps: tuple[Step, ...]
-    known: Mapping[int, Array]  # values of small constants and small inputs, by tensor number
+    # Values of small constants and small inputs, by tensor number
+    known: Mapping[int, Array]
 
 
 def view(subject: Subject) -> View:

@@ -37,7 +37,8 @@ from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.sameness import make_failure
 
-_LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
+# Bytes of a model for which the judge's oracles cost more than a reduction
+_LARGE = 10_000
 # nodes of a model of which they cost minutes: whether its results are right is asked of the small one
 _MANY = 20_000
 
@@ -129,7 +130,8 @@ def _find_on(
             return sure(case, plain), ""
         return measure_rate(case, target, plain.failure.verdict, workers)
     if case.program.size > _MANY and target.baseline is not None and case.program.fault is None:
-        with suppress(Unjudged):  # then the judge is asked
+        # Then the judge is asked
+        with suppress(Unjudged):
             found, _ = _compare_targets(case, target, target.baseline, lab)
             if found is not None:
                 return replace(found, named=False, assumed=True), ""

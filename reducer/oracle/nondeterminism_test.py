@@ -15,7 +15,8 @@ from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.fingerprint.sameness import Failure, Level
 
-_BATCH = 6  # runs asked for at once
+# Runs asked for at once
+_BATCH = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,18 @@ from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 from opsieve.triage.fingerprint.sameness import make_failure
 
-SHORT = 6  # replays of every failure before it is reduced
-REPLAYS = 30  # of a failure that shows sometimes
-_HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
-_MANY = 20_000  # operators, likewise: the small result is replayed
-_CONFIRMED = 2  # runs in which the judge has seen what he calls a failure
-_SCREEN = 3  # pairs of runs, all of them slow, before the time of a build is measured in earnest
+# Replays of every failure before it is reduced
+SHORT = 6
+# Of a failure that shows sometimes
+REPLAYS = 30
+# Bytes of a model that is not replayed beyond the one confirmation
+_HEAVY = 64 << 20
+# operators, likewise: the small result is replayed
+_MANY = 20_000
+# The number of runs in which the judge confirmed the failure.
+_CONFIRMED = 2
+# Pairs of runs, all of them slow, before the time of a build is measured in earnest
+_SCREEN = 3
 
 
 def measure_rate(
@@ -69,7 +75,8 @@ def judged_replays(
     case: Case, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> list[tuple[Observation, Verdict]]:
     """Run a case several times, each in a process of its own when `fresh`, and judge each run by itself."""
-    lab = ObservationCache(workers)  # what else is asked is the same for each of them
+    # The other observations are shared by all of them.
+    lab = ObservationCache(workers)
     answers = replayed_runs(case, target, runs, workers, fresh)
     return [(answer, judge_run(case.program, case.inputs, target, answer, lab)) for answer in answers]
 

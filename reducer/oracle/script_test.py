@@ -18,8 +18,10 @@ from opsieve.gen.model.scratch import Scratch
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
 
-_DATA = "data"  # the folder of large tensors beside a model
-_TAIL = 4096  # bytes at the end of what a script prints in which its last line is looked for
+# The folder of large tensors beside a model
+_DATA = "data"
+# The tail of a script's output, in bytes, that is searched for its last line.
+_TAIL = 4096
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class ScriptTest:
         """How the script failed, "" for exit code 0. BadInput when it cannot be started."""
         try:
             folder = self._folders.get_nowait()
-        except Empty:  # none yet, or all are in use by tests at the same time
+        except Empty:
+            # The pool is empty, or all are in use by parallel tests.
             folder = _CheckFolder()
         try:
             return self._run(folder, subject)
@@ -87,7 +90,8 @@ class _CheckFolder:
         scratch = Scratch()
         self.path = scratch.path / "check"
         self.stderr = scratch.path / "stderr"
-        self._made: dict[str, tuple[int, ...]] = {}  # the files of data, and their state when they were made
+        # The files of data, and their state when they were made
+        self._made: dict[str, tuple[int, ...]] = {}
         finalize(self, scratch.close)
 
     def fill(self, subject: Runnable) -> tuple[Path, Path]:

@@ -12,8 +12,10 @@ from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.sequential import Trials
 from opsieve.reducer.oracle.target_test import Runnable
 
-REPEAT = 3  # runs in one process, of which the median counts
-FLOOR = 50e-6  # seconds of CPU that the slower run must take more: below it, what is measured is the call
+# The number of runs in one process whose median counts.
+REPEAT = 3
+# The smallest difference in CPU seconds: below it, the cost of the call dominates.
+FLOOR = 50e-6
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.triage.fingerprint.sameness import Failure, Level, make_failure
 
-_MOST_ACTING = 24  # passes that are left out one by one
+# Passes that are left out one by one
+_MOST_ACTING = 24
 
 
 class Runnable(Protocol):
@@ -99,7 +100,8 @@ class TargetTest:
     def _check_ending(
         self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None
     ) -> CheckResult:
-        lab = ObservationCache(self.workers)  # who accepts a lack may be the arbiter, too
+        # Who accepts a lack may be the arbiter, too
+        lab = ObservationCache(self.workers)
         verdict = self._judge(test, got, lab)
         if verdict.verdict != "fail":
             return CheckResult("gone", got.outcome)
@@ -203,7 +205,8 @@ def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
     others = (
         target.with_options(**{option: value})
         for option, plain in facts.baseline.items()
-        if plain not in facts.options[option][:1]  # what is off anyhow is no build
+        # An option that is already off does not make another build.
+        if plain not in facts.options[option][:1]
         for value in facts.options[option]
     )
     return tuple(dict.fromkeys(other for other in others if other != target))

@@ -17,7 +17,8 @@ from opsieve.gen.model.tensors import graph_inputs
 from opsieve.reducer.onnx_edit.typed_view import stored_tensors
 
 CHECKER = resolve("checker")
-_LARGE = 64 << 10  # bytes of a tensor that is no shape
+# Bytes of a tensor that is no shape
+_LARGE = 64 << 10
 
 
 class OnnxValidator:

@@ -40,7 +40,8 @@ from opsieve.reducer.passes.nodes import open_bodies
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 _MOST_STAND_INS = 3
-_FEW = 6  # nodes of a body up to which values of another type are tried in the place of a result
+# Nodes of a body up to which values of another type are tried in the place of a result
+_FEW = 6
 
 
 def reduce_bodies(subject: Subject) -> Iterator[OnnxEdit]:

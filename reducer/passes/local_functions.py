@@ -25,8 +25,10 @@ from opsieve.reducer.passes.onnx import OUTPUTS
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 
 _INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, initializers.PASS)
-_MOST = 8  # functions of a model; one of more is not yet small
-_Key = tuple[str, str, str]  # domain, name, overload
+# Functions of a model; one of more is not yet small
+_MOST = 8
+# domain, name, overload
+_Key = tuple[str, str, str]
 
 
 def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:

@@ -39,7 +39,8 @@ from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 
-_FEW = 6  # named nodes that are asked one by one whether they need their name
+# Named nodes that are asked one by one whether they need their name
+_FEW = 6
 
 
 def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
@@ -164,7 +165,8 @@ def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, 
     for path, graph in list(graphs(model.graph)):
         if path:
             used = uses(graph)
-            keep(graph.initializer, lambda tensor: tensor.name in used)  # noqa: B023  it is called at once
+            # It is called at once
+            keep(graph.initializer, lambda tensor: tensor.name in used)  # noqa: B023
     return left if model.ByteSize() < before else None
 
 
@@ -322,7 +324,8 @@ def _strip_graph(graph: onnx.GraphProto, main: bool = False) -> None:
 def _strip_node(node: onnx.NodeProto) -> None:
     _clear(node)
     for field in ("name", "domain", "overload"):
-        if not getattr(node, field):  # written down though it is empty
+        # Written down though it is empty
+        if not getattr(node, field):
             node.ClearField(field)
     for attribute in node.attribute:
         attribute.ClearField("doc_string")

@@ -11,8 +11,10 @@ from opsieve.gen.irs.view import Operation, ProgramView
 from opsieve.reducer.engine.edit import Edit
 
 S = TypeVar("S")
-_OTHERS = 2  # values of the same type that the operation does not read, tried in its place
-_FEW = 4  # operations up to which such values are tried even where one that it reads would do
+# Values of the same type that the operation does not read, tried in its place
+_OTHERS = 2
+# Up to this many operations, such values are tried even if an operand would do.
+_FEW = 4
 
 
 def drop_operations(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:

@@ -18,12 +18,16 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
-_CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")  # its texts stay as they are
-_MOST = 12  # nodes of a model; one of more is not yet small
-_OTHERS = 2  # operators of the model that are tried in place of each
+# Its texts stay as they are
+_CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")
+# Nodes of a model; one of more is not yet small
+_MOST = 12
+# Operators of the model that are tried in place of each
+_OTHERS = 2
 # Of any other type a Neg: an Identity is often taken out before anything else is done.
 _PLAINEST = {"bool": "Not", "string": "Identity"}
-_ARITHMETIC = ("Add", "Sub", "Mul", "Div")  # as plain as the sum that stands for others of two inputs
+# As plain as the Add that replaces other operators of two inputs.
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 
 
 def simplify_operators(subject: Subject, worded: bool = False) -> Iterator[OnnxEdit]:

@@ -179,7 +179,8 @@ def _shorter(seen: View, number: int, rank: int, axis: int, model: onnx.ModelPro
     """A constant without its items for an axis; False where that cannot be, or another node reads it too."""
     target = seen.tensors[number]
     old = stored_tensor(model, target.path, target.name)
-    if old is not None and not old.size:  # as good as left out
+    # As good as left out
+    if old is not None and not old.size:
         return True
     shared = sum(number in other.inputs for other in seen.steps) > 1
     if target.source == "input" or old is None or old.ndim != 1 or old.size % rank or shared:

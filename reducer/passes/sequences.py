@@ -73,7 +73,8 @@ def _change_input(
         return None
     element = info.type.sequence_type.elem_type
     if element.HasField("tensor_type"):
-        element.tensor_type.ClearField("shape")  # that of the tensors before
+        # That of the tensors before
+        element.tensor_type.ClearField("shape")
     return {**inputs, name: change([np.asarray(each) for each in held])}
 
 

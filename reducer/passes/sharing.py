@@ -20,9 +20,12 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
-_MOST = 32  # inputs and stored tensors of a model; with more of them it is not yet small
-_FEW = 6  # of them, and nodes, up to which others of any type are tried, and under either value
-_OTHERS = 2  # of the same type, tried in place of each
+# Inputs and stored tensors of a model; with more of them it is not yet small
+_MOST = 32
+# Of them, and nodes, up to which others of any type are tried, and under either value
+_FEW = 6
+# Of the same type, tried in place of each
+_OTHERS = 2
 
 
 def share_tensors(subject: Subject) -> Iterator[OnnxEdit]:

@@ -30,7 +30,8 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
-_MOST = 16  # nodes of a graph whose numbers are looked at together
+# The largest graph, in nodes, whose numbers are shrunk together.
+_MOST = 16
 
 
 def shrink_together(subject: Subject) -> Iterator[OnnxEdit]:
@@ -68,7 +69,8 @@ def system_of(subject: Subject) -> System:
     parts = []
     for node in graph.node:
         if not first_output(node):
-            continue  # it gives nothing, by which it could be found
+            # It has no output to identify it by.
+            continue
         array = constant_array(node) if node.op_type == "Constant" and not node.domain else None
         if array is not None:
             held = onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(array, first_output(node))])

@@ -17,7 +17,8 @@ from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.problem.order import value_complexity
 
 S = TypeVar("S")
-_SINGLE = 16  # elements up to which each is simplified by itself
+# Elements up to which each is simplified by itself
+_SINGLE = 16
 
 
 def freeze_inputs(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:

@@ -24,7 +24,8 @@ class OnnxForm:
     """Order, digests and sizes of subjects; inputs are hashed once an array."""
 
     def __init__(self) -> None:
-        self._arrays: dict[int, tuple[Any, bytes]] = {}  # holds the array, so that its id stays its own
+        # Holds the array, so that its id stays its own
+        self._arrays: dict[int, tuple[Any, bytes]] = {}
         self._last: tuple[Subject, Size] | None = None
 
     def simpler(self, candidate: Subject, than: Subject) -> bool:

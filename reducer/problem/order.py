@@ -36,10 +36,13 @@ DTYPE_RANKS = {
     )
     for name in names
 }
-PLAIN_DTYPES = ("float32", "int32", "int64")  # what other element types may become
+# What other element types may become
+PLAIN_DTYPES = ("float32", "int32", "int64")
 _LAST_RANK = 7
-_SLICE = 1 << 20  # elements looked at at once
-_SMALL = 1 << 12  # bytes of an array whose complexity is remembered
+# Elements looked at at once
+_SLICE = 1 << 20
+# The largest array, in bytes, whose complexity is cached.
+_SMALL = 1 << 12
 
 
 def simpler(candidate: Subject, than: Subject) -> bool:
@@ -47,7 +50,8 @@ def simpler(candidate: Subject, than: Subject) -> bool:
     for part in _PARTS:
         a, b = part(candidate), part(than)
         if a != b:
-            return bool(a < b)  # type: ignore[operator]  # both are of the same type
+            # Both are of the same type
+            return bool(a < b)  # type: ignore[operator]
     return False
 
 
@@ -90,7 +94,8 @@ def _complexity(flat: "np.ndarray[Any, Any]") -> int:
             return _complexity(flat.real) + _complexity(flat.imag)
         wide = flat.astype(np.float64)
         size = np.abs(wide)
-        cost = np.full(wide.shape, 40.0)  # NaN, infinity and long fractions
+        # NaN, infinity and long fractions
+        cost = np.full(wide.shape, 40.0)
         thousand = wide * 1000
         cost[thousand == np.rint(thousand)] = 20
         half = wide * 2
@@ -126,7 +131,8 @@ def _iter_stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
             yield sparse.indices
     for node in _nodes(model):
         for attribute in node.attribute:
-            if attribute.HasField("t"):  # not where a function's parameter stands for it
+            # A reference to a function's parameter has no tensor.
+            if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
 

@@ -19,15 +19,22 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.tensors import Value
 
-_FEW = 64  # nodes of a model that is recorded whole at once
-_SMALL_INPUTS = 16 << 10  # bytes of inputs of a model whose values will be small too
-_WHOLE = 32 << 20  # bytes that all values together may be thought to take, for them to be recorded whole
-_MANY = 4096  # results of a model that a compiler gives at once in about the time of a few
-_MAPPED = 1 << 20  # bytes of a value that is kept in a file
-_TELLING = 16  # values recorded one after the other that tell how large the others are
+# Nodes of a model that is recorded whole at once
+_FEW = 64
+# With inputs up to this many bytes, the values are assumed to be small too.
+_SMALL_INPUTS = 16 << 10
+# The estimated total size, in bytes, up to which all values are recorded at once.
+_WHOLE = 32 << 20
+# The number of results that cost about as much as a few in one run.
+_MANY = 4096
+# Bytes of a value that is kept in a file
+_MAPPED = 1 << 20
+# The number of single recordings from which the size of the others is estimated.
+_TELLING = 16
 # what makes up values of a subject by name
 Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]
-_ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
+# A source that ended like this is not run again.
+_ENDED = frozenset(["crash", "hang", "environment"])
 
 
 def record_values(
@@ -71,7 +78,8 @@ class _Tape:
         self._workers = workers
         self._held: dict[str, Value] = {}
         self._requested: set[str] = set()
-        self._whole = False  # whether everything was asked for at once
+        # Whether everything was asked for at once
+        self._whole = False
 
     def play(self, names: Collection[str]) -> Mapping[str, Value]:
         """All that is held, once these names were asked for."""

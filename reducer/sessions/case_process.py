@@ -24,10 +24,13 @@ from opsieve.reducer.sessions.session import ReductionRequest, Session
 from opsieve.reducer.sessions.worker_pool import WorkerPool
 
 PREFIX = "opsieve: "
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
+# PR_SET_PDEATHSIG of Linux
+_DEATH_SIGNAL = 1
 _CHILD = "from opsieve.reducer.sessions.case_process import main; main()"
-_GRACE = 20.0  # seconds in which an interrupted reduction saves its best
-_LOOK = 0.2  # seconds between two looks whether the answer is still wanted
+# Seconds in which an interrupted reduction saves its best
+_GRACE = 20.0
+# Seconds between two looks whether the answer is still wanted
+_LOOK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ def run_child(case: Path, output: Path, task: ChildTask, given_up: threading.Eve
         except subprocess.TimeoutExpired:
             child.kill()
             out, err = child.communicate()
-        return ChildEnd(child.returncode, out, err, child.returncode == 0)  # else it was done at that moment
+        # Else it was done at that moment
+        return ChildEnd(child.returncode, out, err, child.returncode == 0)
     except BaseException:
         child.terminate()
         child.wait()

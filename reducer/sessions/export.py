@@ -78,7 +78,8 @@ def reproduce_failure(
     verdict = replace(found.failure.verdict, reason=found.reason)
     right: dict[str, ExpectedOutput] = {}
     source, rarely = "", found.chance < 1
-    if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
+    # An invalid program has no right outputs.
+    if verdict.kind != "accepts-invalid":
         got = None if rarely else found.observation.outputs
         right, source = find_expected(case, verdict, got, lab, choose_oracles(case.program, chosen, verdict))
     exported = ExportedFailure(case, chosen, verdict, found.observation, right, source, seconds=seconds)
@@ -92,7 +93,8 @@ def _read_stored_verdict(folder: Path, target: ResolvedTarget) -> Verdict | None
     try:
         record = read_failure(folder)
         return get_verdict(record) if resolve(record.target) == target else None
-    except BadInput:  # it lies in no store
+    except BadInput:
+        # It lies in no store
         return None
 
 
@@ -164,7 +166,8 @@ def _probably(place: Path) -> tuple[ProbableIssue, ...]:
         with Queries(store) as queries:
             cluster = queries.case(folder.relative_to(store).as_posix()).cluster
             return queries.cluster(cluster).probably if cluster else ()
-    except BadInput:  # a store that cannot be used has nothing to tell
+    except BadInput:
+        # An unusable store is treated as empty.
         return ()
 
 
@@ -204,9 +207,11 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
             f"{premise.target.display} differs from {premise.arbiter.display}: {describe_mismatch(worst)}"
         )
         verdict = replace(verdict, mismatch=worst, reason=reason)
-    if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
+    # It has no right outputs.
+    if verdict.kind == "accepts-invalid":
         exported = ExportedFailure(case, premise.target, verdict, seen)
-    elif premise.chance < 1:  # this run need not have shown it
+    elif premise.chance < 1:
+        # This run need not have shown it
         right, source = find_expected(case, verdict, None, lab, oracles)
         exported = ExportedFailure(
             case,

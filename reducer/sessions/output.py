@@ -32,7 +32,8 @@ from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.sessions.reduction import Reduction
 from opsieve.version import VERSION
 
-MODEL = "case.reduced"  # and what its form is called by: `.onnx`, `.json`
+# The suffix of the IR follows: `.onnx`, `.json`.
+MODEL = "case.reduced"
 STORY = "reduction.json"
 SCRIPT = "repro.py"
 OTHERS = "other_failures"
@@ -52,7 +53,8 @@ _NOTHING: dict[str, Any] = {
     "replays": None,
     "noise": None,
     "slippage": 0,
-    "slipped": 0,  # the name of `slippage` before 0.2
+    # The name of `slippage` before 0.2
+    "slipped": 0,
     "rest_fails": "",
     "finished": True,
     "message": "",
@@ -139,7 +141,8 @@ def facts_of(
         if (noise := reduction.noise) is None
         else {"start": _replays(noise.start), "rest": _replays(noise.rest)},
         "slippage": len(reduction.slippage),
-        "slipped": len(reduction.slippage),  # its name before 0.2
+        # Its name before 0.2
+        "slipped": len(reduction.slippage),
         "rest_fails": reduction.rest_fails,
         "finished": reduction.certificate.complete,
         "message": "" if reduction.certificate.complete else STOPPED,

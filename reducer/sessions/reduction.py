@@ -44,13 +44,20 @@ from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
 _UNBOUNDED = Budget()
-_FEW = 6  # nodes, inner ones included, of a result that is tried by pairs of edits
-_BODIES = "bodies"  # the dimension that takes nodes out of bodies
-_QUICK = 0.5  # seconds that a test may take on average for that
-_CONFIRMED = 2  # replays of a check whose runs take long
-_LONG = 4.0  # seconds that those take then
-_SIGHTINGS = 4  # of a candidate by a check that is noisy: it may exit with 0 by chance as well
-_JUDGED = 1024  # nodes of a subject that the judge is asked about where he was not asked about the whole
+# nodes, inner ones included, of a result that is tried by pairs of edits
+_FEW = 6
+# The dimension that takes nodes out of bodies
+_BODIES = "bodies"
+# The average test duration, in seconds, up to which this is done.
+_QUICK = 0.5
+# Replays of a check whose runs take long
+_CONFIRMED = 2
+# Seconds that those take then
+_LONG = 4.0
+# Of a candidate by a check that is noisy: it may exit with 0 by chance as well
+_SIGHTINGS = 4
+# The largest subject, in nodes, that the judge evaluates if it skipped the whole model.
+_JUDGED = 1024
 
 
 def _converts(operators: Iterable[str]) -> bool:
@@ -401,7 +408,8 @@ class _Run(Generic[S]):
         self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
         # of a few passes none is whole
         self.census: Census[S] = form.census if passes is None else lambda _: ()
-        self.tried = self.passes  # and the pairs of their edits, where these were
+        # And the pairs of their edits, where these were
+        self.tried = self.passes
         self.node_checks = self.census_checks = 0
 
         def refresh(subject: S) -> S:
@@ -554,7 +562,8 @@ def interestingness_of(
         finite=_finite(premise, workers, start),
         apart=premise.apart,
     )
-    if premise.chance < 1:  # what cures it cannot be seen from a few runs
+    # A cure of an intermittent failure cannot be recognised in a few runs.
+    if premise.chance < 1:
         return RepeatedTest(test, runs_for(premise.chance))
     if level != "cure":
         return test

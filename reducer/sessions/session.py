@@ -61,10 +61,14 @@ from opsieve.reducer.sessions.store_cases import target_of, title_of
 from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
-_SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
-GENERATOR = "reduce"  # of the cases that are results
-_LARGEST_SCRIPT = 1 << 28  # bytes of a script, or a program, that is a check
-_SAVE_EVERY = 1.0  # seconds between two savings of the best so far
+# A failure on a rewritten program is a mismatch there.
+_SCRIPTED = (*KINDS, "metamorphic")
+# Of the cases that are results
+GENERATOR = "reduce"
+# Bytes of a script, or a program, that is a check
+_LARGEST_SCRIPT = 1 << 28
+# Seconds between two savings of the best so far
+_SAVE_EVERY = 1.0
 # Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one
 # machine.
 _ANYWHERE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory", "accepts-invalid"])
@@ -79,14 +83,18 @@ class ReductionRequest:
     expected: Path | None = None
     targets: tuple[str, ...] = ()
     against: str | None = None
-    level: str = "fingerprint"  # one of LEVELS
+    # One of LEVELS
+    level: str = "fingerprint"
     script: Path | None = None
     output: Path | None = None
     jobs: int = 1
     seed: int = 0
-    seconds: float = 30.0  # of one run
-    minutes: float | None = None  # in which the reduction has to end
-    checks: int | None = None  # tests that it may run
+    # Of one run
+    seconds: float = 30.0
+    # In which the reduction has to end
+    minutes: float | None = None
+    # Tests that it may run
+    checks: int | None = None
 
 
 class SessionListener(Protocol):
@@ -108,8 +116,10 @@ class Reduced:
     facts: dict[str, Any]
     reduction: Reduction[Any] | None
     text: str = ""
-    error: NoFailure | None = None  # why there is no reduction
-    attempts: Sequence[Attempt] = ()  # every candidate that was tried
+    # Why there is no reduction
+    error: NoFailure | None = None
+    # Every candidate that was tried
+    attempts: Sequence[Attempt] = ()
 
     def _repr_html_(self) -> str:
         """What became of the model, and the smallest one, for notebooks."""
@@ -135,7 +145,8 @@ class _Story(msgspec.Struct, frozen=True):
     """The part of a result's story that its certificate depends on."""
 
     target: str = ""
-    level: str = ""  # one of LEVELS, "" when unknown
+    # One of LEVELS, "" when unknown
+    level: str = ""
     judged: bool = False
 
 
@@ -160,7 +171,8 @@ class Session:
         self._best: _Best | None = None
 
     def __enter__(self) -> "Session":
-        if threading.current_thread() is threading.main_thread():  # no other may set what a signal does
+        # Only the main thread may install signal handlers.
+        if threading.current_thread() is threading.main_thread():
             self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
         return self
 
@@ -350,7 +362,8 @@ class Session:
     def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:
         """A digest of all that the results in a journal depend on."""
         request = self.request
-        given = request.script is not None and request.script.is_file()  # else the test says what is wrong
+        # Otherwise the test reports the error.
+        given = request.script is not None and request.script.is_file()
         script = read_file(request.script, _LARGEST_SCRIPT) if request.script and given else b""
         parts = [
             form.digest(start),

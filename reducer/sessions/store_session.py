@@ -28,13 +28,16 @@ from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store_folder import get_case_folder
 
-_TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
+# The first turn of a case: seconds, and the share of the budget.
+_TURN = 30.0
 _PART = 0.1
-_MORE = 2  # times as long is its next turn
+# Times as long is its next turn
+_MORE = 2
 # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
 _RUN = 10.0
 
-RESULT = "reduced"  # the folder of a case with what is left of it
+# The folder of a case with what is left of it
+RESULT = "reduced"
 # as `case_child.ended`, here or elsewhere
 Reducer = Callable[[Path, Path, ChildTask, threading.Event], ChildEnd]
 
@@ -70,7 +73,8 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
     """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be
     used.
     """
-    review_store(request.store)  # the order in which to reduce
+    # The order in which to reduce
+    review_store(request.store)
     with join_index(request.store) as database:
         return IndexReader(database).list_candidates(request.members)
 
@@ -142,9 +146,11 @@ def _reduce(
     output = case / RESULT
     if output.is_symlink():
         return make_result("failed", None, f"{shown(output, 200)} is a link")
-    kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
+    # The best of an earlier turn must survive a failure here.
+    kept = (output / "case.json").exists()
     if candidate.reduced_twin and not output.exists():
-        with suppress(BadInput):  # it is only a beginning
+        # It is only a beginning
+        with suppress(BadInput):
             save(load(get_case_folder(request.store, candidate.reduced_twin) / RESULT), output)
     child = reducer(case, output, ChildTask(candidate.target, seconds, _RUN, request.offline), given_up)
     if not child.in_time:

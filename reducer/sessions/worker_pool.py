@@ -13,7 +13,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput
 
-_USUAL = "onnxruntime"  # run first when no target is named
+# Run first when no target is named
+_USUAL = "onnxruntime"
 
 
 class WorkerPool:

@@ -4,7 +4,8 @@ What is below comes from `opsieve.tui.api` and others, imported when first used:
 neither onnx nor numpy.
 """
 
-from __future__ import annotations  # workers load it under Python 3.8
+# Workers load it under Python 3.8
+from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any

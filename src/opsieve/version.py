@@ -3,8 +3,10 @@ pyproject.toml).
 """
 
 try:
-    from opsieve._version import VERSION as VERSION  # exported
-except ImportError:  # a checkout that was never installed
+    # Exported
+    from opsieve._version import VERSION as VERSION
+except ImportError:
+    # A checkout that was never installed
     VERSION = "0+unknown"
 
 # The version without what depends on the commit. It stands in what is generated, so that equal seeds give

@@ -18,8 +18,10 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 
 PROGRAMS = 4
-RUNS = 8  # of each, after the first
-SECONDS = 2.5  # that the first program of a build is run for
+# Of each, after the first
+RUNS = 8
+# That the first program of a build is run for
+SECONDS = 2.5
 
 
 def find_unstable(runs: Iterable[frozenset[int]]) -> frozenset[int]:
@@ -43,7 +45,8 @@ def exclude_unstable(
     for target in targets:
         if not coverage.traces(target.name):
             continue
-        workers.version(target)  # from here on it has probes
+        # From here on it has probes
+        workers.version(target)
         probes = coverage.maps().get(target.zygote)
         if not isinstance(probes, Probes):
             continue

@@ -36,14 +36,17 @@ class TestsInOrder:
     Decisions are made in the order of the tests, ahead of the recording.
     """
 
-    __test__ = False  # pytest: not a test class
+    # pytest: not a test class
+    __test__ = False
 
     def __init__(self, schedule: Schedule | None, first: int):
         self._schedule = schedule
         self._decided = self._recorded = first
         self._arrived: dict[int, Done] = {}
-        self._open: set[int] = set()  # numbers that further targets are asked about
-        self._changes: dict[int, dict[str, str]] = {}  # what was learnt when a test was decided on
+        # The numbers of tests that further targets run.
+        self._open: set[int] = set()
+        # The state learnt when a test was chosen.
+        self._changes: dict[int, dict[str, str]] = {}
 
     @property
     def recorded_count(self) -> int:

@@ -14,7 +14,8 @@ from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import read_file, reason
 
 _FOLDER = "support"
-_MOST = 16 << 20  # bytes of a file
+# Bytes of a file
+_MOST = 16 << 20
 _MOST_TARGETS = 64
 
 
@@ -57,6 +58,7 @@ def load_tables(campaign: str, store: Path) -> list[SupportTable]:
 
 
 def _get_path(store: Path, campaign: str, number: int) -> Path:
-    if not campaign.isalnum():  # the index of a stranger's store could say anything
+    # The index of a foreign store is untrusted.
+    if not campaign.isalnum():
         raise BadInput(f"{shown(campaign, 80)} is no name of a campaign")
     return store / _FOLDER / f"{campaign}-{number}.json.xz"

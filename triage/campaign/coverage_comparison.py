@@ -31,8 +31,10 @@ class OnlyOne:
     """
 
     count: int
-    named: tuple[str, ...]  # C++ names of exported functions, sorted
-    directories: tuple[tuple[str, int], ...]  # most first
+    # C++ names of exported functions, sorted
+    named: tuple[str, ...]
+    # Most first
+    directories: tuple[tuple[str, int], ...]
     files: tuple[tuple[str, int], ...]
 
 
@@ -51,7 +53,8 @@ class LibraryComparison:
     both: int
     only_first: OnlyOne
     only_second: OnlyOne
-    source_known: float  # share of what only one reached whose source file is known
+    # The share of exclusively reached code whose source file is known.
+    source_known: float
 
 
 def compare_coverage(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:
@@ -106,7 +109,8 @@ def _open_names(*libraries: ReachedLibrary) -> Names | None:
             library = Library(Path(item.path))
             if library.build_id == item.build_id:
                 return Names(library)
-        except (Unreadable, OSError, ValueError, LookupError, struct.error):  # a library that a stranger made
+        except (Unreadable, OSError, ValueError, LookupError, struct.error):
+            # A library that a stranger made
             continue
     return None
 

@@ -23,10 +23,14 @@ from opsieve.gen.model.files import read_file
 from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
-_MOST = 32 << 20  # bytes of a file
-_MOST_ADDRESSES = 4 << 20  # of all libraries
-_MOST_LIBRARIES = 32  # of a compiler
-_LONGEST_NAME = 300  # characters
+# Bytes of a file
+_MOST = 32 << 20
+# Of all libraries
+_MOST_ADDRESSES = 4 << 20
+# Of a compiler
+_MOST_LIBRARIES = 32
+# Characters
+_LONGEST_NAME = 300
 
 
 @dataclass(frozen=True, slots=True)

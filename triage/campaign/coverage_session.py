@@ -13,7 +13,8 @@ from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.session import FuzzRequest, make_programs, open_coverage
 from opsieve.triage.store.finished_test import Campaign
 
-_SAVED_EVERY = 60.0  # seconds
+# Seconds
+_SAVED_EVERY = 60.0
 
 
 class CoverageSession:

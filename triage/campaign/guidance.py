@@ -91,7 +91,8 @@ class MutatedModules(Planned):
 class GuidedFunctions:
     """TIR functions with passes, by Tzer's loop."""
 
-    def __init__(self, seeds: Sequence[ObjectNode], seed: int, settings: Settings = Settings()):  # noqa: B008 - frozen
+    # Frozen
+    def __init__(self, seeds: Sequence[ObjectNode], seed: int, settings: Settings = Settings()):  # noqa: B008
         self.loop = SeedPool([item for item in seeds if arguments(item) is not None], str(seed), settings)
         self._seed = seed
         self._under_way: dict[int, Mutant] = {}
@@ -115,9 +116,12 @@ class GuidedFunctions:
             self.loop.learn(candidate, failed, bool(new))
 
 
-MODELS = 24  # ONNX models of a few nodes
-MODULES = 12  # Relax modules
-LARGEST = 200  # nodes of a function that is taken
+# ONNX models of a few nodes
+MODELS = 24
+# Relax modules
+MODULES = 12
+# The largest function, in nodes, that is kept.
+LARGEST = 200
 EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
 
@@ -154,8 +158,10 @@ def make_lowered_seeds(
 
 
 _NO_CHOICE = OracleChoice()
-CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
-SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
+# The limit on tests of a chunk; a killed process repeats its chunk.
+CHUNK = 16
+# The target duration of a chunk in seconds: slow targets have fewer tests per chunk.
+SLICE = 2.0
 # Seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill.
 GRACE = 2 * SLICE
 
@@ -192,11 +198,14 @@ class _Chunks:
 
     campaign: Campaign
     programs: Programs
-    end: float  # of the campaign, in seconds of the monotonic clock
-    idle: SimpleQueue[ObservationCache]  # those of the lanes that wait for work
+    # Of the campaign, in seconds of the monotonic clock
+    end: float
+    # Those of the lanes that wait for work
+    idle: SimpleQueue[ObservationCache]
     metamorphic: bool
     further: OracleChoice
-    size: int = 1  # until it is known how long a test takes
+    # Until it is known how long a test takes
+    size: int = 1
 
     def run_chunk(self, cases: dict[int, Case]) -> list[FinishedTest]:
         """Run one chunk on an idle lane; raise LaneStopped if it would begin after the end."""
@@ -241,7 +250,8 @@ def run_guided(
             idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop, coverage))))
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        stack.callback(stop.set)  # called first, before the pool waits for its threads
+        # Called first, before the pool waits for its threads
+        stack.callback(stop.set)
         waiting: deque[Future[list[FinishedTest]]] = deque()
         chunks = _Chunks(campaign, programs, end, idle, metamorphic, further)
 
@@ -262,7 +272,8 @@ def run_guided(
                 return
             try:
                 done = waiting.popleft().result()
-            except LaneStopped:  # it was to begin after the end
+            except LaneStopped:
+                # It was to begin after the end
                 return
             store.record_tests(campaign, done)
             for test in done:

@@ -24,7 +24,8 @@ from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 _LENGTH = struct.Struct(">Q")
-_MOST = 4 << 30  # bytes of a message
+# Bytes of a message
+_MOST = 4 << 30
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -95,7 +96,8 @@ class Finished(msgspec.Struct, tag=True):
     """
 
     tests: list[FinishedTest]
-    cases: dict[int, SentCase]  # by the number of the test
+    # By the number of the test
+    cases: dict[int, SentCase]
     upto: int
     tests_per_second: float
     stopped: bool = False
@@ -110,14 +112,16 @@ class Failed(msgspec.Struct, tag=True):
 Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
 Question = NumberRange | Further
 Answer = Finished | Answered | Failed
-_VALUE = 1  # the MessagePack extension that holds an array: a frame of `wire`
+# The MessagePack extension that holds an array: a frame of `wire`
+_VALUE = 1
 
 
 def encode_message(message: object) -> bytes:
     """Encode a message, or a dataclass that travels in messages, without its length."""
     try:
         return msgspec.msgpack.encode(message, enc_hook=_encode_other)
-    except UnicodeEncodeError:  # a compiler printed half of a character
+    except UnicodeEncodeError:
+        # A compiler printed half of a character
         kept = (bytes, msgspec.msgpack.Ext)
         plain = msgspec.to_builtins(message, builtin_types=kept, enc_hook=_encode_other)
         return msgspec.msgpack.encode(_replace_surrogates(plain))
@@ -150,7 +154,8 @@ def _encode_other(item: object) -> object:
 
 def _decode_value(code: int, data: memoryview) -> object:
     """Decode the array of an extension."""
-    frame = bytes(data)  # a view would hold on to the whole message
+    # A view would hold on to the whole message
+    frame = bytes(data)
     header, size = wire.read_sizes(frame[: wire.HEAD.size], len(frame))
     body = memoryview(frame)[wire.HEAD.size + header :]
     described = json.loads(frame[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))

@@ -33,10 +33,14 @@ from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.finished_test import Campaign
 
-AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
-_LEAST = 16  # tests that a fast lane is given, however many lanes there are
-SLICE = 4.0  # seconds of work that a lane is given
-DEATHS = 3  # lanes that die one after another on the same test
+# The limit on batches per lane beyond the recorded ones.
+AHEAD = 2
+# Tests that a fast lane is given, however many lanes there are
+_LEAST = 16
+# Seconds of work that a lane is given
+SLICE = 4.0
+# Lanes that die one after another on the same test
+DEATHS = 3
 # Seconds of one wait: a signal that comes just before the main thread sleeps is seen only when it wakes.
 _HEED = 0.5
 
@@ -59,17 +63,22 @@ class LanePool:
         quick = () if schedule is None else schedule.quick
         self._begin = Begin(campaign, plan.supports, limits, schedule is not None, quick)
         self._next, self._recorded, self._tests = first, first, tests
-        self._further: list[Further] = []  # asked before anything else is begun
-        self._rate = 0.0  # tests a second of one lane
-        batches = lanes if schedule is None else schedule.back  # that lanes can be in at once
+        # These run before other work begins.
+        self._further: list[Further] = []
+        # Tests a second of one lane
+        self._rate = 0.0
+        # That lanes can be in at once
+        batches = lanes if schedule is None else schedule.back
         # tests that a lane is given at a time
         self._most = min(BATCH, max(_LEAST, BATCH * batches // max(1, lanes)))
-        self._deaths: dict[int, int] = {}  # by the first number that was not answered
+        # By the first number that was not answered
+        self._deaths: dict[int, int] = {}
         self._wanted, self._allowed, self._under_way = lanes, 1, 0
         # What lanes say, what ended a thread, and None for each question that is done with.
         self._said: SimpleQueue[Answer | BaseException | None] = SimpleQueue()
         self._threads = ThreadPoolExecutor(lanes, "lane")
-        self._lock = threading.Lock()  # of the lanes and of the two fields below
+        # Of the lanes and of the two fields below
+        self._lock = threading.Lock()
         self._lanes: set[LaneClient] = set()
         self._idle: list[LaneClient] = []
         self._is_stopping = self._is_ended = False
@@ -158,7 +167,8 @@ class LanePool:
         try:
             while (rest := self._ask_lane(question)) is not None:
                 question = rest
-        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+        except BaseException as error:  # noqa: BLE001
+            # The main thread raises it
             self._said.put(error)
         finally:
             self._said.put(None)
@@ -188,7 +198,8 @@ class LanePool:
                 lane.send_stop()
             if self._is_ended:
                 lane.end_lane()
-        with suppress(OSError):  # it is dead: that is seen when it is asked
+        # It is dead, which the next call reports.
+        with suppress(OSError):
             lane.send_begin(self._begin)
         return lane
 

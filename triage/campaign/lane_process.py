@@ -48,8 +48,10 @@ from opsieve.triage.campaign.schedule.known_failures import choose_skipped_featu
 from opsieve.triage.campaign.testing import run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
-PIECE = 32  # tests between two answers, at most
-SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has fewer tests
+# Tests between two answers, at most
+PIECE = 32
+# Seconds between two answers, about: of slow targets a piece has fewer tests
+SLICE = 2.0
 
 
 class Lane:
@@ -59,13 +61,16 @@ class Lane:
 
     def __init__(self, connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
         self._connection, self._expected, self._alone = connection, targets, alone
-        self._given: SimpleQueue[NumberRange | Further | None] = SimpleQueue()  # None: no more will come
+        # None marks the end.
+        self._given: SimpleQueue[NumberRange | Further | None] = SimpleQueue()
         self._stop = threading.Event()
-        self._rate = 0.0  # tests a second, of the latest pieces
+        # Tests a second, of the latest pieces
+        self._rate = 0.0
 
     def run_loop(self) -> None:
         """Process messages until the other side is gone."""
-        early = Workers()  # all Workers of a process share what they have imported
+        # All Workers of a process share their zygotes.
+        early = Workers()
         threading.Thread(target=_import_expected, args=(early, self._expected), daemon=True).start()
         begin = receive_message(self._connection)
         assert isinstance(begin, Begin)
@@ -146,7 +151,8 @@ class Lane:
 
 def _import_expected(workers: Workers, names: Sequence[str]) -> None:
     """Import the compilers that a campaign on these targets runs first."""
-    with suppress(BadInput):  # they are no targets: whoever begins the campaign says it
+    # They are not targets; starting the campaign reports that.
+    with suppress(BadInput):
         places = read_stated([resolve(name) for name in names]).quick if names else ()
         _import_compilers(workers, tuple(names[place] for place in places))
 
@@ -215,7 +221,8 @@ def serve_connection(connection: socket.socket, targets: Sequence[str], alone: C
         send_message(
             connection, Failed(f"{error}; leave that target out, or install it (see opsieve doctor)")
         )
-    except Exception:  # noqa: BLE001 - the main process says it
+    except Exception:  # noqa: BLE001
+        # The main process says it
         send_message(connection, Failed(f"a fault of opsieve ended a lane: {traceback.format_exc()[-2000:]}"))
 
 

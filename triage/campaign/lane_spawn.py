@@ -42,7 +42,8 @@ class LaneClient(Protocol):
         """End it at once and return its status. Any thread may call this, also repeatedly."""
 
 
-MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process share what they have imported
+# The place where lanes of this process share their zygotes.
+MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"
 Spawn = Callable[[], LaneClient]
 
 
@@ -73,13 +74,15 @@ class ProcessLane:
             answer = receive_message(self._connection)
             last = is_last(answer, question)
             self._is_asked = not last
-            yield answer  # type: ignore[misc]  # a lane sends answers only
+            # A lane sends answers only
+            yield answer  # type: ignore[misc]
             if last:
                 return
 
     def send_stop(self) -> None:
         """Tell it to end with the current piece; without a question, with its next one."""
-        with self._lock, suppress(OSError):  # where it is dead, `iter_answers` says so
+        # If it is dead, `iter_answers` reports that.
+        with self._lock, suppress(OSError):
             if self._is_asked and not self._is_stopped:
                 self._send_stop_message()
             self._is_stopped = True
@@ -92,7 +95,8 @@ class ProcessLane:
     def end_lane(self) -> int:
         """End it at once and return its status; its workers notice and end too."""
         self.process.kill()
-        with suppress(OSError):  # closing alone does not wake the thread that waits for an answer
+        # Closing alone does not wake the thread that waits for an answer
+        with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
         return self.process.wait()

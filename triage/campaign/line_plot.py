@@ -21,7 +21,8 @@ _COLOURS = (
     "#8e6bbf",
     "#8c7b52",
 )
-_MOST_POINTS = 400  # of a line; more of them are not seen at this size
+# Of a line; more of them are not seen at this size
+_MOST_POINTS = 400
 _STYLE = (
     "<style>text{font:12px sans-serif;fill:#333}.title{font-size:15px}.grid{stroke:#8885}.axis{stroke:#888}"
     "@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>"

@@ -241,7 +241,8 @@ def _run_further_oracles(
         if case.expected is None
         else None
     )
-    if found is None or found.verdict == "undecided":  # it cannot be measured, and is right all the same
+    # It cannot be measured, and is right all the same
+    if found is None or found.verdict == "undecided":
         return None
     builds = [build for build in (target, target.baseline) if build is not None]
     return Judged(found, tuple(lab.observe(build, case.program, case.inputs) for build in builds))

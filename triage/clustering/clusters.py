@@ -18,10 +18,14 @@ from rapidfuzz.process import cdist
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.fingerprint.component import Component, ComponentName
 
-ALIKE = 0.6  # mean similarity from which clusters are suggested as related
-_MOST_UNITS = 12  # fingerprints of a cluster that are compared
-_WORDS = 60  # of a message
-SEPARATOR = "\x1f"  # between the parts of an alternative title
+# Mean similarity from which clusters are suggested as related
+ALIKE = 0.6
+# Fingerprints of a cluster that are compared
+_MOST_UNITS = 12
+# Of a message
+_WORDS = 60
+# Between the parts of an alternative title
+SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ _ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "Recursi
 # statement, and one that fails for more callers is taken to be wrong itself. The number fits logs of planted
 # faults: no log of a real tool that was tried has a statement with three such callers.
 _CALLERS_AT_FAULT = 3
-_OFTEN = 2  # failures of a caller, after which it counts by itself
+# Failures of a caller, after which it counts by itself
+_OFTEN = 2
 # Python's own values do not have what the statement wants: its callers passed wrong ones.
 _WRONG_VALUE = re.compile(
     r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object (?:has no attribute|is not)"

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DIVERSE = 200  # clusters ordered furthest-point-first; nobody reads on by diversity behind them
-_BITS = 512  # of a cluster's features, hashed
+# The number of clusters ordered furthest-point-first; readers rarely go further.
+DIVERSE = 200
+# Of a cluster's features, hashed
+_BITS = 512
 
 # A failure is the worse the less it can be noticed or worked around, and the more valid the program was.
 SEVERITY = {
@@ -80,13 +82,16 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
             # Map a feature to a bit, equally in every process (unlike `hash`).
             number = 2166136261
             for byte in feature.encode("utf-8", "surrogatepass"):
-                number = (number ^ byte) * 16777619 & 0xFFFFFFFF  # FNV-1a
+                # FNV-1a
+                number = (number ^ byte) * 16777619 & 0xFFFFFFFF
             marks[row, (number % _BITS)] = 1.0
     sizes = marks.sum(axis=1)
-    nearest = np.full(len(places), 2.0, dtype=np.float32)  # to the chosen ones, by Jaccard's distance
+    # To the chosen ones, by Jaccard's distance
+    nearest = np.full(len(places), 2.0, dtype=np.float32)
     chosen: list[int] = []
     for _ in range(min(DIVERSE, len(places))):
-        furthest = int(np.argmax(nearest))  # the first of equals, so the gravest
+        # The first of equals, so the gravest
+        furthest = int(np.argmax(nearest))
         chosen.append(furthest)
         common = marks @ marks[furthest]
         either = np.maximum(sizes + sizes[furthest] - common, 1.0)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from opsieve.triage.fingerprint.component import Component
 
-NEW = 0  # the cluster of what begins one of its own, or joins by its alternative titles
+# The pseudo-cluster of a failure that starts its own, or joins by alternative titles.
+NEW = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,14 @@ from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.normalise import is_from_interpreter
 
 VARIES = "<*>"
-MOST_COMPARED = 64  # fingerprints of one statement
+# Fingerprints of one statement
+MOST_COMPARED = 64
 # of the words of the longer message, Drain's threshold; of one `raise` of the shorter, which has one text
 _SAME = 0.5
-_FEWEST = 2  # words that both have
-_FIRST = 3  # words with which two messages of one `raise` begin; what follows may be a whole program
+# Words that both have
+_FEWEST = 2
+# The number of first words that identify a `raise`; a whole program may follow them.
+_FIRST = 3
 _MOST_WORDS = 80
 _CALLERS = 3
 _WORD = re.compile(r"<\w+>|[\w.:]+")
@@ -117,7 +120,8 @@ def _is_raise(components: Sequence[Component]) -> bool:
 
 @functools.cache
 def _list_operators() -> frozenset[str]:
-    import onnx  # not loaded by commands that only look
+    # Not loaded by commands that only look
+    import onnx
 
     return frozenset(schema.name for schema in onnx.defs.get_all_schemas())
 

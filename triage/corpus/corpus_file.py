@@ -17,7 +17,8 @@ from opsieve.triage.corpus.states import SeenVerdict, Word
 NAME = "corpus.json"
 FORMAT = 1
 _MOST = 256 << 20
-_CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")  # one folder in the corpus, never a path out of it
+# One folder in the corpus, never a path out of it
+_CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from opsieve.triage.corpus.corpus_file import Bug, CorpusEntry
 
 KINDS = {"crash": "crash", "mismatch": "wrong result", "error": "error"}
 _STATUSES = ("live", "fixed", "not judged")
-_FEWEST_RELEASES = 4  # that make a picture
-_CASES = "../samples"  # from the folder of the page
+# That make a picture
+_FEWEST_RELEASES = 4
+# From the folder of the page
+_CASES = "../samples"
 _HEAD = """# What opsieve has found
 
 <!-- Made by `opsieve bugs --page docs/found.md`; tests/cli/test_bugs.py compares it with the collection. -->

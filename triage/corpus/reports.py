@@ -182,8 +182,10 @@ def _strip_invalid(text: str) -> str:
     return _NO_XML.sub(" ", text)[:_MOST_TEXT]
 
 
-_MOST_ANNOTATIONS = 50  # GitHub shows ten of a step
-_MOST_ROWS = 500  # a summary has at most 1 MiB
+# GitHub shows ten of a step
+_MOST_ANNOTATIONS = 50
+# A summary has at most 1 MiB
+_MOST_ROWS = 500
 _CUT = 400
 
 

@@ -72,7 +72,8 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
             groups.setdefault(_choose_targets(path, request), []).append(path)
         except BadInput as error:
             yield RefusedModel(str(path), str(error))
-        except Exception as error:  # noqa: BLE001  a fault of ours on one case costs the others nothing
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours on one case costs the others nothing
             yield RefusedModel(str(path), "opsieve failed to read it", error)
     for targets, group in groups.items():
         judged: dict[str, list[JudgeResult]] = {}

@@ -15,7 +15,8 @@ from opsieve.gen.errors import BadInput
 
 State = Literal["newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged"]
 STATES: tuple[State, ...] = ("newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged")
-FAIL_ON: Mapping[str, frozenset[State]] = {  # the states that give exit code 1
+# The states that give exit code 1
+FAIL_ON: Mapping[str, frozenset[State]] = {
     "new": frozenset(["newly-failing", "changed"]),
     "any": frozenset(["newly-failing", "changed", "still-failing"]),
     "none": frozenset(),
@@ -178,6 +179,7 @@ def _choose_state(before: SeenVerdict | None, after: SeenVerdict) -> State:
         return "not-judged"
     if before is None or before.verdict not in FAILING:
         return "newly-failing"
-    if "flaky" in (before.verdict, after.verdict):  # which has no fingerprint
+    # Which has no fingerprint
+    if "flaky" in (before.verdict, after.verdict):
         return "still-failing" if before.kind == after.kind else "changed"
     return "still-failing" if before.fingerprint == after.fingerprint else "changed"

@@ -23,11 +23,14 @@ from opsieve.triage.distributed import remote_lane
 from opsieve.triage.distributed.remote_lane import Installed
 from opsieve.triage.store.finished_test import Campaign
 
-_CONNECT = 10.0  # seconds
-_LOOK = 5.0  # seconds between two looks which workers are there: each is a question to the scheduler
+# Seconds
+_CONNECT = 10.0
+# Seconds between two looks which workers are there: each is a question to the scheduler
+_LOOK = 5.0
 # What a client raises whose scheduler is gone: it has no connection to ask, no key in the answer.
 _GONE = (OSError, TimeoutError, AttributeError, KeyError, RuntimeError)
-_WAIT = 30.0  # seconds that a campaign waits for a first worker, or for one in place of the last
+# Seconds that a campaign waits for a first worker, or for one in place of the last
+_WAIT = 30.0
 
 
 @contextmanager
@@ -69,7 +72,8 @@ class Cluster:
             str, str
         ] = {}  # workers that were asked, and why they are left out: "" where they are not
         self._found: list[str] = []
-        self._looked = -math.inf  # when they were found
+        # When they were found
+        self._looked = -math.inf
         self._lock = threading.Lock()
         self._here, self._resources = here, resources
         try:
@@ -186,7 +190,8 @@ class Cluster:
                     if not set(fitting) & set(self.list_usable()):
                         break
             raise EOFError("given up")
-        except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, there is no answer
+        except Exception as error:  # noqa: BLE001
+            # Whatever the task or Dask says, there is no answer
             raise EOFError(str(error)) from None
         finally:
             with suppress(*_GONE):
@@ -194,7 +199,8 @@ class Cluster:
 
     def run_everywhere(self, function: Callable[[str], None], owner: str) -> None:
         """Let each worker end the processes it keeps for a campaign or reduction."""
-        with suppress(*_GONE):  # what cannot be reached ends by itself
+        # Unreachable workers end by themselves.
+        with suppress(*_GONE):
             self._client.run(function, owner, on_error="ignore")
 
 
@@ -219,7 +225,8 @@ class ClusterLane:
         """
         given = self._campaign, self._begin, encode_message(question)
         for frame in self._cluster.run_task(self._given_up, remote_lane.answer_question, *given):
-            yield decode_message(frame)  # type: ignore[misc]  # a lane sends answers only
+            # A lane sends answers only
+            yield decode_message(frame)  # type: ignore[misc]
 
     def send_stop(self) -> None:
         """Let the task end by itself."""

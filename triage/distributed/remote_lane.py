@@ -25,7 +25,8 @@ from opsieve.triage.campaign.lane_messages import decode_message, encode_message
 from opsieve.triage.campaign.lane_spawn import LaneClient, spawn_lane
 
 T = TypeVar("T")
-_PATIENCE = 120.0  # seconds that a thing waits for a task
+# Seconds that a thing waits for a task
+_PATIENCE = 120.0
 
 
 class Kept(Generic[T]):
@@ -64,7 +65,8 @@ class Kept(Generic[T]):
             waiting = self._waiting.get(owner, [])
             left = [item for item in waiting if item[0] is not thing]
             if len(left) == len(waiting):
-                return  # it was taken at that moment
+                # Another process took it meanwhile.
+                return
             self._waiting[owner] = left
         self._end(thing)
 
@@ -110,7 +112,8 @@ def answer_question(campaign: str, begin: bytes, question: bytes) -> list[bytes]
     try:
         if lane is None:
             lane = spawn_lane(meeting=campaign)
-            lane.send_begin(decode_message(begin))  # type: ignore[arg-type]  # what the pool sends
+            # What the pool sends
+            lane.send_begin(decode_message(begin))  # type: ignore[arg-type]
         found = list(map(encode_message, lane.iter_answers(decode_message(question))))  # type: ignore[arg-type]
     except (EOFError, OSError):
         raise LaneDied(f"status {lane.end_lane() if lane else None}") from None
@@ -130,7 +133,8 @@ def end_lanes(campaign: str) -> None:
 _KEPT: Kept[LaneClient] = Kept(lambda lane: lane.end_lane())
 
 
-_MOST = 256 << 20  # bytes of the files of a case
+# Bytes of the files of a case
+_MOST = 256 << 20
 
 Files = Mapping[str, bytes]
 

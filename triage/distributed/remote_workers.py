@@ -22,7 +22,8 @@ from opsieve.triage.campaign.lane_messages import SentCase, decode_as, encode_me
 from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import Kept, describe_installed
 
-Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]  # workers that can be asked about these targets
+# Workers that can run these targets.
+Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]
 
 
 class _SentTest(msgspec.Struct):
@@ -88,7 +89,8 @@ class RemoteWorkers(Workers):
         except EOFError as error:
             self._say(f"a test is run here, for the cluster gives no answer: {shown(str(error), 200)}")
         except (BadInput, OSError) as error:
-            if not self._given_up.is_set():  # others hear of it too
+            # Others hear of it too
+            if not self._given_up.is_set():
                 self._given_up.set()
                 self._say(f"the tests are run here from now on: {shown(str(error), 200)}")
         return []

@@ -27,7 +27,8 @@ SOURCES = {
     "expected outputs": "the expected outputs",
     INFERENCE: "ONNX's shape inference, which tells no values",
 }
-ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
+# The oracles for the right outputs.
+ORACLES = (FLOAT64, NATIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class ExportedFailure:
     fixed: str = ""
     first_bad: str = ""
     commits: tuple[BlamedCommit, ...] = ()
-    probably: tuple[ProbableIssue, ...] = ()  # public issues that it may be
+    # Public issues that it may be
+    probably: tuple[ProbableIssue, ...] = ()
 
     @property
     def noun(self) -> str:

@@ -20,7 +20,8 @@ from opsieve.triage.export.issue import write_issue
 from opsieve.triage.export.program_source import get_optimised_text, get_text
 from opsieve.triage.export.script import write_script
 
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
+# The earliest date that a zip file can store.
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
@@ -35,7 +36,8 @@ def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
         files = {
             str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
         }
-    with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one
+    # A kind of failure without a script, or a case too large for one
+    with contextlib.suppress(BadInput):
         files["case/repro.py"] = write_script(exported, text).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:

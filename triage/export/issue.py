@@ -38,10 +38,12 @@ from opsieve.version import VERSION
 _OF_WORKERS = re.compile(
     r"(?:^|/)(?:backends/(?:workers|compilers|reference)/.*|(?:backends/)?(?:child|transformed)\.py$)"
 )
-_INTERPRETER = re.compile(r"python|libpython|libc\.so|ld-linux")  # what every stack begins with
+# Modules with which every stack begins.
+_INTERPRETER = re.compile(r"python|libpython|libc\.so|ld-linux")
 _TEMPLATES = Path(__file__).with_name("issue_templates.toml")
 _ISSUE = re.compile(r"https://github\.com/[A-Za-z0-9-]{1,60}/[A-Za-z0-9._-]{1,100}/issues/\d{1,9}")
-_MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
+# characters; GitHub takes 65,536 for a whole issue
+_MOST_SCRIPT = 40_000
 _MOST_GRAPH = 8_000
 _MOST_LOG = 4_000
 _LINE = 400
@@ -85,7 +87,8 @@ def write_issue(exported: ExportedFailure, text: ModelText, optimised: str = "")
     parts = [f"# {template.get('title', '')}{write_title(exported)}"]
     for heading, *keys in template["sections"]:
         body = "\n\n".join(answers[key] for key in keys if answers[key])
-        if not (body or named):  # a project's own form wants every heading
+        # A project's own form wants every heading
+        if not (body or named):
             continue
         parts += [
             f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}",
@@ -106,7 +109,8 @@ def write_title(exported: ExportedFailure) -> str:
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {count_noun(len(nodes), 'node')}"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     applied = [item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")]
-    names = exported.passes or applied  # of a module those that it was given
+    # Of a module those that it was given
+    names = exported.passes or applied
     guilty = f"{_clean_word(names[0], 60)}: " if len(names) == 1 else ""
     words = _describe_failure(exported)
     words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
@@ -361,7 +365,8 @@ def _describe_environment(exported: ExportedFailure) -> list[str]:
     for name in list_packages(exported):
         if name == exported.target.facts.package:
             continue
-        if exported.target.release:  # an environment of its own: what is here says nothing of it
+        # It has an environment of its own, so local packages say nothing about it.
+        if exported.target.release:
             lines += [f"{name} {pins[name]}"] if name in pins else []
         else:
             try:
@@ -403,7 +408,8 @@ def _list_names(names: tuple[str, ...]) -> str:
 
 
 def _clean_sentence(text: str) -> str:
-    plain = text.translate(str.maketrans("[]", "()"))  # no link
+    # No link
+    plain = text.translate(str.maketrans("[]", "()"))
     return re.sub(r"[^A-Za-z0-9 .,:()+=_/'-]|//+|(?i:www)(?=\.)", "?", plain)[:300]
 
 

@@ -15,8 +15,10 @@ from onnx import helper
 from opsieve.gen.model.tensors import Value
 
 WIDTH = 110
-_FEW = 256  # elements that are written one by one
-_WORTH = 4 << 10  # bytes from which on compressing pays
+# Elements that are written one by one
+_FEW = 256
+# Bytes from which on compressing pays
+_WORTH = 4 << 10
 
 # What scripts with base64 in them define. Bytes of more than 4 KiB are deflated.
 DECODE = """

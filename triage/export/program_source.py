@@ -15,9 +15,12 @@ from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 
 # What is wrong with a transformed model, and what shows it.
 _BROKEN = {"onnx.checker accepts the original and refuses": "checker", "onnxruntime ": "run"}
-BRIEF_KINDS = ("mismatch", "error", "crash")  # of failures that a short script shows
-_LINES = 60  # of a program that is shown beside its bytes
-_MOST = 64 << 10  # characters of a text that stands in a script
+# Of failures that a short script shows
+BRIEF_KINDS = ("mismatch", "error", "crash")
+# The number of lines of a program shown beside its bytes.
+_LINES = 60
+# The longest text in a script, in characters.
+_MOST = 64 << 10
 
 
 def get_text(exported: ExportedFailure, workers: Workers) -> ModelText:
@@ -54,7 +57,8 @@ def write_imports(exported: ExportedFailure, text: ModelText, test: bool) -> str
     parsed = f"\n    MODEL = {facts.parse.format('TEXT')}\n" if facts.parse and text.exact else ""
     return template.LIBRARIES.format(
         imports="".join(f"    import {module}\n" for module in facts.imports) + parsed,
-        errors="Exception" if parsed else "ImportError",  # onnx.parser.ParseError of an older onnx
+        # onnx.parser.ParseError of an older onnx
+        errors="Exception" if parsed else "ImportError",
         ends=template.SKIPS if test else template.EXITS,
     )
 

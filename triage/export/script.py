@@ -34,9 +34,12 @@ from opsieve.triage.export.program_source import (
 from opsieve.version import VERSION, format_requirement
 
 KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
-_APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
-_MOST = 64 << 20  # bytes of model and values in one script
-_TURNS = 5  # runs that are compared where a failure is that they differ
+# Run in a process of their own, which may die
+_APART = ("crash", "hang", "memory")
+# Bytes of model and values in one script
+_MOST = 64 << 20
+# Runs that are compared where a failure is that they differ
+_TURNS = 5
 
 
 def write_script(exported: ExportedFailure, text: ModelText, test: bool = False) -> str:
@@ -63,7 +66,8 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
     run = write_brief_run(exported) or write_run(exported, text) or write_opsieve_run(exported)
-    if run.endswith("return {}\n"):  # it shows the failure before there are outputs
+    # It shows the failure before there are outputs
+    if run.endswith("return {}\n"):
         exported = replace(exported, expected={})
     data = _write_data(exported, text)
     before = write_model(exported, text, clean_line) if text.exact else []
@@ -89,8 +93,10 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
     """List pip's requirements for the script, with the compiler in the failing version."""
     backend = exported.target.backend
     version = exported.target.release or _check_version(exported.observation.version)
-    built = bool(exported.target.build)  # pip does not have it: `write_build_note` says which one it is
-    if not write_run(exported):  # opsieve installs a release itself
+    # pip cannot install it; `write_build_note` identifies it.
+    built = bool(exported.target.build)
+    # opsieve installs a release itself
+    if not write_run(exported):
         own = (
             [f"{backend.package}=={version}"]
             if backend.package and version and not (exported.target.release or built)

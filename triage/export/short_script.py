@@ -15,8 +15,10 @@ from opsieve.triage.export.literals import WIDTH, quote, write_literal
 from opsieve.triage.export.program_source import BRIEF_KINDS, get_brief_source, write_run
 from opsieve.triage.export.script import list_requirements, write_build_note
 
-_MOST_TEXT = 2_000  # characters of the model's text
-_MOST_VALUES = 1_500  # characters of inputs and expected outputs
+# Characters of the model's text
+_MOST_TEXT = 2_000
+# Characters of inputs and expected outputs
+_MOST_VALUES = 1_500
 # Below this a tolerance is that of denormal numbers, which nobody wants to read.
 _TINY = 1e-30
 

@@ -44,7 +44,8 @@ _STAGES: Mapping[str, Stage] = {
 }
 _COMPARING = frozenset(["compare", "verify", "check", "comparison"])
 _SIGKILL = 9
-_MAX_SKIPPED = 1000  # bad lines that are named; the others are counted
+# Bad lines that are named; the others are counted
+_MAX_SKIPPED = 1000
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 

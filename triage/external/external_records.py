@@ -23,14 +23,18 @@ from opsieve.gen.model.files import open_file
 from opsieve.triage.fingerprint.traces import read_trace
 from opsieve.triage.store.failure_record import read_observations
 
-_MAX_LINE = 4 << 20  # bytes of one record
-_MAX_BYTES = 8 << 30  # bytes of one file, unpacked
+# Bytes of one record
+_MAX_LINE = 4 << 20
+# Bytes of one file, unpacked
+_MAX_BYTES = 8 << 30
 _MAX_FILES = 1_000_000
 _MAX_OPERATORS = 10_000
-_MAX_LOG = 4 << 20  # bytes of one failure in a plain text log
+# Bytes of one failure in a plain text log
+_MAX_LOG = 4 << 20
 _HEADER = re.compile(rb"(?:={3,}+|_{3,}+) ?[^=_\s][^\r\n]{0,200}(?:={3,}|_{3,})\s*+")
 _LOG_ENDINGS = (".log", ".txt", ".out", ".err", ".xml")
-_MAX_JUNIT = 256 << 20  # bytes of a JUnit report
+# Bytes of a JUnit report
+_MAX_JUNIT = 256 << 20
 _JUNIT = re.compile(r"<(failure|error)\b((?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 _ATTRIBUTE = re.compile(r"\b(message|type)=(\"|')((?:(?!\2)[^<])*+)")
 
@@ -59,7 +63,8 @@ class Record:
 class BadRecord:
     """An invalid line or file, with its number from 1 and the reason."""
 
-    number: int  # from 1
+    # From 1
+    number: int
     why: str
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-LONGEST = 600  # characters of a component as text
+# Characters of a component as text
+LONGEST = 600
 
 
 class ComponentName(StrEnum):

@@ -31,9 +31,12 @@ from opsieve.triage.fingerprint.stack import Stack, read_stack
 
 # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
 _FRAMES = 3
-_WORDS = 2  # constant words that make a message with variable parts the compiler's own
-_BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
-_SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
+# Constant words that make a message with variable parts the compiler's own
+_WORDS = 2
+# Outcomes that depend on limits, not on the place.
+_BY_CHANCE = frozenset(["hang", "out-of-memory"])
+# Their messages are the signal's or ours
+_SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])
 # Slips of the compiler's author of which the function alone is to blame, whoever called it.
 _OWN_SLIPS = frozenset(["NameError", "UnboundLocalError"])
 _EXHAUSTED = "RecursionError"
@@ -41,7 +44,8 @@ _PLACEHOLDER = re.compile(r"<\w+>")
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
 _SHOWN_WORD = re.compile(r"<\w+>|\w+")
-_ATTRIBUTE = " object has no attribute "  # what the interpreter says here is constant, but for the class
+# The interpreter's message is constant except for the class.
+_ATTRIBUTE = " object has no attribute "
 # JAX chains one that only shows where an operation was written.
 _EXCEPTION = re.compile(r"(?!.*JaxStackTraceBeforeTransformation$).")
 _CAUSED = "The above exception was the direct cause of the following exception"

@@ -12,7 +12,8 @@ from opsieve.triage.fingerprint.normalise import normalise_message
 
 REDUCE_FIRST = "reduce the program first"
 INVALID = "it breaks a rule of ONNX and is to be refused"
-_FEW = 6  # different operators of a graph that is small enough to speak for its bug
+# Different operators of a graph that is small enough to speak for its bug
+_FEW = 6
 
 
 def is_few(operators: Sequence[str]) -> bool:

@@ -16,7 +16,8 @@ from opsieve.backends.stacks.demangle import demangle
 from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, remove_locations
 
 _MAX_TEMPLATE = 400
-_SHORT = 24  # a first line shorter than this says too little without the next
+# A shorter first line says too little without the next.
+_SHORT = 24
 # what comes on the next line
 _ANNOUNCES = (
     "raised:",
@@ -95,7 +96,8 @@ _MANGLED = re.compile(r"(?:_Z)?[PRK]{0,3}+(?:N[KVR]{0,2}+(?:S[tabsiod])?\d|St\d)
 _SPELLINGS = re.compile(r"\bffi\.(?:Small)?(Str(?:ing)?|Bytes)\b")
 # The types that a call was made with, as Python shows a list of them: how many and which the program decides.
 _CLASSES = re.compile(r"\[(?:<class '[\w.]{1,80}+'>(?:, )?){1,64}+\]")
-_DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
+# ReduceL1 and ReduceL2 are operators
+_DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")
 _RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
 _ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
 # Of arguments or types: how many there are is the program's matter.
@@ -103,7 +105,8 @@ _LIST = re.compile(rf"{_ITEM}(?:\s?,\s?{_ITEM})*+,?")
 _SPACES = re.compile(r"\s++")
 _QUOTED_OR_TOKEN = re.compile(rf"{_QUOTED.pattern}|([^\s'\"`,;()\[\]{{}}<>=|]++)")
 _GLUED = re.compile(r"(?<=\d)[a-z]{3,}+\Z")
-_ENDS = ".:!?"  # of a sentence, behind a name
+# Of a sentence, behind a name
+_ENDS = ".:!?"
 
 
 def normalise_message(message: str, names: Collection[str] = frozenset()) -> str:
@@ -160,7 +163,8 @@ def _replace_name(match: re.Match[str], names: Collection[str]) -> str:
     bare = word.rstrip(_ENDS)
     if bare in names:
         return _NAME + word[len(bare) :]
-    found = _GLUED.search(bare)  # the author put no space behind a name: `main_f4already`
+    # The author put no space behind a name: `main_f4already`
+    found = _GLUED.search(bare)
     stem = bare[: found.start()] if found else bare
     if stem in names or _contains_name(stem, names):
         return f"{_NAME}{' ' if found else ''}{word[len(stem) :]}"

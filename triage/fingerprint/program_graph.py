@@ -17,7 +17,8 @@ from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 from opsieve.triage.fingerprint.component import Signature
 
-MOST_NODES = 12  # a graph with more nodes is not reduced, and its shape says little
+# A larger graph is not reduced, so its shape says little.
+MOST_NODES = 12
 _MAX_WORD = 100
 
 

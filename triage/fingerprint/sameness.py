@@ -26,7 +26,8 @@ from opsieve.triage.fingerprint.fingerprint import Fingerprint, get_essence, mak
 from opsieve.triage.fingerprint.program_graph import ProgramNames
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
-LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")  # those of a reduction
+# Those of a reduction
+LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")
 # Components that change while a graph is reduced, or that become known after it: no part of "the same
 # failure".
 _LATER = frozenset(

@@ -9,12 +9,14 @@ import re
 
 from opsieve.backends.observation import Frame
 
-MAX_READ = 8000  # characters of a message that are looked at
+# Characters of a message that are looked at
+MAX_READ = 8000
 SOURCES = frozenset(
     ["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "py", "pyx", "pxi", "inc", "td", "mlir"]
 )
 CLEAN = {code: " " for code in range(0x20) if chr(code) not in "\n\x1b"} | {0x7F: " "}
-_NEAR = 8  # innermost frames among which a place is looked for: an exception's own constructor lies inside it
+# Innermost frames among which a place is looked for: an exception's own constructor lies inside it
+_NEAR = 8
 _NATIVE = SOURCES - {"py", "pxi", "pyx"}
 _SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :](?!\d)")
 _REPORTED_SITE = re.compile(
@@ -26,7 +28,8 @@ _TRACE_SITE = re.compile(r'File "([^"\n]{1,400}+)", line (\d{1,7}+), in ([^\n]{1
 _TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1,400}+):(\d{1,7}+)")
 
 
-@functools.lru_cache(maxsize=64)  # a failure's message is asked about several times
+# Cached, because each message is classified several times.
+@functools.lru_cache(maxsize=64)
 def find_location(message: str) -> Frame | None:
     """Find the place in a compiler's own source in a message: a native frame with file, line and function, or
     None.
@@ -96,7 +99,8 @@ def _find_sites(text: str) -> list[tuple[int, int, str, str, int]]:
             continue
         end = _find_signature_end(text, match.end())
         function = get_qualified_name(text[match.end() : end])
-        if "::" not in function:  # prose follows, not a signature
+        # Prose follows, not a signature
+        if "::" not in function:
             function, end = "", match.end()
         found.append((match.start(), end, match[1], function, int(match[2])))
         if len(found) == 8:

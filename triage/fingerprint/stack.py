@@ -18,11 +18,16 @@ from opsieve.triage.fingerprint.source_location import get_qualified_name
 
 _LISTS = Path(__file__).with_name("frame_denylist.toml")
 _MAX_NAME = 160
-_MAX_PERIOD = 8  # functions in one turn of a recursion
-_BEYOND = 2  # frames of other files that belong to a statement
-_CALLS = 4  # places of a failure that tell whether another one is of the same version
-_MOST_LEAVES = 4  # where the stack need not have run out
-_TURNS = 3  # as often must it turn to count as one
+# Functions in one turn of a recursion
+_MAX_PERIOD = 8
+# Frames of other files that belong to a statement
+_BEYOND = 2
+# The number of a failure's frames that identify the version.
+_CALLS = 4
+# Where the stack need not have run out
+_MOST_LEAVES = 4
+# As often must it turn to count as one
+_TURNS = 3
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
 _LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/]*)")
@@ -46,7 +51,8 @@ class Stack:
     vague: bool
     recursive: bool
     symbols: (
-        bool  # whether any name is that of a function, rather than an offset or a place in generated code
+        # Whether any name is that of a function, rather than an offset or a place in generated code
+        bool
     )
     callers: tuple[str, ...] = ()
     line: int = 0
@@ -312,7 +318,8 @@ def _name_frame(frame: Frame) -> str:
         return f"{frame.file.rpartition('/')[2]} {function}"[:_MAX_NAME]
     if frame.function:
         return _CLONE.sub("", get_qualified_name(frame.function))[:_MAX_NAME] or "?"
-    if frame.file and not frame.module:  # a line without a function
+    # A line without a function
+    if frame.file and not frame.module:
         return frame.file.rpartition("/")[2][:_MAX_NAME]
     if frame.module == "<jit>":
         return "<jit>"

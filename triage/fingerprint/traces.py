@@ -81,7 +81,8 @@ _ORT_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : \w{1,60}+ : .++")
 _SAID = re.compile(
     r"(?:fatal error|[Ee]rror|ERROR|FATAL|fatal): (.++)|\[[^\]\n]{0,60}? ERROR[^\]\n]{0,60}+\] (.++)"
 )
-_CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")  # of Rust's anyhow, the root cause last
+# Of Rust's anyhow, the root cause last
+_CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")
 _CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:.]{1,30}+ ++){0,3}+([\w./+-]{1,300}+):(\d{1,9}+)\] ")
 _BUILT = re.compile(r"([\w./+-]{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?: (?:fatal )?(?:runtime )?error: .++")
 _BARE = re.compile(
@@ -152,10 +153,12 @@ def _read_death(text: str, lines: list[str], build_id: BuildId | None) -> _Readi
     if any(_HANG.match(line) for line in lines):
         return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
     if not number and (not said or said.startswith("runtime error: ")):
-        return None  # what UBSan reports does not end a process
+        # A report of UBSan does not end a process.
+        return None
     if not number and text.find(said[:80]) < text.rfind("Traceback (most recent call last)"):
         return (
-            None  # the process lived on: a device's assertion is printed beside the exception that it causes
+            # The process survived: a device's assertion is printed beside the resulting exception.
+            None
         )
     if not number and (said.startswith(_ABORTS) or "Assertion `" in said):
         number = int(signals.SIGABRT)
@@ -178,7 +181,8 @@ def _read_exception(text: str) -> _Reading | None:
         return None
     exception, message = last.exception, last.message
     frames = () if _FRAMES_REMOVED in text else add_location(chain_frames(blocks), message)
-    if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
+    # The C++ half may have been printed on its own
+    if all(frame.language == "python" for frame in frames):
         if (
             "PanicException" in exception
             and (panic := _read_panic(text, text.splitlines(), None)) is not None
@@ -272,7 +276,8 @@ def _read_report(lines: list[str]) -> _Reading | None:
         said = f"{said}: {causes[-1]}" if causes else said
         return "error", "", said, add_location((), said), 0
     frames = parse_log("\n".join(lines))
-    return ("crash", "", "", frames, 0) if frames else None  # a bare stack
+    # A bare stack
+    return ("crash", "", "", frames, 0) if frames else None
 
 
 def _read_pytest(lines: list[str]) -> _Reading | None:

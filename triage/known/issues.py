@@ -24,12 +24,15 @@ from opsieve.gen.model.printable import escape_surrogates, printable
 from opsieve.triage.fingerprint.component import Component
 
 SUFFIX = ".issues.json"
-_MAX_EXPORT = 1 << 30  # bytes of a file that is imported
+# Bytes of a file that is imported
+_MAX_EXPORT = 1 << 30
 _MAX_INDEX = 1 << 30
-_MAX_TEXT = 16_000  # characters of an issue that are kept
+# Characters of an issue that are kept
+_MAX_TEXT = 16_000
 _MAX_TITLE = 300
 _MAX_COMMENTS = 20
-_MOST = 100_000  # issues of a repository
+# Issues of a repository
+_MOST = 100_000
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}/[A-Za-z0-9._-]{1,100}")
 _URL = re.compile(r"https://[^/\s]{1,100}/([^/\s]{1,61}/[^/\s]{1,100})/(?:issues|pull)/(\d{1,9})")
 _API = re.compile(r"https://[^/\s]{1,100}/repos/([^/\s]{1,61}/[^/\s]{1,100})/(?:issues|pulls)/(\d{1,9})")
@@ -48,7 +51,8 @@ class KnownIssue:
     number: int
     title: str
     url: str
-    state: str  # `open`, `closed` or ""
+    # `open`, `closed` or ""
+    state: str
     text: str
 
     @property
@@ -203,8 +207,10 @@ def _list_comments(value: Any) -> list[Any]:
     return [comment.get("body") for comment in value[:_MAX_COMMENTS] if isinstance(comment, Mapping)]
 
 
-_MOST_NAMED = 5  # issues of a cluster
-_LONGEST_FIELD = 400  # characters of a text
+# Issues of a cluster
+_MOST_NAMED = 5
+# Characters of a text
+_LONGEST_FIELD = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +224,13 @@ class ClusterSignature:
     backend: str
     kind: str
     title: str
-    components: tuple[tuple[Component, ...], ...]  # of its fingerprints
+    # Of its fingerprints
+    components: tuple[tuple[Component, ...], ...]
     operators: frozenset[str]
     guilty_pass: str = ""
     versions: frozenset[str] = frozenset()
-    keys: frozenset[str] = frozenset()  # of its fingerprints
+    # Of its fingerprints
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

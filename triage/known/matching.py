@@ -21,16 +21,25 @@ from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.known.issues import ClusterSignature, KnownIssue, ProbableIssue
 
-MOST_NAMED = 3  # issues of a cluster
-_MOST_SHARING = 5  # issues that have one signature: more, and it tells nothing
-_MOST_IN_TITLE = 2  # the same of operators in titles, which say less
-_QUOTED = 0.7  # of the words of a message
-_CLAUSE = 4  # words of a message that are one after the other
-_LONG_CLAUSE = 10  # words: of as many, people leave out some at either end
-_LONG_QUOTED = 0.8  # of the words of a long clause, one after the other
+# Issues of a cluster
+MOST_NAMED = 3
+# A signature shared by more issues is too common to identify one.
+_MOST_SHARING = 5
+# The same limit for operators in titles, which are weaker.
+_MOST_IN_TITLE = 2
+# Of the words of a message
+_QUOTED = 0.7
+# Words of a message that are one after the other
+_CLAUSE = 4
+# words: of as many, people leave out some at either end
+_LONG_CLAUSE = 10
+# Of the words of a long clause, one after the other
+_LONG_QUOTED = 0.8
 _FEWEST_FRAMES = 2
-_MOST_OPERATORS = 4  # of a program that is small enough to be known by them
-_LONGEST = 80  # characters of what a reason quotes
+# Of a program that is small enough to be known by them
+_MOST_OPERATORS = 4
+# The longest quotation in a reason, in characters.
+_LONGEST = 80
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
 # Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
@@ -88,7 +97,8 @@ class IssueIndex:
 
     def __init__(self, issues: Sequence[KnownIssue]):
         self.issues = tuple(issues)
-        self._texts: list[str] = []  # the words of each, lower case, with one space before and after each
+        # The words of each, lower case, with one space before and after each
+        self._texts: list[str] = []
         self._names: list[frozenset[str]] = []
         self._titles: list[frozenset[str]] = []
         self._holders: dict[str, set[int]] = {}

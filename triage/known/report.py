@@ -48,7 +48,8 @@ def _list_blocks(text: str) -> list[str]:
             held = [] if held is None else None
         elif held is not None:
             held.append(line)
-    if held:  # a fence that is never closed
+    # A fence that is never closed
+    if held:
         blocks.append("\n".join(held))
     return blocks
 
@@ -111,14 +112,16 @@ NAMES = {
     "numpy": "numpy",
     "python": "python",
 }
-_HOSTS = ("onnx", "numpy", "python")  # named with every report, seldom what it is about
+# Every report names them, though they are rarely the cause.
+_HOSTS = ("onnx", "numpy", "python")
 _WORD = re.compile(
     r"(?<![\w./-])({})(?![\w/])".format("|".join(sorted(map(re.escape, NAMES), key=len, reverse=True))), re.I
 )
 _VERSION = re.compile(
     r"(?<![\w.])[vV]?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:rc\d{1,2}|\.post\d{1,2})?)(?![\w])(?!\.\d)"
 )
-_REACH = 60  # characters from a name to its version
+# Characters from a name to its version
+_REACH = 60
 _LEVEL = re.compile(r"\bORT_(DISABLE_ALL|ENABLE_BASIC|ENABLE_EXTENDED|ENABLE_LAYOUT|ENABLE_ALL)\b")
 _LEVELS = {
     "DISABLE_ALL": "disable_all",
@@ -130,7 +133,8 @@ _LEVELS = {
 _PROVIDER = re.compile(r"\b([A-Z][A-Za-z]{1,20})ExecutionProvider\b")
 _DISABLED = re.compile(r"disabled_optimizers\s{0,4}=\s{0,4}\[([^\]\n]{1,400})\]")
 _NAME = re.compile(r"['\"]([A-Za-z]\w{2,60})['\"]")
-_MOST = 12  # versions of a package
+# Versions of a package
+_MOST = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ import msgspec
 import numpy as np
 import onnx
 import onnx.parser
-from numpy.random import default_rng  # loaded before a process gives up files
+
+# Loaded before a process gives up files
+from numpy.random import default_rng
 from onnx import helper, numpy_helper
 
 from opsieve.backends.workers.sandbox.limited_process import read_limited
@@ -30,11 +32,13 @@ from opsieve.triage.known.report import ReportFacts, ReportText, extract_facts, 
 _MOST_ELEMENTS = 1 << 22
 _MOST_ITEMS = 10_000
 _LARGEST = 1 << 62
-_LONGEST = 1 << 18  # characters of a script
+# Characters of a script
+_LONGEST = 1 << 18
 _LONGEST_TEXT = 64 << 10
 _MOST_BYTES = 64 << 20
 _MOST_REPORT = 16 << 20
-MOST = 20  # models of a report that are tried
+# Models of a report that are tried
+MOST = 20
 _PARSED = re.compile(r"<\s{0,20}(?:ir_version|opset_import)\b")
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -95,7 +99,8 @@ class Script:
 
     def _process_statement(self, statement: ast.stmt) -> None:
         for call in [each for each in ast.walk(statement) if isinstance(each, ast.Call)]:
-            if getattr(call.func, "attr", "") == "run" and len(call.args) > 1:  # session.run(names, {...})
+            # session.run(names, {...})
+            if getattr(call.func, "attr", "") == "run" and len(call.args) > 1:
                 for fed in self._try_value(call.args[1]):
                     values = fed.items() if isinstance(fed, dict) else ()
                     self.fed.update((name, each) for name, each in values if isinstance(each, np.ndarray))
@@ -104,7 +109,8 @@ class Script:
             return
         found = self._try_value(value)
         for target in getattr(statement, "targets", None) or [getattr(statement, "target", None)]:
-            if not found:  # an older value of that name is not this one
+            # An older value of that name is not this one
+            if not found:
                 self.names.pop(getattr(target, "id", ""), None)
             elif isinstance(target, ast.Name):
                 self.names[target.id] = found[0]
@@ -156,7 +162,8 @@ class Script:
         words = {each.arg: self.evaluate(each.value) for each in node.keywords if each.arg}
         if name in _DRAWS:
             method, place = _DRAWS[name]
-            if name in ("randn", "rand"):  # sizes are their arguments
+            # Sizes are their arguments
+            if name in ("randn", "rand"):
                 given = [given]
             size = _check_shape(words.pop("size") if "size" in words else given[place])
             return getattr(self._draws, method)(*given[:place], size=size)

@@ -30,7 +30,8 @@ class JudgedCluster:
 
     row: ClusterRow
     known: str
-    fingerprint: str  # the key of its first fingerprint
+    # The key of its first fingerprint
+    fingerprint: str
 
 
 def judge_clusters(folder: Path, campaign: str, known: Path | None) -> list[JudgedCluster]:

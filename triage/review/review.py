@@ -181,7 +181,8 @@ class TriageOutcome:
     """The result of a round, its moves (None if all fingerprints were up to date), and unreadable cases."""
 
     round: TriageRound
-    moves: tuple[Move, ...] | None  # None where nothing had to be computed anew
+    # None if nothing changed.
+    moves: tuple[Move, ...] | None
     unread: tuple[str, ...] = ()
 
 

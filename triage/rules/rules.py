@@ -31,7 +31,8 @@ from opsieve.gen.model.printable import escape_surrogates
 
 # RE2 matches hostile messages in linear time. It has no back-references and no look-around, and a possessive
 # repeat (`\d++`) is read as a greedy one.
-LONGEST = 2000  # characters of a message that are looked at
+# Characters of a message that are looked at
+LONGEST = 2000
 _MAX_PATTERN = 500
 # Bytes of a compiled expression, so that the two thousand rules of a store stay below 500 MB.
 _MAX_COMPILED = 256 << 10
@@ -73,7 +74,8 @@ def parse_pattern(text: str) -> Pattern:
 
 FOLDER = "known"
 _MAX_FILE = 64 << 10
-_MOST = 2000  # rules of a store
+# Rules of a store
+_MOST = 2000
 _TEXTS = frozenset({"title", "issue", "kind", "stage", "message", "guilty_pass"})
 _LISTS = frozenset({"backends", "operators", "versions"})
 

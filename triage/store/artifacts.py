@@ -18,9 +18,12 @@ from opsieve.triage.store.rows import BlamedCommit
 
 REDUCED = "reduced"
 _MAX_JSON = 64 << 20
-_MOST = 20  # passes of a set
-_SUBJECT = 100  # characters
-_LIKELY = 0.2  # of a ranked commit to be worth a line
+# Passes of a set
+_MOST = 20
+# Characters
+_SUBJECT = 100
+# Of a ranked commit to be worth a line
+_LIKELY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def read_artifacts(case: Path) -> CaseArtifacts:
     counted = (
         nodes + inner
         if reduction.get("same")
-        and reduction.get("finished", True)  # else the next reduction of the store goes on with it
+        # Else the next reduction of the store goes on with it
+        and reduction.get("finished", True)
         and isinstance(nodes, int)
         and isinstance(inner, int)
         else None

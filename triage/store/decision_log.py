@@ -26,10 +26,14 @@ from opsieve.triage.store.index.row_types import decode_json
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
-MOST_CHANGES = 100_000  # of one decision
-MOST_IN_ALL = 1_000_000  # of a file
-_FEW = msgspec.Meta(max_length=10_000)  # of what a person names one by one
-MOST_KEYS = 1000  # that one fingerprint falls apart into
+# Of one decision
+MOST_CHANGES = 100_000
+# Of a file
+MOST_IN_ALL = 1_000_000
+# The limit on items that a person names one by one.
+_FEW = msgspec.Meta(max_length=10_000)
+# The limit on keys into which one fingerprint splits.
+MOST_KEYS = 1000
 Patch = dict[str, list[list[Any]]]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Value = Annotated[str, msgspec.Meta(max_length=4000)] | Annotated[int, msgspec.Meta(ge=0, le=1)]
@@ -197,7 +201,8 @@ def take_line(index: Index, line: dict[str, Any], *, again: bool = False) -> Non
         state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
         patch = index.get_patch(line["id"], before)
         if patch is None:
-            return  # a line of a decision that is not there: the file was cut
+            # A line of a decision that is not there: the file was cut
+            return
         _apply_patch(index, _parse_patch(patch), forwards=state == "done")
         index.set_state(line["id"], state)
         return

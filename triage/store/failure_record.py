@@ -20,7 +20,8 @@ from opsieve.triage.fingerprint.fingerprint import Fingerprint
 NAME = "failure.json"
 _MAX_JSON = 1 << 20
 _MAX_TEXT = 4000
-_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what the index can hold
+# The range of SQLite's integers.
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _MAX_OBSERVATION = 64 << 20
 _MOST_OBSERVATIONS = 32
 
@@ -55,11 +56,14 @@ class FailureRecord(msgspec.Struct, kw_only=True):
     version: str
     digest: str
     components: list[dict[str, Any]]
-    number: _Number = 0  # of the fingerprint in its store, from 1 on; 0 when nobody gave it one
-    operators: list[str] = []  # of the program, bodies included, each once
+    # The number of the fingerprint in its store, from 1 on; 0 before it has one.
+    number: _Number = 0
+    # Of the program, bodies included, each once
+    operators: list[str] = []
     nodes: _Number = 0
     mismatch: dict[str, Any] | None = None
-    dtype: str = ""  # of the output that is wrong
+    # Of the output that is wrong
+    dtype: str = ""
 
 
 def read_failure(folder: Path) -> FailureRecord:

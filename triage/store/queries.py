@@ -23,7 +23,9 @@ from opsieve.triage.store.index.index_file import (
     open_read_only,
     read_version,
 )
-from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS  # part of this interface
+
+# Part of this interface
+from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS
 from opsieve.triage.store.index.index_reader import Grouping as Grouping
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.index.schema import SCHEMA, limit_time
@@ -79,7 +81,8 @@ class Queries(IndexReader):
         )
         reduced = folder / "reduced" if folder and member.reduced is not None else None
         of = "" if cluster is None else format_cluster(cluster)
-        from opsieve.triage.store.artifacts import read_blamed_commits  # not at the start of the terminal app
+        # Not at the start of the terminal app
+        from opsieve.triage.store.artifacts import read_blamed_commits
 
         commits = read_blamed_commits(folder) if folder else ()
         return CaseDetails(member, of, folder, reduced, components, observations, problem, commits)
@@ -120,7 +123,8 @@ class Queries(IndexReader):
                 try:
                     commits = read_blamed_commits(get_case_folder(self.folder, place))
                     found[cluster] = {f"{one.sha} {one.subject}": one.share for one in commits if one.sha}
-                except BadInput:  # a place that leads elsewhere, or nowhere
+                except BadInput:
+                    # A place that leads elsewhere, or nowhere
                     continue
         return found
 

@@ -52,7 +52,8 @@ class ClusterRow:
     last_seen: float
     severity: int
     rank: int
-    probably: tuple[ProbableIssue, ...] = ()  # public issues that it probably is, the likeliest first
+    # Public issues that it probably is, the likeliest first
+    probably: tuple[ProbableIssue, ...] = ()
 
     @property
     def listed_title(self) -> str:

@@ -51,7 +51,8 @@ from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import INDEX, DiskFull, lock_store, open_index, translate_error
 from opsieve.triage.store.store_folder import CASES, STAGING, Staging, get_case_folder, remove_empty_store
 
-KEPT = 5  # cases kept of one fingerprint; further ones are counted
+# Cases kept of one fingerprint; further ones are counted
+KEPT = 5
 # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
 KEPT_VAGUE = 50
 
@@ -65,7 +66,8 @@ class Store(CampaignIndex):
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         self.folder = folder
-        self._clock = clock  # seconds since 1970
+        # Seconds since 1970
+        self._clock = clock
         self._fresh, self._unbegun = not os.path.lexists(folder), False
         self._lock = lock_store(folder)
         try:
@@ -73,7 +75,8 @@ class Store(CampaignIndex):
                 super().__init__(open_index(folder / INDEX))
                 self.index = Index(self._database)
                 with self.open_transaction():
-                    self.index.place_new()  # those of an index that an older opsieve wrote
+                    # Those of an index that an older opsieve wrote
+                    self.index.place_new()
                 self._place_staged()
         except BaseException:
             os.close(self._lock)
@@ -118,7 +121,8 @@ class Store(CampaignIndex):
         with self.translate_errors():
             with self.open_transaction():
                 now = round(self._clock(), 3)
-                known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
+                # Number and cases kept, by fingerprint
+                known: dict[str, tuple[int, int]] = {}
                 rows: list[tuple[FailureRecord, str]] = []
                 for test in tests:
                     for finding in test.findings:
@@ -270,7 +274,8 @@ class Store(CampaignIndex):
         try:
             record = read_failure(staged)
         except BadInput:
-            return ""  # its writer was killed while it wrote
+            # Its writer was killed while it wrote
+            return ""
         return self.index.find_place(record.campaign, record.test, record.target) or ""
 
     @contextlib.contextmanager
@@ -285,7 +290,8 @@ class Store(CampaignIndex):
             yield
         except (sqlite3.Error, OSError) as error:
             raise translate_error(self.folder, error) from None
-        except BadInput as error:  # from who writes a case: a disk that is full is waited for
+        except BadInput as error:
+            # From who writes a case: a disk that is full is waited for
             if isinstance(error.__cause__, OSError) and isinstance(
                 full := translate_error(self.folder, error.__cause__), DiskFull
             ):

@@ -125,7 +125,8 @@ class Staging:
         step("remove")
         try:
             shutil.rmtree(name, dir_fd=self._staging)
-        except OSError:  # no folder
+        except OSError:
+            # No folder
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._staging)
 

@@ -45,7 +45,8 @@ from opsieve.tui.app.widgets.visible import to_one_line
 
 # Faults that are only shown: a screen that fails at each drawing must not go on for ever.
 _MOST_FAULTS = 50
-_DRAWN = 0.2  # seconds between two drawings of what jobs say
+# Seconds between two redraws of the jobs' output.
+_DRAWN = 0.2
 
 
 class OpsieveApp(App[None]):
@@ -93,7 +94,8 @@ class OpsieveApp(App[None]):
         self.actions = Actions(self)
         self.trouble = ""
         self.faults: list[str] = []
-        self.fatal: Exception | None = None  # the fault that ended the app
+        # The fault that ended the app
+        self.fatal: Exception | None = None
         self._demo, self.now = demo, clock
         self._queries: Queries | None = None
         self._watch: Watch | None = None
@@ -197,7 +199,8 @@ class OpsieveApp(App[None]):
         """Dispatch as Textual does, but survive errors, which would end its message loop and the app."""
         try:
             await super()._dispatch_message(message)
-        except Exception as error:  # noqa: BLE001  whatever a handler, an action or a widget of Textual's stumbles over
+        except Exception as error:  # noqa: BLE001
+            # Whatever a handler, an action or a widget of Textual's stumbles over
             self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
@@ -311,7 +314,8 @@ class OpsieveApp(App[None]):
         now = time.monotonic()
         if job.is_over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
             self._drawn[job.number] = now
-            with contextlib.suppress(RuntimeError):  # the app has ended
+            # The app has ended
+            with contextlib.suppress(RuntimeError):
                 self.post_message(JobChanged(job))
 
     def on_job_changed(self, event: JobChanged) -> None:

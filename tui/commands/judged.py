@@ -9,7 +9,8 @@ import click
 from opsieve.gen.errors import Unjudged
 from opsieve.tui.commands.text import print_message
 
-_MOST = 5  # that are named
+# That are named
+_MOST = 5
 ALLOW_UNJUDGED = click.option(
     "--allow-unjudged",
     is_flag=True,

@@ -8,7 +8,8 @@ from typing import Any
 
 from opsieve.tui.commands.text import print_message
 
-FIRST, EVERY = 20.0, 60.0  # seconds until the first line where there is no terminal, and between two lines
+# Seconds until the first line where there is no terminal, and between two lines
+FIRST, EVERY = 20.0, 60.0
 
 
 @dataclass(slots=True)

@@ -6,9 +6,12 @@ from functools import reduce
 from typing import Any, Callable
 
 import torch
-import torch.nn.functional as F  # noqa: N812  torch's own name for it
 
-UNSIGNED = (torch.uint16, torch.uint32)  # torch stores them and computes next to nothing with them
+# torch's own name for it
+import torch.nn.functional as F  # noqa: N812
+
+# torch stores them and computes next to nothing with them
+UNSIGNED = (torch.uint16, torch.uint32)
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 
 # Without saturation, magnitudes that round beyond the largest value become NaN where the type has no
@@ -220,7 +223,8 @@ TABLE: dict[str, Callable[..., Any]] = {
     "ThresholdedRelu": lambda n, x: torch.where(x > n("alpha", 1.0), x, torch.zeros_like(x)),
     "HardSigmoid": lambda n, x: torch.clamp(n("alpha", 0.2) * x + n("beta", 0.5), 0, 1),
     "Gelu": lambda n, x: F.gelu(x, approximate=n("approximate", "none")),
-    "Softplus": lambda n, x: F.softplus(x, threshold=40),  # torch's own threshold is for float32
+    # torch's own threshold is for float32
+    "Softplus": lambda n, x: F.softplus(x, threshold=40),
     "Swish": lambda n, x: x * torch.sigmoid(n("alpha", 1.0) * x),
     "Shrink": shrink,
     "Softmax": run_flattened(lambda x, axis: torch.softmax(x, axis)),

@@ -6,7 +6,9 @@ import math
 from typing import Any, Callable
 
 import torch
-import torch.nn.functional as F  # noqa: N812  torch's own name for it
+
+# torch's own name for it
+import torch.nn.functional as F  # noqa: N812
 
 
 def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import torch
-import torch.nn.functional as F  # noqa: N812  torch's own name for it
+
+# torch's own name for it
+import torch.nn.functional as F  # noqa: N812
 
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda x, a, b: torch.relu(x),

@@ -6,7 +6,9 @@ import math
 from typing import Any, Callable
 
 import torch
-import torch.nn.functional as F  # noqa: N812  torch's own name for it
+
+# torch's own name for it
+import torch.nn.functional as F  # noqa: N812
 
 MODES = {
     "linear": "bilinear",
@@ -30,7 +32,8 @@ class Axis:
     def place(self, at: int) -> float:
         """The coordinate of an output element in the input, by the formulas of ONNX's Resize page."""
         size, scale = self.size, self.scale
-        long = self.out  # `length_resized`
+        # `length_resized`
+        long = self.out
         if self.how == "asymmetric":
             return at / scale
         if self.how == "half_pixel":

@@ -104,7 +104,8 @@ class LoweredNode:
         self.key, self.node, self.rule, self.inputs, self.outputs = key, node, rule, inputs, outputs
         self.asks: tuple[int, ...] = ()
         self.also: tuple[int, ...] = ()
-        self.flow: Callable[..., Any] | None = None  # control flow and functions: they run blocks
+        # Control flow and functions: they run blocks
+        self.flow: Callable[..., Any] | None = None
         self.blocks: dict[str, Block] = {}
 
     def run(self, env: Mapping[str, Any], tape: Tape) -> Any:
@@ -112,7 +113,8 @@ class LoweredNode:
         values = []
         for position, name in enumerate(self.inputs):
             if name and position in self.asks:
-                values.append(tape.read(self.key, env.get(name)))  # a pruned block no longer makes it
+                # A pruned block no longer makes it
+                values.append(tape.read(self.key, env.get(name)))
             else:
                 values.append(env[name] if name else None)
         if self.flow is not None:
@@ -330,7 +332,8 @@ def schema_of(op: str, opset: int, domain: str) -> Any:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         raise Unsupported("%s: no such operator in opset %d" % (label, opset)) from None
-    defined = schema.has_function or schema.has_context_dependent_function  # type: ignore[attr-defined]  # not in its stub
+    # Not in its stub
+    defined = schema.has_function or schema.has_context_dependent_function  # type: ignore[attr-defined]
     if not defined:
         raise Unsupported("%s: the table has no rule for it" % label)
     return schema

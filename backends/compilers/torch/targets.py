@@ -37,8 +37,10 @@ ENVIRONMENT: Mapping[str, str] = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes
-    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # every test compiles
+    # No pool of processes
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # Every test compiles
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
 }
 MEMORY = (
     r"CUDA out of memory|bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not"
@@ -84,7 +86,8 @@ class Torch:
     """The common base of the three backends; `torch` itself."""
 
     name, package, extra = "torch", "torch", "torch"
-    family = "torch"  # of the two compilers, too: they begin with the module that is run here
+    # Of the two compilers, too: they begin with the module that is run here
+    family = "torch"
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64"), "device": DEVICES}
     main_option = "precision"
     variables = _VARIABLES
@@ -94,7 +97,8 @@ class Torch:
         "strings, integers of less than 8 bits, random numbers, opsets before 7",
         "kernels for many integer types: it says so, operator by operator",
     )
-    lowering_needs: tuple[str, ...] = ()  # beside torch
+    # Requirements beside torch.
+    lowering_needs: tuple[str, ...] = ()
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not
@@ -112,12 +116,14 @@ class Torch:
         """Import torch and the table; one thread."""
         import torch
 
-        import opsieve.backends.compilers.torch.table  # noqa: F401  so that forked workers find it loaded
+        # So that forked workers find it loaded
+        import opsieve.backends.compilers.torch.table  # noqa: F401
 
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch._dynamo.config  # noqa: B018  loads it, which the first call would
+        # Loads it, which the first call would
+        torch._dynamo.config  # noqa: B018
         return str(torch.__version__)
 
     def prepare(self, request: Request) -> Run:

@@ -9,7 +9,9 @@ from itertools import product
 from typing import Any, Callable, Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812  torch's own name for it
+
+# torch's own name for it
+import torch.nn.functional as F  # noqa: N812
 
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
@@ -88,7 +90,8 @@ def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
     moved = offset.to(wide.dtype).reshape([batch * shares, *kernel, 2, *out])
     places = []
-    for at in (1, 0):  # torch gives the column before the row
+    # torch returns the column before the row.
+    for at in (1, 0):
         shape = [-1 if axis == at else 1 for axis in range(2)]
         taps = (torch.arange(kernel[at]) * dilations[at]).reshape([*shape, 1, 1])
         starts = (torch.arange(out[at]) * strides[at] - pads[at]).reshape(shape)
@@ -118,7 +121,8 @@ def laid_out(n: Any, x: Any, rank: int) -> tuple[list[int], list[int], list[int]
             size = x.shape[2 + at] + pads[at] + pads[rank + at]
             count = -(-(size - cover[at]) // strides[at]) + 1
             if (count - 1) * strides[at] >= x.shape[2 + at] + pads[at]:
-                count -= 1  # a window starts inside of the input or of its first padding
+                # A window starts inside of the input or of its first padding
+                count -= 1
             more[at] = max(0, (count - 1) * strides[at] + cover[at] - size)
     return kernel, strides, dilations, pads, more
 

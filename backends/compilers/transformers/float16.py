@@ -92,7 +92,8 @@ def widen_types(graph: Any) -> None:
         for attribute in node.attribute:
             if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == _FLOAT16:
                 attribute.i = _FLOAT
-            if attribute.HasField("t") and attribute.t.data_type == _FLOAT16:  # ConstantOfShape
+            # ConstantOfShape
+            if attribute.HasField("t") and attribute.t.data_type == _FLOAT16:
                 attribute.t.CopyFrom(
                     numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32))
                 )

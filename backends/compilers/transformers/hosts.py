@@ -12,7 +12,8 @@ from opsieve.backends.compilers.transformers import result_checks
 from opsieve.backends.compilers.worker_common import BrokenModel, NotRun
 from opsieve.backends.protocol import Request, Run
 
-SECOND_HOST = "reference"  # a backend by its name: it evaluates what onnxruntime does not take
+# The backend that evaluates models which onnxruntime refuses.
+SECOND_HOST = "reference"
 
 
 def ignore_stage(name: str) -> None:
@@ -58,7 +59,8 @@ def evaluate_by_reference(model: bytes, before: Any, lack: NotRun) -> Run:
     """
     try:
         (point,) = metadata.entry_points(group="opsieve.backends", name=SECOND_HOST)
-    except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
+    except (TypeError, ValueError):
+        # The worker of a release has no opsieve, and maybe an older importlib
         raise lack from None
     reference: Any = point.load()
     if result_checks.checker_message(before):

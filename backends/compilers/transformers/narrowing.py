@@ -91,7 +91,8 @@ def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> 
         got, right = narrowed(values), restored(values)
         for name, value in right.items():
             if isinstance(value, (list, type(None))):
-                continue  # the elements of a sequence differ in shape
+                # The elements of a sequence differ in shape
+                continue
             kinds: list[tuple[Any, ...]] = [
                 (np.shape(each), getattr(each, "dtype", None)) for each in (got[name], value)
             ]

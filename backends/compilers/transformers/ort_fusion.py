@@ -29,7 +29,8 @@ def fuse(model: Any, options: Mapping[str, str]) -> Any:
     """The model after the fusions for a type of model, UnknownName for a type or a fusion that the release
     lacks.
     """
-    from fusion_options import FusionOptions  # type: ignore[import-not-found]  # the tool's folder is on sys.path
+    # The tool's folder is on sys.path
+    from fusion_options import FusionOptions  # type: ignore[import-not-found]
     from onnxruntime.transformers import optimizer
 
     kind = options["model"]

@@ -46,7 +46,8 @@ def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List
     """
     available = module.get_available_passes()
     passes = check_names("onnxoptimizer", split_names(named), available)
-    if not passes and not hasattr(module, "get_fuse_and_elimination_passes"):  # before 0.2
+    # Before 0.2
+    if not passes and not hasattr(module, "get_fuse_and_elimination_passes"):
         if skipped:
             raise UnknownName(
                 "onnxoptimizer does not list its default passes in this release, so none can be left out"
@@ -74,7 +75,8 @@ def onnxsim_passes() -> List[str]:
 
     if not hasattr(library, "_list_optimizers"):
         return []
-    library._list_other_optimizers()  # before this call 25 of the default passes are not registered (0.8.1)
+    # Before this call 25 of the default passes are not registered (0.8.1)
+    library._list_other_optimizers()
     return list(library._list_optimizers())
 
 
@@ -101,7 +103,8 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
     off = set(split_names(skipped))
     seen: Dict[str, bool] = {}
     hosts: Set[str] = set()
-    open_: List[str] = []  # the passes under way, outermost first
+    # The passes under way, outermost first
+    open_: List[str] = []
     if not off and not trace:
         yield
         return

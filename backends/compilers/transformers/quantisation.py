@@ -110,7 +110,8 @@ class Undone:
 
     def __init__(self, were: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.were, self.given = were, given
-        self.wide: dict[str, Any] = {}  # new constants by name
+        # New constants by name
+        self.wide: dict[str, Any] = {}
 
     def node(self, node: Any, made: Mapping[str, Any]) -> list[Any]:
         """What stands for a node of the quantised model: itself where it has no part in the quantisation."""

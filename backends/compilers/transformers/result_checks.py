@@ -81,7 +81,8 @@ def checker_message(model: Any) -> str:
     try:
         onnx.checker.check_model(model)
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+    except Exception as error:  # noqa: BLE001
+        # The checker raises classes of its own, of its C++ parts and of protobuf
         return " ".join(str(error).split()) or type(error).__name__
     return ""
 

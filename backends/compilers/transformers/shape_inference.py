@@ -14,7 +14,8 @@ from typing import Any
 from opsieve.backends.compilers.transformers import targets
 from opsieve.backends.compilers.worker_common import BrokenModel
 
-_MOST = 400  # values that are made outputs
+# Values that are made outputs
+_MOST = 400
 
 
 def import_onnx_inference() -> None:
@@ -50,7 +51,8 @@ def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     made = SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on")
-    if made is None:  # it warns "Only support models of onnx opset 7 and above."
+    # It warns "Only support models of onnx opset 7 and above."
+    if made is None:
         raise NotImplementedError("the tool takes models of opset 7 and above of ONNX's own operators")
     return _expose_values(made)
 
@@ -94,7 +96,8 @@ ONNX = targets.Transformed(
     infer,
     package="onnx",
     may_lack=True,
-    checked=False,  # an output without a shape, as some values have, is no valid one
+    # An output without a shape, as some values have, is no valid one
+    checked=False,
     examine=examine,
 )
 SYMBOLIC = targets.Transformed(

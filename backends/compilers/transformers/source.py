@@ -94,7 +94,8 @@ def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed
     return [*imports, "import onnxruntime as ort"], [*lines, *session, *BRIEF_RUN]
 
 
-Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` into `after`
+# Lines of imports, and lines that turn `model` into `after`.
+Lines = tuple[list[str], list[str]]
 
 
 def _onnxoptimizer(options: Mapping[str, str]) -> Lines:

@@ -68,7 +68,8 @@ class Transformed:
     runs_on = "onnxruntime:level=disable_all"
     unchanged: Mapping[str, str] = {"optimise": "off"}
     version_of_distribution = True
-    states_lacks = True  # what a transformer brought in and onnxruntime lacks is a BrokenModel
+    # An operator that a transformer introduced and onnxruntime lacks is a BrokenModel.
+    states_lacks = True
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class Transformed:
     ) -> None:
         self.name, self.package, self.extra = name, package or name, name if not package else extra
         self.module = self.package.replace("-", "_")
-        self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
+        # Onnxsim calls its passes
+        self.family = "onnxoptimizer" if name == "onnxsim" else package or name
         self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
         self.main_option = main_option
         # All options, so that a model has one baseline whatever part of the transformer is asked.
@@ -157,7 +159,8 @@ class Transformed:
         except Exception:
             try:
                 hosts.prepare_original(request, request.stage)
-            except NotRun as lack:  # onnxruntime does not take the original either
+            except NotRun as lack:
+                # onnxruntime refuses the original as well.
                 hosts.evaluate_by_reference(request.model, before, lack)(request.inputs)
                 if not sound:
                     request.notes.append(
@@ -166,7 +169,8 @@ class Transformed:
                 else:
                     asked = result if self.restore is None else self.restore(before, result)
                     run_result = hosts.evaluate_by_reference(asked.SerializeToString(), before, lack)
-                    examine = None  # the reference is looser about types on the way than a compiler
+                    # The reference is looser about types on the way than a compiler
+                    examine = None
                     request.notes.append(
                         "run by the reference, for onnxruntime does not take the original: %s" % lack
                     )

@@ -14,7 +14,8 @@ import numpy as np
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed, standard
 from opsieve.backends.reference.reference_ops_recurrent import ACTIVATIONS
 
-_SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # as ONNX's Selu has them
+# As ONNX's Selu has them
+_SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 
 
 def sigmoid(x: Array) -> Array:

@@ -15,7 +15,8 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, not_c
 from opsieve.backends.reference.contrib.quantised import dequantise_tensor
 
 _MASKED = -10000.0
-_LEFT_AND_RIGHT = 2  # a mask of this many times the batch has the ends of the keys, then their starts
+# A mask of this many times the batch has the ends of the keys, then their starts
+_LEFT_AND_RIGHT = 2
 
 
 def heads(x: Array, count: int) -> Array:
@@ -151,7 +152,8 @@ def _multi_head(
         parts = np.split(b, np.cumsum([num_heads * part.shape[-1] for part in (q, k)]))
         by_head = [part.reshape(num_heads, 1, -1) for part in parts]
         q = q + by_head[0]
-        if key is None or key.ndim != 4:  # what is given by head is projected already
+        # A value given by head is already projected.
+        if key is None or key.ndim != 4:
             k, v = k + by_head[1], v + by_head[2]
     k, v = _behind(past_key, k), _behind(past_value, v)
     added = _mask(mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value) + (0 if bias is None else bias)
@@ -219,7 +221,8 @@ def _rotary(
         if places.size == 1 and places.ndim == 1
         else places
     )
-    turned = rotary_embedding_dim // 2 or cos.shape[1]  # of a cache for the whole head the first columns
+    # Of a cache for the whole head the first columns
+    turned = rotary_embedding_dim // 2 or cos.shape[1]
     made = rotate_pairs(wide, cos[at, :turned][:, np.newaxis], sin[at, :turned][:, np.newaxis], interleaved)
     return made if x.ndim == 4 else merge_heads(made)
 
@@ -241,7 +244,8 @@ def _multimodal_rotary(
 ) -> Array:  # fmt: skip
     wide = _by_head(x, num_heads, rotary_embedding_dim, cos.shape[1])
     streams, angles = _streams(mrope_section, mrope_layout, cos.shape[1]), np.arange(cos.shape[1])
-    at = np.moveaxis(places, 0, -1)[..., streams]  # [batch, length, angles]
+    # [batch, length, angles]
+    at = np.moveaxis(places, 0, -1)[..., streams]
     made = rotate_pairs(wide, cos[at, angles][:, np.newaxis], sin[at, angles][:, np.newaxis], interleaved)
     return made if x.ndim == 4 else merge_heads(made)
 

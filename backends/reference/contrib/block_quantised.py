@@ -139,7 +139,8 @@ def _swiglu(
 
 _ACTIVATIONS: Mapping[str, Function] = {
     "relu": lambda x: np.maximum(x, 0),
-    "gelu": gelu_tanh,  # the approximation, on every device, though the page does not say so
+    # The approximation, on every device, though the page does not say so
+    "gelu": gelu_tanh,
     "silu": silu,
     "identity": lambda x: x,
 }

@@ -14,7 +14,8 @@ import numpy as np
 from opsieve.backends.reference.contrib.activations import silu
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed, standard
 
-_SIDES = 4  # of a box: y1, x1, y2, x2
+# Of a box: y1, x1, y2, x2
+_SIDES = 4
 
 
 def _unique(x: Array) -> Any:

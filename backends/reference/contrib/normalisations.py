@@ -91,7 +91,8 @@ def _quantised_embedded(
         None if table is None else dequantise_tensor(table, by, zero)
         for table, by, zero in zip((words, places, kinds, scale, bias), scales, zeros, strict=True)
     ]
-    words, places, kinds, scale, bias = tables  # type: ignore[assignment]  # only the segments' may be left out
+    # Only the segments' may be left out
+    words, places, kinds, scale, bias = tables  # type: ignore[assignment]
     return _run_embedding(ids, segments, words, places, kinds, scale, bias, mask, epsilon=epsilon)[:2]
 
 

@@ -39,7 +39,8 @@ def _murmur(key: bytes, seed: int) -> int:
 
 
 def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
-    if x.dtype == np.float64:  # of a float32 in the model, maybe: then these are other bytes
+    # Of a float32 in the model, maybe: then these are other bytes
+    if x.dtype == np.float64:
         raise not_computed("the bytes of a float have no float64 version")
     keys = (
         [str(item).encode() for item in x.ravel()]
@@ -117,7 +118,8 @@ def _ngram_hashes(
     own = np.zeros_like(ids) if segments is None else segments
     known = np.repeat(own[:, :1], before, axis=1) if past_segments is None else past_segments
     marks = np.concatenate([known, own], axis=1)
-    begun = np.zeros_like(line, dtype=np.int64)  # the first place that a token may look back to
+    # The first place that a token may look back to
+    begun = np.zeros_like(line, dtype=np.int64)
     for at in range(1, line.shape[1]):
         begun[:, at] = begun[:, at - 1]
         if reset_on_eos and end is not None:

@@ -7,7 +7,8 @@ and symbols have their values. Slow and plain; runs in a worker.
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
+# numpy then knows bfloat16 by name
+import ml_dtypes  # noqa: F401
 import numpy as np
 from onnx import ModelProto
 
@@ -50,7 +51,8 @@ from opsieve.gen.irs.relax.types import (
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
-_DEPTH = 200  # calls within calls
+# Calls within calls
+_DEPTH = 200
 # The kernels of gen/irs/relax/kernels.py in ONNX.
 _KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", "exchange": "Identity"}
 

@@ -39,7 +39,8 @@ def describe_exception(error: BaseException, without: str) -> Dict[str, Any]:
     )
     try:
         message = str(error)
-    except Exception as failure:  # noqa: BLE001 -- a compiler's own exception class can fail to print itself
+    except Exception as failure:  # noqa: BLE001
+        # A compiler's own exception class can fail to print itself
         message = "(its message cannot be printed: %s)" % type(failure).__name__
     try:
         text = "".join(traceback.format_exception(kind, error.with_traceback(trace), trace))

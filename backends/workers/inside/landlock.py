@@ -11,15 +11,18 @@ import os
 import stat
 from typing import Iterable
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on all architectures
+# The same on all architectures
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 PATH_BENEATH = 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
 MAKE_DEVICES = 1 << 6 | 1 << 11
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-TCP_BOTH_WAYS = 3  # bind and connect, from version 4 on
-ABSTRACT_SOCKETS_AND_SIGNALS = 3  # outside of the domain, from version 6 on
+# Bind and connect, from version 4 on
+TCP_BOTH_WAYS = 3
+# Outside of the domain, from version 6 on
+ABSTRACT_SOCKETS_AND_SIGNALS = 3
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,7 +58,8 @@ def restrict_files(readable: Iterable[str], writable: Iterable[str], network: bo
         for paths, rights in ((readable, READ), (writable, handled & ~MAKE_DEVICES)):
             for path in paths:
                 allow_path(rules, path, rights)
-        libc.prctl(38, 1, 0, 0, 0)  # no new privileges
+        # No new privileges
+        libc.prctl(38, 1, 0, 0, 0)
         if libc.syscall(RESTRICT_SELF, rules, ctypes.c_uint(0)):
             raise OSError(ctypes.get_errno(), "Landlock cannot be enforced")
     finally:

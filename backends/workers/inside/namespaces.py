@@ -28,11 +28,15 @@ MS_REC, MS_SLAVE = 16384, 1 << 19
 MNT_DETACH = 2
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
-PIVOT_ROOT, CAPSET, MOUNT_SETATTR = 155, 126, 442  # numbers of x86-64
+# Numbers of x86-64
+PIVOT_ROOT, CAPSET, MOUNT_SETATTR = 155, 126, 442
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
-PROCESSES = 1024 + 64 * (os.cpu_count() or 1)  # of a zygote's namespace, threads too
-FILE_BYTES = 1 << 30  # what a zygote and its workers may keep in files
-HOME = "/run/opsieve"  # where their scratch folder is
+# Of a zygote's namespace, threads too
+PROCESSES = 1024 + 64 * (os.cpu_count() or 1)
+# The limit on files of a zygote and its workers.
+FILE_BYTES = 1 << 30
+# Where their scratch folder is
+HOME = "/run/opsieve"
 
 SYSTEM = (
     "/usr",
@@ -160,7 +164,8 @@ def build_tree(
             mount_filesystem(
                 "tmpfs", base + place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES
             )
-        make_devices(base, devices)  # first, for what is readable may lie in /dev/shm
+        # First, because readable paths may lie in /dev/shm.
+        make_devices(base, devices)
         for path in find_outermost(list(SYSTEM) + ["/etc/" + name for name in SETTINGS] + readable):
             bind_path(base, path, True)
         for path in kept:
@@ -233,7 +238,8 @@ def make_processes(base: str, own: bool) -> None:
         bind_path(base, "/proc", True)
         return
     flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-    try:  # a container that covers parts of /proc lets no other one be mounted
+    # A container that covers parts of /proc lets no other one be mounted
+    try:
         mount_filesystem("proc", base + "/proc", "proc", flags)
     except OSError as error:
         raise Incomplete("processes", str(error.args[-1])) from None

@@ -11,7 +11,8 @@ from typing import List
 def kill_group(pid: int) -> None:
     """Send SIGKILL to a process and to the group that it leads."""
     for send in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or leads no group
+        # It has ended, or leads no group
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, signal.SIGKILL)
 
 
@@ -22,7 +23,8 @@ def list_children() -> List[int]:
         for task in os.listdir("/proc/self/task"):
             with open("/proc/self/task/%s/children" % task) as listed:
                 found += map(int, listed.read().split())
-    except OSError:  # a kernel that keeps no such list
+    except OSError:
+        # The kernel does not keep such a list.
         return find_children()
     return found
 
@@ -35,7 +37,8 @@ def find_children() -> List[int]:
             with open("/proc/%s/stat" % entry, "rb") as stat:
                 parent = int(stat.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
-            continue  # it ended while we looked
+            # It ended while we looked
+            continue
         if parent == me:
             found.append(int(entry))
     return found

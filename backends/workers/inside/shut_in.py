@@ -15,7 +15,8 @@ from typing import Any, Callable, Dict, List
 
 from opsieve.backends.workers.inside import landlock, namespaces, system_calls
 
-NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which they are left
+# In the order in which they are left
+NAMESPACES = ["files", "network", "ipc", "processes"]
 
 
 class Walls:
@@ -69,7 +70,8 @@ class Walls:
             self.lacks["namespaces"] = without.get("namespaces", "they are used on x86-64 only")
             return scratch
         wanted = [name for name in NAMESPACES if name not in without]
-        if "files" in without and "processes" in wanted:  # numbers of other processes than /proc shows
+        # Numbers of other processes than /proc shows
+        if "files" in without and "processes" in wanted:
             wanted.remove("processes")
         if self.config["network"]:
             wanted.remove("network")
@@ -78,7 +80,8 @@ class Walls:
         if "ipc" in self.left:
             namespaces.forbid_segments()
         if "processes" in self.left:
-            namespaces.fork_first_process(scratch)  # who stays outside sees the files as they are, to tidy up
+            # Who stays outside sees the files as they are, to tidy up
+            namespaces.fork_first_process(scratch)
         if "files" in wanted:
             self.left += namespaces.leave_namespaces(["files"], self.lacks)
         if "processes" in self.left and "files" not in self.left:
@@ -88,7 +91,8 @@ class Walls:
             devices = self.config["devices"]
             namespaces.build_tree(scratch, readable, self.kept, devices, "processes" in self.left)
             scratch = namespaces.HOME
-        if "processes" in self.left:  # threads count too; root is bound by the namespace's own limit
+        # Threads count too; root is bound by the namespace's own limit
+        if "processes" in self.left:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_NPROC, (namespaces.PROCESSES,) * 2)
         self.walls += self.left

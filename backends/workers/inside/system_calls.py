@@ -15,8 +15,10 @@ ARCHITECTURE = 0xC000003E
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 EPERM, EACCES, ENOSYS = 1, 13, 38
-NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
-OTHER_TABLE = 0x40000000  # the calls of x32
+# Offsets in struct seccomp_data
+NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
+# The calls of x32
+OTHER_TABLE = 0x40000000
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x00010000
 
 # Looking into or steering other processes, mounts and namespaces, the kernel's own matters, keys, files by
@@ -69,7 +71,8 @@ FORBIDDEN = {
 # Memory that no process's limit counts; some just-in-time compilers need it.
 SHARED = dict(memfd_create=319, memfd_secret=447)
 SOCKET, CLONE, CLONE3, FORK, VFORK = 41, 56, 435, 57, 58
-SIGNALS = dict(kill=62, tgkill=234, rt_sigqueueinfo=129, rt_tgsigqueueinfo=297)  # the process comes first
+# The process comes first
+SIGNALS = dict(kill=62, tgkill=234, rt_sigqueueinfo=129, rt_tgsigqueueinfo=297)
 OTHER_SIGNALS = dict(tkill=200, pidfd_send_signal=424)
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -105,7 +108,8 @@ def build_filter(network: bool, processes: bool, alone: Optional[int], shared: b
     steps += [make_step(AT_LEAST, OTHER_TABLE, 0, 1), make_step(RETURN, ERROR | ENOSYS)]
     for number in list(FORBIDDEN.values()) + ([] if shared else list(SHARED.values())):
         steps += refuse_call(number)
-    steps += refuse_call(CLONE3, ENOSYS)  # its flags cannot be seen; the C library then takes clone
+    # Its flags cannot be seen; the C library then takes clone
+    steps += refuse_call(CLONE3, ENOSYS)
     clone = [make_step(ANY_BIT, NEW_NAMESPACES, 0, 1), make_step(RETURN, ERROR | EPERM)]
     if not processes:
         clone += [make_step(ANY_BIT, THREAD, 1, 0), make_step(RETURN, ERROR | EPERM)]
@@ -127,6 +131,7 @@ def restrict_calls(network: bool, processes: bool, alone: Optional[int], shared:
     steps = build_filter(network, processes, alone, shared)
     code = ctypes.create_string_buffer(b"".join(steps))
     what = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
-    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
+    # No new privileges
+    libc.prctl(38, 1, 0, 0, 0)
     if libc.syscall(SECCOMP, SET_MODE_FILTER, SPEC_ALLOW, what):
         raise OSError(ctypes.get_errno(), "no filter of system calls")

@@ -20,7 +20,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-try:  # registers bfloat16, float8_* and int4 with numpy by name
+# Registers bfloat16, float8_* and int4 with numpy by name
+try:
     import ml_dtypes
 
     EXTENDED: Dict[str, "np.dtype[Any]"] = {
@@ -29,7 +30,8 @@ try:  # registers bfloat16, float8_* and int4 with numpy by name
         if name[-1].isdigit() or "float" in name
         if isinstance(getattr(ml_dtypes, name), type)
     }
-except ImportError:  # an old release's environment can lack it: such values are then refused by name
+except ImportError:
+    # An old release's environment can lack it: such values are then refused by name
     EXTENDED = {}
 
 MAGIC = b"OPSV"
@@ -39,7 +41,8 @@ TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEADER = 64 << 20
 ALIGN = 64
 ZEROS = bytes(ALIGN)
-SURROUNDING = 1 << 14  # bytes on each side of a value that is surrounded
+# Bytes on each side of a value that is surrounded
+SURROUNDING = 1 << 14
 STANDARD = frozenset(
     [
         "bool",

@@ -25,7 +25,8 @@ class ObservationCache:
     def __init__(self, workers: Workers):
         self.workers = workers
         self._known: dict[tuple[ResolvedTarget, Program, int], Observation] = {}
-        self._kept: list[Test] = []  # keeps the inputs alive whose identity is a key
+        # Keeps the inputs alive whose identity is a key
+        self._kept: list[Test] = []
         # whose threads start when they are needed, and end with this object
         self._pool = ThreadPoolExecutor(2)
 
@@ -38,7 +39,8 @@ class ObservationCache:
                 self._remember(target, test, observation)
 
         asked = list(wanted)
-        if len(asked) == 1:  # no threads for that
+        # No threads for that
+        if len(asked) == 1:
             observe_all(asked[0])
             return
         under_way = [self._pool.submit(observe_all, item) for item in asked]
@@ -75,7 +77,8 @@ class ObservationCache:
             return False
         try:
             version = self.workers.version(target)
-        except (Unavailable, BadInput):  # it says so when it is asked
+        except (Unavailable, BadInput):
+            # The first run reports it.
             return False
         self._remember(target, test, derive_observation(observation, target, version))
         return True

@@ -83,7 +83,8 @@ def _examine_backend(name: str, workers: Workers) -> Examination:
 def _find_newest(workers: Workers, target: ResolvedTarget, programs: dict[int, Program]) -> int:
     """Find the largest key whose program the target runs."""
     inputs = {"x": np.zeros(2, np.float32)}
-    for number in sorted(programs, reverse=True):  # the newest is mostly near the end
+    # The newest is mostly near the end
+    for number in sorted(programs, reverse=True):
         (answer,) = workers.observe_many(target, [Test(programs[number], inputs, as_is=True)])
         if answer.outcome == "ok":
             return number

@@ -17,7 +17,8 @@ from opsieve.gen.irs.registry import all_irs, first_program
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.program import Program
 
-_LONGEST = 4 << 20  # bytes of a script
+# Bytes of a script
+_LONGEST = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Progra
 
     def load(ir: IR[Program]) -> Program:
         program = ir.load(module, passes, path.stem)
-        program.inputs()  # says whether it is a program of this IR
+        # Raises if it is not a program of this IR.
+        program.inputs()
         return program
 
     return first_program(irs, load)

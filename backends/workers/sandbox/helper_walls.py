@@ -10,7 +10,8 @@ import os
 
 from opsieve.backends.workers.inside import landlock, system_calls
 
-_SWITCH = "OPSIEVE_SANDBOX"  # as in policy.py, which a helper does not need
+# As in policy.py, which a helper does not need
+_SWITCH = "OPSIEVE_SANDBOX"
 
 
 def drop_rights() -> None:

@@ -34,7 +34,8 @@ class Isolation:
     bubblewrap: str
     memory: str = ""
     walls: tuple[str, ...] = ()
-    lacks: Mapping[str, str] | None = None  # None: no worker was shut in
+    # None before a worker was sandboxed.
+    lacks: Mapping[str, str] | None = None
 
     def describe(self) -> str:
         """Describe the isolation in one sentence."""

@@ -15,9 +15,12 @@ from typing import NoReturn
 from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 from opsieve.gen.errors import BadInput, shown
 
-SECONDS = 6  # of CPU
-_MEMORY = 256 << 20  # bytes, besides three times those that are read and what the reader's code takes
-_LONGEST = 300  # characters of a reason
+# Of CPU
+SECONDS = 6
+# Bytes, in addition to three times the input and the reader's own code.
+_MEMORY = 256 << 20
+# Characters of a reason
+_LONGEST = 300
 
 
 def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:

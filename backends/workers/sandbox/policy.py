@@ -58,7 +58,8 @@ _MEANINGS = {
 _COMPILE_SECONDS = 120.0
 _said: set[str] = set()
 _compiled: set[str] = set()
-_refused: dict[str, str] = {}  # what the kernel did not give a zygote of this process, and why
+# The sandbox features that the kernel refused to a zygote of this process, with reasons.
+_refused: dict[str, str] = {}
 
 
 def is_on() -> bool:
@@ -141,7 +142,8 @@ def start_sandboxed(
                 raise Unavailable(
                     f"it cannot be shut in ({refused}): --no-sandbox runs it as it is"
                 ) from None
-            _refused[refused.feature] = str(refused)  # the next ones do without
+            # The next ones do without
+            _refused[refused.feature] = str(refused)
             continue
         # Compile the modules in folders, each once per environment, where that is allowed.
         wanted = [place for place in made.uncompiled if place not in _compiled and os.access(place, os.W_OK)]

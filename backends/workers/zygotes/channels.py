@@ -10,7 +10,8 @@ import time
 from typing import Any
 
 _LOG_LIMIT = 256 << 10
-_CREDENTIALS = struct.Struct("3i")  # process, user and group
+# process, user and group
+_CREDENTIALS = struct.Struct("3i")
 
 
 def identify_sender(channel: socket.socket, seconds: float) -> int:

@@ -16,10 +16,13 @@ from collections.abc import Callable
 from opsieve.backends.workers.zygotes.channels import wait_readable
 from opsieve.backends.workers.zygotes.zygote import START_SECONDS, Zygote
 
-_TRIES = 100  # to meet; one that is about to listen, or to end, is away for milliseconds
-_PAUSE = 0.02  # seconds between them
+# To meet; one that is about to listen, or to end, is away for milliseconds
+_TRIES = 100
+# Seconds between them
+_PAUSE = 0.02
 _QUEUE = 128
-_WAIT = 10 * START_SECONDS  # by the wall's clock: who started it watches its work
+# By the wall's clock: who started it watches its work
+_WAIT = 10 * START_SECONDS
 
 
 class JoinedZygote(Zygote):
@@ -66,7 +69,8 @@ def meet_zygote(name: str, start: Callable[[socket.socket | None], Zygote]) -> Z
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             try:
                 listener.bind(address)
-            except OSError:  # somebody else has begun
+            except OSError:
+                # Somebody else has begun
                 try:
                     return JoinedZygote(address)
                 except PermissionError:

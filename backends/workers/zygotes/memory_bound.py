@@ -16,10 +16,13 @@ from pathlib import Path
 
 from opsieve.backends.workers.inside.namespaces import HOME
 
-SLICE = 0.05  # seconds between two looks
-EXCESS = 1.5  # times the limit, at which a worker ends that was looked at
+# Seconds between two looks
+SLICE = 0.05
+# Times the limit, at which a worker ends that was looked at
+EXCESS = 1.5
 _OWN = re.compile(r"opsieve-(\d{1,10})")
-_IN_MEMORY = ("/tmp", "/dev/shm", HOME)  # of a zygote's file tree
+# Of a zygote's file tree
+_IN_MEMORY = ("/tmp", "/dev/shm", HOME)
 
 
 def has_overrun(group: Path) -> bool:
@@ -40,7 +43,8 @@ def make_group(pid: int, memory: int) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         values = {"memory.max": memory, "memory.oom.group": 1, "cgroup.procs": pid}
-        if (folder / "memory.swap.max").exists():  # a kernel without swap has none
+        # A kernel without swap has none
+        if (folder / "memory.swap.max").exists():
             values["memory.swap.max"] = 0
         for name, value in values.items():
             (folder / name).write_text(str(value))
@@ -115,7 +119,8 @@ def measure_shared(processes: Iterable[int], known: Collection[tuple[int, int]])
             taken += (there.f_blocks - there.f_bfree) * there.f_frsize
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
-            fields = line.split()  # the last but one is in memory, the last in swap
+            # The last but one is in memory, the last in swap
+            fields = line.split()
             taken += int(fields[-2]) * (int(fields[4]) in pids)
     return taken
 

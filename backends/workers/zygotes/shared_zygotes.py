@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from opsieve.backends.workers.zygotes.joined_zygote import meet_zygote
 from opsieve.backends.workers.zygotes.zygote import Zygote
 
-Start = Callable[[socket.socket | None], Zygote]  # with a socket on which other processes may ask for it
+# With a socket on which other processes may ask for it
+Start = Callable[[socket.socket | None], Zygote]
 
 
 class SharedZygotes:
@@ -24,7 +25,8 @@ class SharedZygotes:
     def __init__(self) -> None:
         self._idle, self._ignored = 0, frozenset[str]()
         self._meeting = ""
-        self._zygotes: dict[Hashable, Zygote] = {}  # those given back last stand last
+        # Ordered by last use, most recent last.
+        self._zygotes: dict[Hashable, Zygote] = {}
         self._users: Counter[Zygote] = Counter()
         self._starting: dict[Hashable, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -44,7 +46,8 @@ class SharedZygotes:
         )
         with self._guard:
             starting = self._starting.setdefault(key, threading.Lock())
-        with starting:  # who asks meanwhile waits for it instead of starting one more
+        # Who asks meanwhile waits for it instead of starting one more
+        with starting:
             with self._guard:
                 found = self._zygotes.get(key)
                 if found is not None and found.is_alive:
@@ -62,7 +65,8 @@ class SharedZygotes:
                 raise
             with self._guard:
                 self._starting.pop(key, None)
-                killed = self._zygotes.pop(key, None)  # who still has it gives it back
+                # The current user returns it.
+                killed = self._zygotes.pop(key, None)
                 self._zygotes[key] = started
                 self._users[started] += 1
                 unused = [killed] if killed is not None and not self._users[killed] else []

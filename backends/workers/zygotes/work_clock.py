@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-BACKSTOP = 30.0  # times the limit, in wall seconds
-_FIRST = 0.25  # seconds until a process is looked at for the first time; most answers come before
-_SLICE = 0.1  # seconds between two looks
+# Times the limit, in wall seconds
+BACKSTOP = 30.0
+# Seconds until a process is looked at for the first time; most answers come before
+_FIRST = 0.25
+# Seconds between two looks
+_SLICE = 0.1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
-_WANTS = frozenset("RD")  # running, waiting for a CPU, or for the disk
+# running, waiting for a CPU, or for the disk
+_WANTS = frozenset("RD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class Load:
     cpu: float
     wants: bool
     processes: int = 1
-    resident: int = 0  # what processes share counts for each of them
+    # Shared memory counts for each process.
+    resident: int = 0
 
 
 class WorkClock:
@@ -81,7 +86,8 @@ def read_load(pid: int) -> Load | None:
         process = left.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = _read_fields(f"/proc/{process}/stat")
-            cpu += sum(map(int, fields[11:15])) / _TICK  # with the children that it has waited for
+            # With the children that it has waited for
+            cpu += sum(map(int, fields[11:15])) / _TICK
             resident += int(fields[21]) * _PAGE
             found += 1
             for task in os.listdir(f"/proc/{process}/task"):

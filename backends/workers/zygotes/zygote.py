@@ -39,14 +39,17 @@ from opsieve.backends.workers.zygotes.memory_bound import (
 from opsieve.backends.workers.zygotes.work_clock import WorkClock, list_family, read_memory
 from opsieve.gen.model.scratch import Scratch
 
-if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
+# With numpy, which the process that starts a zygote need not have yet
+if TYPE_CHECKING:
     from opsieve.backends.coverage.coverage import Probes
 
 # In the folder of the package, as links to the folders of a checkout lead there: child.py loads the package
 # from above itself.
 CHILD = Path(opsieve.__file__).resolve().parent / "backends" / "workers" / "inside" / "child.py"
-START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
-PROCESSES = 200  # of a worker, at once
+# Of work (WorkClock): the first import of a large compiler from a cold disk
+START_SECONDS = 180.0
+# Of a worker, at once
+PROCESSES = 200
 _FROM_JSON = msgspec.json.Decoder().decode
 
 
@@ -88,15 +91,19 @@ class Death:
 
     index: int
     stage: str
-    status: int  # as os.wait gives it
+    # As os.wait gives it
+    status: int
     timed_out: bool
-    closed: bool  # it closed its channel while it lived
+    # It closed its channel while it lived
+    closed: bool
     log: str
     peak: int
     reached: "tuple[int, ...] | None" = (
-        None  # numbers of the probes that nobody had reached before, where it was traced
+        # The numbers of newly reached probes, if it was traced.
+        None
     )
-    excess: str = ""  # for what of all its processes together it was killed
+    # The limit, over all its processes, for which it was killed.
+    excess: str = ""
 
 
 class TemplateProcess:
@@ -180,13 +187,15 @@ class Zygote:
 
     version = ""
     lacks: dict[str, str] | None = (
-        None  # what it could not be shut in with, and why; None when it was not to be
+        # The missing sandbox features with reasons; None without a sandbox.
+        None
     )
     walls: Sequence[str] = ()
     uncompiled: Sequence[
         str
     ] = ()  # folders of modules that it has to compile each time, for it may not write
-    modules: Sequence[str] = ()  # the libraries that it has loaded, where it is to be traced
+    # The libraries that it has loaded, where it is to be traced
+    modules: Sequence[str] = ()
     _probes: "Probes | None" = None
 
     def __init__(
@@ -234,7 +243,8 @@ class Zygote:
                     stderr=self._log,
                     env=environment,
                     pass_fds=[theirs.fileno(), *inherited],
-                    start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
+                    # Ctrl-C is for the main process, which ends its workers in order
+                    start_new_session=True,
                 )
         try:
             self._read_start(self._wait_for_start())
@@ -344,10 +354,12 @@ class Zygote:
                 self._scratch.leave()
                 os.close(self._log)
                 return
-            os.killpg(self._process.pid, signal.SIGKILL)  # it is stuck inside an import
+            # It is stuck inside an import
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._wait(15)
         os.close(self._log)
-        self._scratch.close()  # what is in it is gone by now, unless something killed the process
+        # It is empty by now, unless the process was killed.
+        self._scratch.close()
 
     def _wait(self, seconds: float) -> None:
         """Until it has ended; TimeoutExpired when it has not by then. Popen itself would look every 50 ms."""
@@ -385,7 +397,8 @@ class Worker:
         self._unread = b""
         self._group: Path | None = None
         self.tests = 0
-        self.first_peak = 0  # bytes that were resident in its first test, 0 before
+        # Bytes that were resident in its first test, 0 before
+        self.first_peak = 0
         # In a namespace of its own it has another number, which says nothing here.
         self.pid = identify_sender(status, START_SECONDS)
         if not self.pid:
@@ -572,5 +585,6 @@ def _parse_header(text: bytearray) -> Any:
     """Parse a reply's header; raises ValueError for invalid JSON."""
     try:
         return _FROM_JSON(text)
-    except ValueError:  # halves of characters, NaN: a worker writes with `json`
+    except ValueError:
+        # Halves of characters, NaN: a worker writes with `json`
         return json.loads(bytes(text).decode("utf-8", "surrogatepass"))

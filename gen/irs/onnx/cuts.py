@@ -17,11 +17,13 @@ from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
 
-SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
+# Bytes of a constant that is worth storing instead of the nodes that compute it
+SMALL = 1024
 _CONTENT = frozenset(
     ("graph", "functions", "node", "initializer", "sparse_initializer", "input", "output", "value_info")
 )
-_LONGEST_CLOSURE = 8  # nodes that compute one large constant; with more of them it becomes an input
+# Nodes that compute one large constant; with more of them it becomes an input
+_LONGEST_CLOSURE = 8
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def cut(
     want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
     model = shell(graph.subject.model)
     fed: dict[str, Value] = {}
-    for name, info in graph.inputs.items():  # the given order of inputs stays, those that are cut come behind
+    # The given order of inputs stays, those that are cut come behind
+    for name, info in graph.inputs.items():
         if name in needed:
             model.graph.input.append(info)
             if name not in graph.initializers and name not in graph.sparse:
@@ -332,7 +335,8 @@ def shell(model: onnx.ModelProto) -> onnx.ModelProto:
         for field, value in held.ListFields():
             if field.name in _CONTENT:
                 continue
-            if hasattr(value, "extend"):  # a repeated field
+            # A repeated field
+            if hasattr(value, "extend"):
                 getattr(made, field.name).extend(value)
             else:
                 setattr(made, field.name, value)

@@ -10,7 +10,8 @@ from opsieve.gen.model.graph_text import Box, draw_boxes
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.tensors import TensorType, read_type
 
-_NODES = 2000  # drawn
+# Drawn
+_NODES = 2000
 
 
 def graph_lines(graph: onnx.GraphProto) -> Lines:

@@ -25,7 +25,8 @@ def given_names(model: onnx.ModelProto) -> set[str]:
     found = {name for graph in _graphs(model.graph, nodes) for name in _of_graph(graph)}
     found |= {name for node in nodes for name in (node.name, *node.input, *node.output)}
     found |= {name for function in model.functions for name in (*function.input, *function.output)}
-    texts = {name for name in found if isinstance(name, str)}  # bytes: it is no UTF-8
+    # bytes: it is no UTF-8
+    texts = {name for name in found if isinstance(name, str)}
     texts |= {_NOT_IN_A_NAME.sub("_", name) for name in texts}
     return texts - _words_of_onnx() - {node.op_type for node in nodes}
 

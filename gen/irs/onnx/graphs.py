@@ -33,7 +33,8 @@ _FIELDS = {
     **dict.fromkeys(("uint32", "uint64"), "uint64_data"),
     **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16", "int32"), "int32_data"),
 }
-_MOST_COMPACTED = 1 << 16  # elements; a varint of more would cost more time than it is worth
+# elements; a varint of more would cost more time than it is worth
+_MOST_COMPACTED = 1 << 16
 
 
 def first_output(node: onnx.NodeProto) -> str:
@@ -220,7 +221,8 @@ def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) 
     for tensor in graph.initializer:
         if tensor.name == name:
             tensor.CopyFrom(encode_array(array, name))
-            if not path:  # it may be the default of an input
+            # It may be the default of an input
+            if not path:
                 retyped_input(model, name, array)
             return True
     node = node_of(graph, name)

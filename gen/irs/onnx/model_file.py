@@ -27,7 +27,8 @@ from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
 _MAX_COMPLAINT = 300
-_CHUNK = 4 << 20  # bytes of external data that are read at once
+# Bytes of external data that are read at once
+_CHUNK = 4 << 20
 _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
 
 
@@ -63,7 +64,8 @@ def load_program(path: Path) -> OnnxProgram:
         # the memory of a message's parts comes back only with all of it
         model = onnx.ModelProto.FromString(data)
     program = OnnxProgram(data, name=escape_surrogates(path.name))
-    program.__dict__["proto"] = model  # where `cached_property` keeps it: it is not parsed again
+    # Where `cached_property` keeps it: it is not parsed again
+    program.__dict__["proto"] = model
     return program
 
 
@@ -97,7 +99,8 @@ def check(model: bytes) -> str:
         # of the model.
         line = " ".join(str(error).split())
         return "" if line.count("Inference error(s)") > 1 else ascii(line)[1:-1][:_MAX_COMPLAINT]
-    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+    except Exception as error:  # noqa: BLE001
+        # The checker raises classes of its own, of its C++ parts and of protobuf
         line = " ".join(str(error).split()) or type(error).__name__
         return ascii(line)[1:-1][:_MAX_COMPLAINT]
     return ""

@@ -7,7 +7,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir
 
-_HEAVY = 16 << 20  # bytes of a model that is not kept twice
+# Bytes of a model that is not kept twice
+_HEAVY = 16 << 20
 
 
 def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:

@@ -16,7 +16,8 @@ from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import ValueType, graph_inputs, graph_outputs
 
-MODEL = "model.onnx"  # its file in a case folder
+# Its file in a case folder
+MODEL = "model.onnx"
 _MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
 
 
@@ -40,7 +41,8 @@ class OnnxProgram(Program):
         give equal bytes.
         """
         program = cls(proto.SerializeToString(deterministic=True))
-        program.__dict__["proto"] = proto  # where `cached_property` keeps it
+        # Where `cached_property` keeps it
+        program.__dict__["proto"] = proto
         return program
 
     @property

@@ -26,7 +26,8 @@ from opsieve.gen.irs.onnx.graphs import (
 # The body's input; operator, what it takes from, index, axis.
 _Element: TypeAlias = tuple[str, tuple[str, str, int, int]]
 _Pair: TypeAlias = tuple[str, onnx.ValueInfoProto]
-_Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]  # operator and axis
+# Operator and axis
+_Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]
 
 
 def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> bool:

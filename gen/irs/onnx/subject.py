@@ -22,7 +22,8 @@ class Subject:
     model: onnx.ModelProto
     inputs: dict[str, Value]
     values: Mapping[str, Value]
-    redeclared: bool = False  # whether the edit that made it changed types, and so what others declare
+    # Whether the edit that made it changed types, and so what others declare
+    redeclared: bool = False
 
     @cached_property
     def program(self) -> OnnxProgram:

@@ -26,7 +26,8 @@ from opsieve.gen.irs.relax.spellings.spelling import Spelling, spell_as
 from opsieve.gen.irs.relax.types import RelaxTensorType
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
-_FAR = 1e4  # an end of a domain beyond this is none
+# A bound beyond this counts as infinite.
+_FAR = 1e4
 
 
 # Operators that TVM 0.27 cannot build at all; they are generated on request only (Policy.known_faults).

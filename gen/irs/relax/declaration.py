@@ -38,7 +38,8 @@ class Want:
     within: tuple[float, float] | None = None
 
 
-Given = Union[Want, Expr, "tuple[Given, ...]"]  # a tuple stands for a tuple of arguments
+# A tuple is a tuple of arguments.
+Given = Union[Want, Expr, "tuple[Given, ...]"]
 
 
 @dataclass(frozen=True, slots=True)

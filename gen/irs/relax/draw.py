@@ -16,7 +16,8 @@ from opsieve.gen.irs.relax.tree import Constant, Scalar
 from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size, Sym, size_value
 from opsieve.gen.irs.tvm.tensors import Array
 
-LIMIT = 1024  # elements of a tensor
+# Elements of a tensor
+LIMIT = 1024
 SIZES = (1, 2, 2, 3, 3, 4, 5, 6, 7, 8)
 DTYPES = ("float32",) * 8 + (
     "float64",
@@ -41,7 +42,8 @@ class Draw:
     rng: random.Random
     symbols: Mapping[str, int] = field(default_factory=dict)
     dtypes: Sequence[str] = DTYPES
-    symbolic: float = 0.15  # the share of sizes that are symbols, where there are some
+    # The share of sizes that are symbols, where there are some
+    symbolic: float = 0.15
 
     def size(self, limit: int = 8) -> int:
         """A small size."""

@@ -41,7 +41,8 @@ from opsieve.gen.irs.relax.types import (
 from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, expressions, functions, list_called
 from opsieve.gen.irs.tvm.nodes import Dtype
 
-_LARGEST_CONSTANT = 64  # elements
+# Elements
+_LARGEST_CONSTANT = 64
 
 
 def bindings_of(module: Module) -> Iterator[tuple[str, Binding]]:

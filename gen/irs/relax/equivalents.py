@@ -18,7 +18,8 @@ def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed
     """The module after a rewrite of its last function, or of the one that a seed chooses."""
     try:
         module = from_json(program.module.decode())
-    except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/irs/relax do not
+    except (MalformedGraph, UnicodeDecodeError):
+        # It holds nodes that the trees of gen/irs/relax lack.
         return None
     places = [each for each, _ in functions(module)]
     if not places:

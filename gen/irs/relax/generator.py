@@ -55,9 +55,11 @@ from opsieve.gen.irs.relax.types import (
 from opsieve.gen.irs.relax.walk import is_recursive
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
-COPY = "vm.builtin.copy"  # of TVM's runtime: yields its argument
+# Of TVM's runtime: yields its argument
+COPY = "vm.builtin.copy"
 DPS_COPY = (
-    "opsieve.copy_into"  # registered by our workers and scripts: copies the first argument into the last
+    # Registered by our workers and scripts: copies the first argument into the last
+    "opsieve.copy_into"
 )
 _CLIPPED = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8")
 # what infers the type of a call
@@ -330,7 +332,8 @@ class Generator:
     def branch(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A branch on a boolean that is computed, with a body on either side."""
         condition = self.expr(RelaxTensorType("bool", ()), body, min(fuel, 2))
-        if not self.policy.known_faults:  # TVM 0.27 dies of a condition that turns out to be a constant
+        # TVM 0.27 dies of a condition that turns out to be a constant
+        if not self.policy.known_faults:
             no = self._full(RelaxTensorType("bool", ()), body)
             condition = self._bind(
                 Call(RelaxOperator("relax.logical_xor"), (condition, no), no.type), body, no.type

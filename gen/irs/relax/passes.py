@@ -24,7 +24,8 @@ class PassRule:
     loose: bool = False
 
 
-Steps = tuple[str, ...]  # `NAME` or `NAME:ARGUMENT`, as programs hold them
+# `NAME` or `NAME:ARGUMENT`, as programs hold them
+Steps = tuple[str, ...]
 
 _LEGAL = ("LegalizeOps",)
 

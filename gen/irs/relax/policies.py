@@ -35,14 +35,19 @@ class GenerationPolicy:
     name = "general"
     forms: ClassVar[Mapping[str, float]] = FORMS
     dtypes: ClassVar[Sequence[str]] = DTYPES
-    symbolic = 0.15  # the share of sizes that are symbols
-    symbols = 1  # how many symbols main has at most
-    fuel = 7  # how deep expressions nest
-    bindings = 18  # how many bindings are made at most, about
+    # The share of sizes that are symbols
+    symbolic = 0.15
+    # How many symbols main has at most
+    symbols = 1
+    # How deep expressions nest
+    fuel = 7
+    # How many bindings are made at most, about
+    bindings = 18
     # whether to generate what TVM 0.27 is known to fail at, always and in the same way
     # (docs/explanation/tvm.md)
     known_faults = False
-    guarded = 0.95  # the share of arguments with a domain that are kept inside it
+    # The share of arguments with a domain that are kept inside it
+    guarded = 0.95
 
     def weight(self, operator: str) -> float:
         """How much more often than others an operator is chosen."""

@@ -75,7 +75,8 @@ class RelaxProgram(TvmProgram):
 
         try:
             return module_text(from_json(self.module.decode("utf-8")))
-        except (MalformedGraph, UnicodeDecodeError):  # what the trees of gen/irs/relax cannot hold
+        except (MalformedGraph, UnicodeDecodeError):
+            # The trees of gen/irs/relax cannot hold it.
             return super().text()
 
     def shapes(self) -> dict[str, tuple[int | str, ...]]:

@@ -56,7 +56,8 @@ def _dictionary(value: Value) -> tuple[tuple[str, Value], ...]:
 
 class _Reader:
     def __init__(self) -> None:
-        self._names: dict[int, str] = {}  # of variables, by node
+        # Of variables, by node
+        self._names: dict[int, str] = {}
         self._taken: set[str] = set()
         self._bound: dict[int, R.Var] = {}
         self._types: dict[int, T.Type] = {}
@@ -145,7 +146,8 @@ class _Reader:
             value, kind = self.expr(found["value"]), self.type(found["ty"])
             return R.MatchCast(self.bind(var), value, kind)
         if isinstance(found["value"], ObjectNode) and found["value"].type == "relax.expr.Function":
-            bound = self.bind(var)  # a local function may call itself
+            # A local function may call itself
+            bound = self.bind(var)
             return R.Bind(bound, self.expr(found["value"]))
         value = self.expr(found["value"])
         return R.Bind(self.bind(var), value)

@@ -35,7 +35,8 @@ from opsieve.gen.irs.relax.types import (
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 from opsieve.gen.irs.tvm.tensors import Array
 
-_SHOWN = 16  # elements of a constant
+# Elements of a constant
+_SHOWN = 16
 _INDENT = "    "
 
 
@@ -150,7 +151,8 @@ def array_text(array: Array) -> str:
     """A constant with its first elements."""
     try:
         flat = np.frombuffer(array.data, np.dtype(array.dtype))
-    except TypeError:  # an element type that numpy has not
+    except TypeError:
+        # An element type that numpy has not
         return f"R.const(..., {array.dtype!r})  # {list(array.shape)}"
     if not array.shape:
         return f"R.const({flat[0]}, {array.dtype!r})"

@@ -98,7 +98,8 @@ class _Writer:
         if isinstance(expr, R.GlobalVar):
             return self._globals[expr.name]
         if isinstance(expr, R.Scalar):
-            if isinstance(expr.value, int | float):  # a boolean is an int here
+            # A boolean is an int here
+            if isinstance(expr.value, int | float):
                 return number(expr.value, expr.dtype)
             return self.size(expr.value)
         written = self.node(expr)

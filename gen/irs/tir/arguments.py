@@ -9,7 +9,8 @@ from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
-MOST_ELEMENTS = 1 << 16  # of all arguments
+# Of all arguments
+MOST_ELEMENTS = 1 << 16
 
 
 def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
@@ -33,7 +34,8 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
             return None
         elements += int(np.prod(sizes))
         if str(param["name"]) in found:
-            return None  # they are distinguished by name
+            # They are distinguished by name
+            return None
         found[str(param["name"])] = param
     return found if elements <= MOST_ELEMENTS else None
 

@@ -98,7 +98,8 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if rng.chance(RATES.more_in_thread):
         body = N.sequence(body, statement(rng, inner, 2))
     if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
-        return None  # threads would meet in memory
+        # Threads would meet in memory
+        return None
     if way < 0.25:
         if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
             return None
@@ -135,7 +136,8 @@ def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> 
         )
         try:
             wrap = put(wrap, hole.path, index(rng, scope, hole.bound))
-        except (KeyError, IndexError, AssertionError):  # an earlier change took the place away
+        except (KeyError, IndexError, AssertionError):
+            # An earlier change took the place away
             continue
     result = wrap["body"]
     assert isinstance(result, ObjectNode)

@@ -16,11 +16,15 @@ from opsieve.gen.irs.tir.general import GENERAL
 from opsieve.gen.irs.tir.nodes import size
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
-PATIENCE = 4  # N_max: the best value of the paper's figure 8
-LARGEST = 400  # nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
+# N_max: the best value of the paper's figure 8
+PATIENCE = 4
+# Nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
+LARGEST = 400
 TRIES = 8
-MEMORY = 50  # candidates over which it is judged what paid lately
-LEAST = 0.1  # of the new functions go either way
+# The number of candidates over which recent yield is averaged.
+MEMORY = 50
+# Of the new functions go either way
+LEAST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Settings:
     coverage: bool = True
     domain: bool = True
     joint: str = "adaptive"
-    programs: bool = True  # functions are mutated at all
+    # Functions are mutated at all
+    programs: bool = True
     patience: int = PATIENCE
 
 
@@ -66,8 +71,10 @@ class SeedPool:
         start = () if settings.joint == "none" else None
         self.pool = [_Seed(item, passes.draw_passes(self._rng) if start is None else start) for item in seeds]
         self._untried = list(range(len(self.pool)))
-        self.valuable = 0  # candidates that were valid and reached something new
-        self._paid = {"function": 1.0, "both": 1.0}  # lately, the share of such candidates that were valuable
+        # Candidates that were valid and reached something new
+        self.valuable = 0
+        # The recent share of valuable candidates, by kind.
+        self._paid = {"function": 1.0, "both": 1.0}
 
     def next(self) -> Mutant:
         """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
@@ -108,7 +115,8 @@ class SeedPool:
             paid = float(new and not failed)
             self._paid[candidate.changed] += (paid - self._paid[candidate.changed]) / MEMORY
         keep = new or not self.settings.coverage
-        if not candidate.changed:  # a seed as it is: one whose sequence does not fit it gets another
+        # An unchanged seed: if its sequence does not fit, it gets another.
+        if not candidate.changed:
             if failed and seed.failed < TRIES:
                 seed.failed += 1
                 seed.sequence = passes.draw_passes(self._rng) if seed.failed < TRIES else ()

@@ -15,7 +15,8 @@ from opsieve.gen.irs.tir.statements import statement
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 Mutator = Callable[[Rng, ObjectNode], ObjectNode | None]
-FUEL = 6  # of a new part, at most
+# Of a new part, at most
+FUEL = 6
 
 
 def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
@@ -136,7 +137,8 @@ def fresh(rng: Rng, hole: Hole) -> ObjectNode:
     if hole.role == "extent":
         return N.integer(rng.choice(EXTENTS), kind)
     if hole.role == "bound":
-        return hole.node  # indices inside rely on it
+        # Indices inside rely on it
+        return hole.node
     return expression(rng, hole.scope, kind, rng.between(1, FUEL))
 
 

@@ -20,7 +20,8 @@ ANNOTATIONS: dict[str, tuple[Value, ...]] = {
     "disable_lower_init_block": (True,),
 }
 OUT_OF_PLACE = (
-    0.05  # how often a loop gets a kind that TVM states it does not take there, or that breaks its promise
+    # How often a loop gets a kind that TVM forbids there, or that breaks its promise.
+    0.05
 )
 
 
@@ -94,7 +95,8 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
         size: int | None = rng.choice(EXTENTS)
         extent: ObjectNode = N.integer(size or 1)
         high = (size or 1) - 1
-        if rng.chance(RATES.extent_varies) and scope.ranges:  # an extent that is no constant
+        # An extent that is no constant
+        if rng.chance(RATES.extent_varies) and scope.ranges:
             other, low, top = rng.choice(scope.ranges)
             if low >= 0 and top < 16 and N.dtype(other) == "int32":
                 extent, size, high = N.binary("Add", other, N.integer(1)), None, top

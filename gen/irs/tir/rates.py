@@ -10,29 +10,40 @@ class TirRates:
     # Expressions.
     leaf: float = 0.15
     negative: float = 0.2
-    divisor_kept_positive: float = 0.2  # by a Max, rather than a constant
+    # By a Max, rather than a constant
+    divisor_kept_positive: float = 0.2
     constant_shift: float = 0.7
     index_moved: float = 0.3
     index_backwards: float = 0.15
-    index_wrapped: float = 0.85  # by a remainder, rather than cut off at both ends
+    # By a remainder, rather than cut off at both ends
+    index_wrapped: float = 0.85
     index_divided: float = 0.4
-    index_of_two: float = 0.6  # variables
+    # Variables
+    index_of_two: float = 0.6
 
     # Statements and loops.
-    updated: float = 0.25  # what is stored is joined with what was there
+    # The stored value is combined with the old one.
+    updated: float = 0.25
     has_else: float = 0.5
-    written_again: float = 0.5  # an allocated buffer
-    ends_by_more: float = 0.3  # a loop's condition has a second part
-    upper_end: float = 0.5  # a condition on a loop's variable asks about its last value
+    # An allocated buffer
+    written_again: float = 0.5
+    # A loop's condition has a second part
+    ends_by_more: float = 0.3
+    # A condition on a loop's variable asks about its last value
+    upper_end: float = 0.5
     extent_varies: float = 0.2
-    bare_loop: float = 0.75  # nothing is said of it
+    # It has no annotation.
+    bare_loop: float = 0.75
     pipelined: float = 0.06
-    pipelined_anew: float = 0.3  # where a loop's kind is changed
+    # Where a loop's kind is changed
+    pipelined_anew: float = 0.3
     stages_in_order: float = 0.6
-    said_likely: float = 0.7  # of the check that a split loop needs
+    # Of the check that a split loop needs
+    said_likely: float = 0.7
 
     # Mutations.
-    replaced_whole: float = 0.2  # a statement, rather than one put beside it
+    # The statement is replaced rather than given a neighbour.
+    replaced_whole: float = 0.2
     put_before: float = 0.5
     leaf_by_leaf: float = 0.5
     swapped: float = 0.5

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
-Step = tuple[str, int]  # a field, and the place in its tuple (-1: the field itself)
+# A field, and the place in its tuple (-1: the field itself)
+Step = tuple[str, int]
 Path = tuple[Step, ...]
 
 
@@ -21,9 +22,11 @@ class Scope:
     """
 
     variables: tuple[ObjectNode, ...] = ()
-    ranges: tuple[tuple[ObjectNode, int, int], ...] = ()  # of loops: the least and the greatest value
+    # Of loops: the least and the greatest value
+    ranges: tuple[tuple[ObjectNode, int, int], ...] = ()
     buffers: tuple[ObjectNode, ...] = ()
-    kinds: tuple[int, ...] = ()  # of the loops around, outermost first
+    # Of the loops around, outermost first
+    kinds: tuple[int, ...] = ()
     block: bool = False
 
     def of(self, kind: str) -> list[ObjectNode]:

@@ -6,9 +6,12 @@ both are refused while the nodes are read, before any walk.
 
 from collections.abc import Callable, Iterable
 
-NODES = 2_000_000  # in the list
-TREE = 50_000_000  # nodes of the tree that the graph unfolds to
-DEPTH = 400  # a nested branch takes about six
+# In the list
+NODES = 2_000_000
+# Nodes of the tree that the graph unfolds to
+TREE = 50_000_000
+# A nested branch takes about six
+DEPTH = 400
 
 
 class Measure:

@@ -20,7 +20,8 @@ from typing import Any, Union
 
 from opsieve.gen.irs.tvm.limits import Measure
 
-VERSION = "0.27.0.post1"  # of the TVM that the schema describes
+# Of the TVM that the schema describes
+VERSION = "0.27.0.post1"
 _LITERAL: dict[str, Any] = {"int": int, "bool": bool, "float": (int, float), "dtype": str}
 _PLAIN: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "ffi.String": str}
 
@@ -109,7 +110,8 @@ class _NodeReader:
     def __init__(self) -> None:
         self.values: list[Value] = []
         self.measure = Measure(MalformedGraph)
-        self.used: list[int] = []  # the indices that the node at hand refers to
+        # The indices that the current node refers to.
+        self.used: list[int] = []
 
     def read(self, entry: Any) -> None:
         if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):

@@ -19,13 +19,16 @@ from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.program import AnotherIR, Chunks, Program
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
-_WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)  # no bracket, quote or end of a line
-LONGEST = 1000  # passes in a sequence
+# No bracket, quote or end of a line
+_WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)
+# Passes in a sequence
+LONGEST = 1000
 MODULE, PASSES, SCRIPT = "module.json", "passes.json", "module.py"
 NOTE = (
     "# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.\n"
 )
-_MAX_MODULE = 256 << 20  # bytes
+# Bytes
+_MAX_MODULE = 256 << 20
 _MAX_PASSES = 1 << 20
 
 
@@ -40,9 +43,11 @@ class TvmProgram(Program):
     name: str = field(default="", compare=False)
     # TVM's printing of it, where a worker was asked; never read back here.
     script: str = field(default="", compare=False)
-    script_is_exact: bool = field(default=False, compare=False)  # TVM reads it back as the same module
+    # TVM reads it back as the same module
+    script_is_exact: bool = field(default=False, compare=False)
 
-    entry_type: ClassVar[str]  # of the function that is run
+    # Of the function that is run
+    entry_type: ClassVar[str]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -50,7 +55,8 @@ class TvmProgram(Program):
         program = cls(
             read_file(path, _MAX_MODULE), _read_passes(path.parent / PASSES), escape_surrogates(path.name)
         )
-        program.inputs()  # what cannot be read is refused now
+        # Refuse an unreadable program now.
+        program.inputs()
         return program
 
     @classmethod

@@ -59,7 +59,8 @@ def width(dtype: str) -> int:
 def _code(dtype: str) -> tuple[int, int]:
     if dtype == "bool":
         return _CODES["bool"], 8
-    if dtype in _CODES:  # float8_e4m3fn
+    # float8_e4m3fn
+    if dtype in _CODES:
         return _CODES[dtype], 8
     found = re.fullmatch(r"(int|uint|float|bfloat)(\d{1,3})", dtype)
     if found is None:

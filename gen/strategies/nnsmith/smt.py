@@ -15,7 +15,8 @@ import z3
 
 from opsieve.gen.declarations.terms import AND, COMPUTED, IF, NUMBER, OR, Term, value
 
-_WORK = 300_000  # z3's units: about a tenth of a second
+# z3's units: about a tenth of a second
+_WORK = 300_000
 # z3 has Python's operators, but for the quotient of whole numbers, which is its `/`.
 _MAKERS = {**COMPUTED, "//": operator.truediv, IF: z3.If, OR: z3.Or, AND: z3.And}
 

@@ -22,10 +22,14 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.symbolic_arith import Size, Truth
 from opsieve.gen.declarations.terms import AND, IF, NUMBER, OR, Term, places, value
 
-_MOVES = 40  # until z3 is asked about new relations
-_BIN_MOVES = 12  # until a number is left where it is
-_HALVED = 3  # tries to move a number: all of the way, half of it, a quarter
-_AGAIN = 2  # a number that was changed before is as bad as so many relations that break
+# The limit on moves before z3 gets the relations.
+_MOVES = 40
+# Until a number is left where it is
+_BIN_MOVES = 12
+# Tries to move a number: all of the way, half of it, a quarter
+_HALVED = 3
+# A number that was changed before is as bad as so many relations that break
+_AGAIN = 2
 _FAR = 1 << 20
 
 
@@ -47,7 +51,8 @@ class Constraints:
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._ends: list[tuple[int, int]] = []
-        self._about: list[list[Term]] = []  # by number, the relations that it is in
+        # By number, the relations that it is in
+        self._about: list[list[Term]] = []
         self._binned: list[BinnedNumber] = []
 
     def add_number(self, low: int, high: int = _FAR, own: tuple[int, ...] = (), spread: bool = True) -> Size:
@@ -86,7 +91,8 @@ class Constraints:
         """Let z3 satisfy relations and all others that share their numbers; else return False without a
         change.
         """
-        from opsieve.gen.strategies.nnsmith.smt import find_solution  # z3: most programs need none
+        # Import z3 lazily, because most programs do not need it.
+        from opsieve.gen.strategies.nnsmith.smt import find_solution
 
         relations = {id(term): term for term, _ in asked}
         ends: dict[int, tuple[int, int]] = {}

@@ -29,10 +29,14 @@ from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
 NAME = "nnsmith"
-_DRAFTED = 0.7  # of the nodes that are missing: writing them adds some that clip, and some that join
-_BACKWARDS = 0.5  # of the nodes take the place of an input
-_OWN_DTYPE = 0.8  # of those keep its dtype
-_ROUND = 16  # nodes that are solved together: the time grows faster than their number
+# Of the nodes that are missing: writing them adds some that clip, and some that join
+_DRAFTED = 0.7
+# The share of nodes that replace an input.
+_BACKWARDS = 0.5
+# The share of those that keep its dtype.
+_OWN_DTYPE = 0.8
+# Nodes that are solved together: the time grows faster than their number
+_ROUND = 16
 
 
 def nnsmith(request: GenRequest, seed: int) -> Case:
@@ -52,7 +56,8 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
         _Emission(symbolic, request.nodes).emit_all()
         if len(builder.nodes) == before:
             break
-    fill(builder, request)  # what the loops above could not place: by construction
+    # The nodes that the loops above could not place are built by construction.
+    fill(builder, request)
     return finish(builder, request, NAME, seed)
 
 
@@ -139,9 +144,11 @@ def _draw_instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[
         made = op.open_instance(symbolic, x)
         if made is None:
             return None
-        symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]  # rules say which inputs may be absent
+        # Rules say which inputs may be absent
+        symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]
         return made, symbolic.infer_outputs(op, made)
-    except OpenSize:  # a sampler looked at a size that is open
+    except OpenSize:
+        # A sampler looked at a size that is open
         return None
 
 
@@ -237,7 +244,8 @@ class _Emission:
             )
         known = self.known.get(tensor.name)
         if known is None and not cut:
-            known = self.symbolic.finished.get(tensor.name)  # what samplers hand back may be a copy
+            # Samplers may return a copy.
+            known = self.symbolic.finished.get(tensor.name)
         if known is not None and not cut and (domain is ANY or known.within(domain)):
             return known
         if known is not None and not cut:

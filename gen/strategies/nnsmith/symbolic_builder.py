@@ -25,8 +25,10 @@ _MATCHED, _PARTNERED = (
     0.7,
     0.8,
 )
-_SAME_RANK = 0.7  # of those that broadcast
-_UNREAD = 0.7  # are tensors that no node reads yet, where there is one
+# The share among partners that broadcast.
+_SAME_RANK = 0.7
+# Are tensors that no node reads yet, where there is one
+_UNREAD = 0.7
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 
 
@@ -57,14 +59,17 @@ class SymbolicBuilder:
         self.nodes: list[Insertion] = []
         self.pools: dict[tuple[str, int], list[Tensor]] = {}
         self.placeholders: list[Tensor] = []
-        self.finished: dict[str, Tensor] = {}  # by name, what the finished part hands on
-        self.fresh = False  # whether an instance is to stand on placeholders alone
+        # The results of the finished part, by name.
+        self.finished: dict[str, Tensor] = {}
+        # Whether an instance may only read placeholders.
+        self.fresh = False
         self.relations: list[Truth] = []
         self.asked: dict[str, Domain] = {}
         self.made: list[Tensor] = []
         # elements of shapes to be written as 0: that of the same axis
         self.copied: set[tuple[str, int]] = set()
-        self.inferred: set[tuple[str, int]] = set()  # and as -1: what is left
+        # Axes given as -1, whose size is inferred.
+        self.inferred: set[tuple[str, int]] = set()
         self._count = 0
         self._small: set[Sizes] = set()
 
@@ -220,7 +225,8 @@ class SymbolicBuilder:
     def refuse_instance(self, mark: int) -> None:
         """Forget the instance."""
         self.constraints.forget_after(mark)
-        self._small.clear()  # some of what it knows may have been asked by what is refused
+        # Some cached answers may belong to the refused model.
+        self._small.clear()
 
     def enter(self, tensor: Tensor) -> None:
         """Make a tensor known to later instances."""

@@ -26,7 +26,8 @@ PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in 
 
 NAME: Final = "pattern"
 _WITH_BODIES: Final = "control"
-_TRIES: Final = 6  # structures, until one begins where it is to
+# structures, until one begins where it is to
+_TRIES: Final = 6
 _ALL: Final = tuple(PATTERNS.values())
 _PALETTES: Final = (
     ("float32",),

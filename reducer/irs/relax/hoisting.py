@@ -33,7 +33,8 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.irs.relax.edits import RelaxEdits, tree_of
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
-_SYMBOL = 2  # the size of a symbol in the values that are fed
+# The size of a symbol in the values that are fed
+_SYMBOL = 2
 
 
 def hoist_functions(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:

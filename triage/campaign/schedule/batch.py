@@ -42,7 +42,8 @@ def read_decision(text: str) -> BatchDecision:
     return BatchDecision(shares, {str(name): {**features} for name, features in kept["known"].items()})
 
 
-MOST = 400  # of one program
+# Of one program
+MOST = 400
 
 
 def list_features(program: Program) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.errors import BadInput, shown
 
-USUAL = 10.0  # of a backend that states none
-SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about some programs only
+# The cost of a backend that does not state one.
+USUAL = 10.0
+# A target that costs more than this multiple of the cheapest gets only some programs.
+SLOW = 2.0
 
 
 @dataclass(frozen=True, slots=True)

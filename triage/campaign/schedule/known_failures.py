@@ -17,13 +17,20 @@ from dataclasses import dataclass, field
 from opsieve.gen.declarations.rng import Rng
 from opsieve.triage.campaign.schedule.batch import is_operator
 
-STILL = 8  # one program in so many that holds what is known goes to the target
-OFTEN = 6  # failures before it is known
-_SURE, _LIKELY = 0.8, 0.5  # shares of the programs with a feature that fail
-_SUSPECTED_BY = 3  # the first programs that showed a failure
-_MORE = 1.5  # times the share of all the target's programs that fail so
-_RARE = 0.5  # of the target's programs that hold a feature, at most
-_MOST = 200  # failures of a target that are looked at
+# One in this many programs with known failures still goes to the target.
+STILL = 8
+# Failures before it is known
+OFTEN = 6
+# Shares of the programs with a feature that fail
+_SURE, _LIKELY = 0.8, 0.5
+# The first programs that showed a failure
+_SUSPECTED_BY = 3
+# Times the share of all the target's programs that fail so
+_MORE = 1.5
+# Of the target's programs that hold a feature, at most
+_RARE = 0.5
+# Failures of a target that are looked at
+_MOST = 200
 
 
 @dataclass(slots=True)
@@ -67,9 +74,11 @@ class KnownFailures:
 
     def __init__(self, learnt: Mapping[str, str]):
         self._of: dict[str, dict[str, _Suspicion]] = {}
-        self._suspected: dict[str, dict[str, set[str]]] = {}  # failures by target and feature
+        # Failures by target and feature
+        self._suspected: dict[str, dict[str, set[str]]] = {}
         self._tests: dict[str, int] = {}
-        self._changed: set[tuple[str, str]] = set()  # targets, and failures of theirs
+        # targets, and failures of theirs
+        self._changed: set[tuple[str, str]] = set()
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             target, _, key = rest.partition("|")
@@ -153,8 +162,10 @@ def choose_skipped_feature(
     return held[0]
 
 
-UNSUPPORTED = "unsupported"  # in the place of a fingerprint
-REFUSED_OFTEN = 3  # refusals
+# In the place of a fingerprint
+UNSUPPORTED = "unsupported"
+# Refusals
+REFUSED_OFTEN = 3
 _TAKEN = -1
 
 

@@ -18,13 +18,20 @@ from opsieve.gen.irs.registry import ir_named
 from opsieve.triage.campaign.schedule.batch import is_operator
 from opsieve.triage.campaign.schedule.costs import Costs
 
-ALONE = 2  # tests that quick targets do alone: the first results do not wait for the imports of slow ones
-FIRST = 8  # tests that every target does then, before anything is known, as far as it is lent the time
-LENT = 1000.0  # milliseconds: what others have to wait for until it is paid back
-SAVED = 2.0  # tests for which a target may save
-SAVED_ENOUGH = 1.0  # tests; then it is asked about whatever is new to it
-_FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0  # what they promise
-_OFTEN = 3  # failures of one fingerprint; further ones promise nothing
+# Tests that quick targets do alone: the first results do not wait for the imports of slow ones
+ALONE = 2
+# The number of first tests of every target, as far as its time allows.
+FIRST = 8
+# Milliseconds that a target may borrow from the others.
+LENT = 1000.0
+# Tests for which a target may save
+SAVED = 2.0
+# The number of saved tests after which it gets programs with new features again.
+SAVED_ENOUGH = 1.0
+# The expected gain of a failure, of an operator and of an edge.
+_FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0
+# Failures of one fingerprint; further ones promise nothing
+_OFTEN = 3
 
 
 class Pace:
@@ -86,7 +93,8 @@ class Pace:
         asked = []
         for name, place in self._slow.items():
             cost = self._costs.get_cost(place, ir)
-            if name in answered:  # nobody else takes such a program
+            # No other target supports such a program.
+            if name in answered:
                 asked_now, wanted = True, False
             else:
                 wanted = name not in left_out and cost != float("inf")
@@ -110,7 +118,8 @@ class Pace:
         score = _FAILURE * new + sum(
             _OPERATOR if is_operator(feature) else _EDGE for feature in has if feature not in met
         )
-        best = self._bar[name] * (1 - min(1.0, income / cost))  # it fades within the time that one test takes
+        # It fades within the time that one test takes
+        best = self._bar[name] * (1 - min(1.0, income / cost))
         self._bar[name] = max(score, best)
         if number < ALONE + FIRST:
             return number >= ALONE and self._saved[name] > -LENT

@@ -26,9 +26,12 @@ from opsieve.triage.store.store import Store
 
 # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
 BACK = 4
-BACK_SLOW = 2  # where tests are slow, lanes share a batch
-_TAKEN = ("pass", "fail")  # verdicts on a program that a target has all operators of
-_SLOW = 100.0  # milliseconds of a test
+# Where tests are slow, lanes share a batch
+BACK_SLOW = 2
+# Verdicts on a program that a target has all operators of
+_TAKEN = ("pass", "fail")
+# Milliseconds of a test
+_SLOW = 100.0
 
 
 class Schedule:
@@ -39,7 +42,8 @@ class Schedule:
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
         self._campaign, self._plan = campaign, plan
         self._pace = Pace(campaign.targets, plan.costs, learnt)
-        others = not special_kinds(plan.request.values)  # special values are of ONNX models
+        # Special values are of ONNX models
+        others = not special_kinds(plan.request.values)
         self._shares = Shares(plan.costs, learnt, others) if plan.strategy == "mix" else None
         self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
         least = min(plan.costs.get_cost(place, "onnx") for place in range(len(campaign.targets)))

@@ -14,10 +14,14 @@ from opsieve.gen.strategies.mix import WEIGHTS
 from opsieve.gen.strategies.registry import list_names as installed
 from opsieve.triage.campaign.schedule.costs import Costs
 
-FLOOR = 0.25  # of its usual share that a strategy keeps
-MOST = 4.0  # times its usual share that it can have
-_FADES = 0.95  # what a batch counts when the next one is done
-_DOUBT = 3.0  # finds, as many as expected, that are put in front of what was seen: a few finds are luck
+# Of its usual share that a strategy keeps
+FLOOR = 0.25
+# Times its usual share that it can have
+MOST = 4.0
+# The weight of a batch once the next one is done.
+_FADES = 0.95
+# A prior of this many expected finds, because a few finds may be luck.
+_DOUBT = 3.0
 
 
 class Shares:

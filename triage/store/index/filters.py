@@ -23,8 +23,10 @@ _LONGEST = 500
 _TOKEN = re.compile(r'(?=\S)(-?[a-z]+:)?(?:"([^"]*)"|(\S*))')
 _SINCE = re.compile(r"(\d{1,6})([mhdw])")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
-SINCE = "since"  # the field that depends on the time
-_WORD = re.compile(r"[^\W_]+")  # as the index cuts text into words
+# The field that depends on the time
+SINCE = "since"
+# As the index cuts text into words
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def split_filter(text: str) -> tuple[Term, ...]:
     """
     if len(text) > _LONGEST:
         raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
-    text = text.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
+    # A command line may hold bytes that are no text
+    text = text.encode("utf-8", "replace").decode()
     return tuple(map(_parse_term, _TOKEN.finditer(text)))
 
 
@@ -109,7 +112,8 @@ def _parse_term(match: re.Match[str]) -> Term:
 def parse_filter(text: str, now: float | None = None) -> Condition:
     """Translate a filter to SQL. BadInput as from `split_filter`."""
     at = time.time() if now is None else now
-    found = [Condition("+members > 0", ())]  # +: no index, since it is true of nearly every row
+    # +: no index, since it is true of nearly every row
+    found = [Condition("+members > 0", ())]
     found += [term.to_condition(at) for term in split_filter(text)]
     return Condition(
         " AND ".join(each.sql for each in found), tuple(value for each in found for value in each.values)
@@ -185,7 +189,8 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 Sort = Literal["rank", "members", "last", "first", "size", "severity", "title", "id"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-MOST = 1000  # rows of a page
+# Rows of a page
+MOST = 1000
 
 # What a sort goes by, with the identity last; whether the greatest comes first.
 _ORDERS: dict[Sort, tuple[tuple[str, ...], bool]] = {
@@ -223,7 +228,8 @@ def read_page(
     down = greatest != order.reverse
     limit = max(1, min(limit, MOST))
     start = parse_cursor(order.after, len(by)) if order.after else []
-    if wanted is None:  # an index gives the order
+    # An index gives the order
+    if wanted is None:
         names = by
         sql = f"SELECT {', '.join(by)}, {columns} FROM clusters WHERE members > 0"
         sql += f" AND {_compare_keys(names, down)}" if start else ""
@@ -231,7 +237,8 @@ def read_page(
         rows = connection.execute(
             f"{sql} ORDER BY {_order_by(names, down)} LIMIT ?", [*start, limit + 1]
         ).fetchall()
-    else:  # what the condition lets through is found once, for the page and for the count
+    else:
+        # The matching rows are found once, for the page and for the count.
         names = tuple(f"key_{place}" for place in range(len(by)))
         keys = ", ".join(f"{column} AS {name}" for column, name in zip(by, names, strict=True))
         behind = f" WHERE {_compare_keys(names, down)}" if start else ""

@@ -19,7 +19,8 @@ from opsieve.triage.store.failure_record import FailureRecord, read_components
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.index.row_types import GREATEST, get_columns
 
-UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
+# Less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
+UNRANKED = 1_000_000_000
 _UNREDUCED = 1 << 30
 # What a cluster takes from a fingerprint.
 _UNIT = (
@@ -113,7 +114,8 @@ class GrowingIndex(IndexReader):
                 self._add_titles(number, titles)
                 if cluster is None:
                     self._join_cluster(number, titles)
-                else:  # it was somebody else's until its key changed
+                else:
+                    # It was somebody else's until its key changed
                     self.refresh_clusters([cluster])
 
     def _add_titles(self, number: int, titles: Iterable[str]) -> None:

@@ -15,10 +15,12 @@ from opsieve.triage.store.failure_record import encode_components, read_componen
 from opsieve.triage.store.index.growth import DECIDED, GrowingIndex
 from opsieve.triage.store.rows import ClusterFacts, Decision, FingerprintPlace, KeptCase, VersionCount
 
-if TYPE_CHECKING:  # it reads cases, with onnx; the terminal app only decides
+# It reads cases, with onnx; the terminal app only decides
+if TYPE_CHECKING:
     from opsieve.triage.store.artifacts import CaseArtifacts
 
-_AT_ONCE = 500  # values in one statement
+# Values in one statement
+_AT_ONCE = 500
 ClusterField = Literal["status", "issue", "note", "name", "pinned", "shaped"]
 
 
@@ -282,7 +284,8 @@ class Index(GrowingIndex):
             source,
         )
         if place is None:
-            return set()  # counted once, and lost with an old index
+            # Counted once, and lost with an old index
+            return set()
         kept = int(bool(place))
         if forwards:
             self._select(

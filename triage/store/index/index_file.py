@@ -24,7 +24,8 @@ from opsieve.triage.store.index.schema import (
 from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, make_folders
 
 INDEX = "index.sqlite"
-_BUSY = 10.0  # seconds that a statement waits for a reader or a copying tool
+# Seconds that a statement waits for a reader or a copying tool
+_BUSY = 10.0
 
 
 def lock_store(folder: Path) -> int:
@@ -60,7 +61,8 @@ def open_index(path: Path) -> Database:
         _check_schema(connection, path.parent)
         database = _wrap_connection(connection)
         database.enable_wal()
-        connection.execute("PRAGMA synchronous = FULL")  # what was decided or recorded outlives a power cut
+        # Decisions and records must survive a power cut.
+        connection.execute("PRAGMA synchronous = FULL")
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for version in range(found, SCHEMA):
             steps = [step for step in MIGRATIONS[version].split(";") if step.strip()]
@@ -233,7 +235,8 @@ def move_damaged(folder: Path) -> Path | None:
                     return None
             finally:
                 connection.close()
-        except sqlite3.OperationalError as error:  # locked, or no access: that is no damage
+        except sqlite3.OperationalError as error:
+            # locked, or no access: that is no damage
             raise BadInput(describe_error(folder, error)) from None
         except sqlite3.DatabaseError:
             pass

@@ -52,9 +52,12 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 _CLUSTER = re.compile(r"c?(\d{1,12})")
 _PLACE = re.compile(r"(?:^|/)(cases/[^/]+/[^/]+)(?:/reduced)?/?$")
 _MEMBER_NAME = re.compile(r"([^/:\s]+):(\d+):(.+)", re.DOTALL)
-_MOST_BISECTED = 500  # cases whose commits are compared
-_MOST_UNITS = 12  # fingerprints of a cluster that it is recognised by
-_MOST_COMPARED = 2000  # fingerprints looked at for clusters that look alike
+# Cases whose commits are compared
+_MOST_BISECTED = 500
+# Fingerprints of a cluster that it is recognised by
+_MOST_UNITS = 12
+# Fingerprints looked at for clusters that look alike
+_MOST_COMPARED = 2000
 
 _COLUMNS = (
     "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
@@ -107,7 +110,8 @@ class IndexReader(OpenIndex):
         """Find campaign, test, target and fingerprint of a failure by case folder, or
         `CAMPAIGN:TEST:TARGET`.
         """
-        name = name.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
+        # A command line may hold bytes that are no text
+        name = name.encode("utf-8", "replace").decode()
         columns = "SELECT campaign, test, target, fingerprint FROM failures"
         place, match = _PLACE.search(Path(name).as_posix()), _MEMBER_NAME.fullmatch(name)
         row = self._select_row(f"{columns} WHERE folder = ? AND folder != ''", place[1]) if place else None
@@ -428,7 +432,8 @@ class IndexReader(OpenIndex):
             "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE"
             " campaign = id) AS number FROM campaigns ORDER BY rowid"
         )
-        with self._connect():  # a value that is no JSON is a damaged index
+        # A value that is no JSON is a damaged index
+        with self._connect():
             return tuple(
                 CampaignRow(row[0], row[1], row[2], decode_json(row[3], tuple[str, ...]), row[4])
                 for row in rows

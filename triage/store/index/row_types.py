@@ -12,10 +12,12 @@ import msgspec
 
 from opsieve.triage.store.index.schema import SCHEMA, build_reference
 
-GREATEST = 2**53 - 1  # that a number other than a seed may be; SQLite can add many of them up
+# That a number other than a seed may be; SQLite can add many of them up
+GREATEST = 2**53 - 1
 _T = TypeVar("_T")
 _PYTHON = {"TEXT": str, "INTEGER": int, "REAL": float}
-_EMPTY = frozenset(["reduced", "cluster"])  # columns that may hold nothing
+# Columns that may hold nothing
+_EMPTY = frozenset(["reduced", "cluster"])
 _UNBOUNDED = frozenset(["seed"])
 _NUMBERS = frozenset([int, float])
 # What an expression may give; no column of ours holds bytes.

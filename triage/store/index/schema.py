@@ -89,8 +89,10 @@ MIGRATIONS = (
 )
 SCHEMA = len(MIGRATIONS)
 
-SECONDS = 60.0  # of CPU time that one question may take: what takes longer was made to take long
-_STEPS = 100_000  # of SQLite's machine between two looks at the clock
+# The limit on CPU seconds per request; a longer one is hostile.
+SECONDS = 60.0
+# Of SQLite's machine between two looks at the clock
+_STEPS = 100_000
 
 
 def restrict_connection(connection: sqlite3.Connection, *, reading: bool) -> None:

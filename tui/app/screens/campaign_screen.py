@@ -27,8 +27,10 @@ from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 _NEWEST = 200
-_EVERY = 1.0  # seconds between looks
-_WINDOW = 30  # looks over which the rate is measured
+# Seconds between looks
+_EVERY = 1.0
+# Looks over which the rate is measured
+_WINDOW = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Snapshot:
 
     counts: Counts
     campaigns: tuple[CampaignRow, ...]
-    plans: tuple[str, ...]  # of each campaign, in words
+    # Of each campaign, in words
+    plans: tuple[str, ...]
     newest: tuple[ClusterRow, ...]
     non_bugs: tuple[NonBugRow, ...]
 
@@ -45,7 +48,8 @@ class Snapshot:
 class CampaignScreen(SteadyScreen[None]):
     """Figures over, or beside, the newest clusters."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
+    # Textual's declaration
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "fuzz", "Start fuzz"),
         Binding("escape,q", "app.back", "Back"),

@@ -54,11 +54,13 @@ class CaseScreen(SteadyScreen[None]):
     def __init__(self, cluster: ClusterRow, member: str, *, replay_on: str | None = None) -> None:
         super().__init__()
         self.cluster, self.member = cluster, member
-        self._replay_on = replay_on  # a target to run it on once it is known
+        # A target to run it on once it is known
+        self._replay_on = replay_on
         self.case: CaseDetails | None = None
         self.summary: CaseSummary | None = None
         self.summary_problem = ""
-        self.original = False  # show the case as it was found though a reduced one is there
+        # Show the case as it was found though a reduced one is there
+        self.original = False
         self.replayed: Job | None = None
         self.located: Job | None = None
 
@@ -147,7 +149,8 @@ class CaseScreen(SteadyScreen[None]):
         if self.case is not None:
             name = self.query_one(PageBar).page_name
             if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
-                self._start_replay(self.case.member.target)  # what it gave is not kept
+                # Its result was not stored.
+                self._start_replay(self.case.member.target)
             if name == "path" and self.located is None and (folder := self._find_folder()) is not None:
                 command = (*OPSIEVE, "run", str(folder), "--target", self.case.member.target)
                 extra = ("--offline",) if get_app(self).offline else ()

@@ -41,7 +41,8 @@ FIRST, PAGE, FAR = 200, 1000, 5000
 class ClusterScreen(SteadyScreen[None]):
     """Members over, or beside, a page about the cluster."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
+    # Textual's declaration
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(at + 1), f"page({at})", name.capitalize(), show=False)

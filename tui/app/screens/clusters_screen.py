@@ -32,14 +32,17 @@ from opsieve.tui.app.widgets.paged_list import PagedList, Row
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import to_one_line
 
-FIRST, PAGE, FAR = 200, 1000, 5000  # rows loaded at first, at a time, and for a jump to the end
-_SETTLED = 0.06  # seconds that the cursor rests before the preview follows it
+# Rows loaded at first, at a time, and for a jump to the end
+FIRST, PAGE, FAR = 200, 1000, 5000
+# Seconds that the cursor rests before the preview follows it
+_SETTLED = 0.06
 
 
 class ClustersScreen(SteadyScreen[None]):
     """Clusters, or groups of them."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
+    # Textual's declaration
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
@@ -62,7 +65,8 @@ class ClustersScreen(SteadyScreen[None]):
         self.next = ""
         self.counts: Counts | None = None
         self.problem = ""
-        self._seen = -1  # the revision of the store that is shown
+        # The revision of the store that is shown
+        self._seen = -1
 
     @property
     def subject(self) -> ActionSubject | None:

@@ -24,7 +24,8 @@ from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 KINDS = ("script", "issue", "pytest", "case")
 NAMES = {"script": "repro.py", "issue": "issue.md", "pytest": "test_repro.py", "case": "case.zip"}
 LABELS = ("script", "GitHub issue", "pytest", "zip")
-_MOST_COPIED = 100_000  # bytes that a terminal is sent for its clipboard
+# Bytes that a terminal is sent for its clipboard
+_MOST_COPIED = 100_000
 
 
 class ExportScreen(SteadyScreen[None]):

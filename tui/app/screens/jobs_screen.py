@@ -29,13 +29,15 @@ JOBS = (
     Column("how far"),
 )
 
-_MOST_SHOWN = 1 << 16  # bytes of what a command wrote
+# The shown output of a command, in bytes.
+_MOST_SHOWN = 1 << 16
 
 
 class JobsScreen(SteadyScreen[None]):
     """Jobs over, or beside, the log of the one under the cursor."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
+    # Textual's declaration
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "cancel", "End job"),
         Binding("escape,q", "app.back", "Back"),

@@ -12,8 +12,10 @@ from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
-DEFAULT = Path("opsieve-store")  # the store of commands without --store
-_BESIDE = 36  # characters of a command that leave room beside it
+# The store of commands without --store
+DEFAULT = Path("opsieve-store")
+# The longest command, in characters, that leaves room beside it.
+_BESIDE = 36
 
 
 class WelcomeScreen(SteadyScreen[None]):

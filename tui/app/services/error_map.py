@@ -8,7 +8,8 @@ import numpy as np
 from opsieve.tui.app.services.tensor_difference import compute_distances
 
 ROWS, COLUMNS = 8, 32
-SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a block that differ
+# No difference; then by the share of elements of a block that differ
+SHADES = " ·░▒▓█"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,13 @@ QUICK: tuple[Kind, ...] = ("export", "replay")
 OPSIEVE = (sys.executable, "-m", "opsieve")
 REDUCE = (*OPSIEVE, "reduce")
 _MOST_OUTPUT = 256 << 20
-_LONGEST = 1 << 16  # bytes of a line of the log
+# Bytes of a line of the log
+_LONGEST = 1 << 16
 _AT_ONCE = 2
-_GRACE = 15.0  # seconds from the request to end, in which a reduction saves its best, to the end itself
-_EVERY = 0.5  # seconds between looks at how far a job is
+# Seconds from the request to end, in which a reduction saves its best, to the end itself
+_GRACE = 15.0
+# Seconds between looks at how far a job is
+_EVERY = 0.5
 
 
 @dataclass(slots=True)
@@ -43,12 +46,15 @@ class Job:
 
     number: int
     kind: Kind
-    subject: str  # the id of a cluster, "" for none
+    # The id of a cluster, "" for none
+    subject: str
     commands: tuple[tuple[str, ...], ...]
-    watched: Path | None = None  # a file of attempts that tells how far a reduction is
+    # A file of attempts that tells how far a reduction is
+    watched: Path | None = None
     state: State = "waiting"
     code: int | None = None
-    began: float = 0.0  # time.monotonic
+    # time.monotonic
+    began: float = 0.0
     ended: float = 0.0
     progress: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
@@ -201,7 +207,8 @@ class JobBoard:
                 job.code = child.returncode
                 if job.is_over:
                     break
-                if job.code not in (0, 1):  # 1 says that failures were found
+                # Exit code 1 means that failures were found.
+                if job.code not in (0, 1):
                     self._mark_over(job, "failed")
                     break
         else:

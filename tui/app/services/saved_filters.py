@@ -8,7 +8,8 @@ from opsieve.gen.model.files import read_file, reason
 
 FILE = "filters.json"
 _MOST = 100
-_LONGEST = 500  # characters, as of any filter
+# characters, as of any filter
+_LONGEST = 500
 _BYTES = 1 << 20
 
 

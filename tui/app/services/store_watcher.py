@@ -7,7 +7,8 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 
-_EVERY = 0.5  # seconds between looks
+# Seconds between looks
+_EVERY = 0.5
 
 
 class Watch:

@@ -8,9 +8,12 @@ import numpy as np
 
 from opsieve.backends.compare import type_text
 
-WHOLE = 24  # elements of a tensor that is shown whole
-WORST = 12  # elements that are shown of a larger one
-_LONGEST = 40  # characters of an element
+# Elements of a tensor that is shown whole
+WHOLE = 24
+# Elements that are shown of a larger one
+WORST = 12
+# Characters of an element
+_LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ def _format_element(array: Any, at: int) -> str:
 def _format_difference(left: Any, right: Any, at: int) -> str:
     got, wanted = left.ravel()[at], right.ravel()[at]
     if left.dtype.kind in "iu" and right.dtype.kind in "iu":
-        return f"{int(got) - int(wanted):+d}"  # exact, and of unsigned types below 0
+        # exact, and of unsigned types below 0
+        return f"{int(got) - int(wanted):+d}"
     if not (_is_numeric(left) and _is_numeric(right)) or left.dtype.kind in "bc":
         return ""
     with np.errstate(invalid="ignore", over="ignore"):

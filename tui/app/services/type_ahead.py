@@ -14,7 +14,8 @@ from textual import events
 from textual.message import Message
 from textual.widget import Widget
 
-PATIENCE = 0.3  # seconds after which a key counts as done though nobody said so: its widget may be gone
+# After this many seconds a key counts as handled, because its widget may be gone.
+PATIENCE = 0.3
 
 
 class KeyDone(Message, bubble=True):
@@ -31,7 +32,8 @@ class TypeAhead:
     ) -> None:
         self._give, self._target = give, target
         self._waiting: deque[events.Key] = deque(maxlen=1000)
-        self._since: float | None = None  # when the key that is under way was given
+        # When the key that is under way was given
+        self._since: float | None = None
 
     @property
     def is_waiting(self) -> bool:

@@ -16,7 +16,8 @@ from opsieve.tui.app.widgets.visible import Line, escape_text, format_time, to_l
 
 PAGES = ("overview", "graph", "tensors", "observed", "trace", "why", "origin")
 _WRONG = (ComponentName.MISMATCH, ComponentName.DTYPE, ComponentName.OUTPUT, ComponentName.ERROR)
-_TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
+# Frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
+_TELLING = 3
 
 
 def list_overview(case: CaseDetails) -> list[Line]:

@@ -19,8 +19,10 @@ from opsieve.gen.errors import BadInput, shown
 
 _SECONDS = 30
 _MEMORY = 4 << 30
-_LONGEST = 400  # characters of a label
-_VALUES = 12  # elements of an input that are shown
+# Characters of a label
+_LONGEST = 400
+# Elements of an input that are shown
+_VALUES = 12
 _MAX_OUTPUT = 16 << 20
 
 

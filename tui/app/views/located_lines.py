@@ -8,8 +8,10 @@ from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
 
 TONES = {"wrong": "bad", "inherited": "warn", "hidden": "dim", "right": ""}
-_ROWS = 60  # shown; --json has all
-_BEFORE = 12  # of them before the first wrong value
+# shown; --json has all
+_ROWS = 60
+# Of them before the first wrong value
+_BEFORE = 12
 _WIDTHS = (24, 18, 9, 14, 14)
 
 

@@ -61,11 +61,13 @@ class LinesView(ScrollView, can_focus=True):
         Binding("end,G", "scroll_end", "Last", show=False),
     ]
 
-    def __init__(self, *, follow: bool = False, wrap: bool = False, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    # Textual's name
+    def __init__(self, *, follow: bool = False, wrap: bool = False, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.lines: tuple[Line, ...] = ()
         self._follow, self._wrap = follow, wrap
-        self._drawn: tuple[Line, ...] = ()  # the lines as they are broken to the width of the view
+        # The lines as they are broken to the width of the view
+        self._drawn: tuple[Line, ...] = ()
 
     @property
     def text(self) -> str:
@@ -84,7 +86,8 @@ class LinesView(ScrollView, can_focus=True):
         self.refresh()
 
     def _break_lines(self) -> None:
-        width = self.size.width - 1  # the bar may need a cell
+        # The bar may need a cell
+        width = self.size.width - 1
         if self._wrap and width > 0:
             self._drawn = tuple(piece for line in self.lines for piece in wrap_line(line, width))
             self.virtual_size = Size(0, len(self._drawn))

@@ -4,7 +4,8 @@ from time import time
 
 from textual.notifications import Notification
 
-_SHORTEST = 0.05  # seconds
+# Seconds
+_SHORTEST = 0.05
 
 
 class Notice(Notification):

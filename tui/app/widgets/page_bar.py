@@ -21,7 +21,8 @@ class PageBar(Static):
             super().__init__()
             self.name = name
 
-    def __init__(self, pages: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    # Textual's name
+    def __init__(self, pages: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.pages = tuple(pages)
 

@@ -18,8 +18,10 @@ from textual.strip import Strip
 
 # Cells that the flexible column keeps before others are left out; before those that are a luxury are.
 _LEAST, _ROOMY = 36, 56
-_PLAIN = 5  # columns that are more spare are a luxury
-_NEAR = 50  # rows before the end of what is loaded at which more is asked for
+# Columns that are more spare are a luxury
+_PLAIN = 5
+# The distance from the last loaded row at which more rows are requested.
+_NEAR = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +128,15 @@ class PagedList(ScrollView, can_focus=True):
         columns: Sequence[Column],
         *,
         empty: str = "nothing here",
-        id: str | None = None,  # noqa: A002  # Textual's name
+        # Textual's name
+        id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self.columns = tuple(columns)
         self.rows: list[Row] = []
         self.complete = True
-        self.marked: dict[str, None] = {}  # keys, in the order in which they were marked
+        # keys, in the order in which they were marked
+        self.marked: dict[str, None] = {}
         self.empty = empty
         self._requested = False
 

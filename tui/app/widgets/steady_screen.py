@@ -12,13 +12,15 @@ class _SteadyPump(MessagePump):
     more keys.
     """
 
-    _pruning: bool  # of DOMNode: its widgets are being taken away, so that some are gone already
+    # Of DOMNode: its widgets are being taken away, so that some are gone already
+    _pruning: bool
 
     async def _dispatch_message(self, message: Message) -> None:
         """Dispatch as Textual does, but show an error and continue."""
         try:
             await super()._dispatch_message(message)
-        except Exception as error:  # noqa: BLE001  whatever a handler or an action stumbles over
+        except Exception as error:  # noqa: BLE001
+            # Whatever a handler or an action stumbles over
             leaving = self._pruning or self._closing or self._closed
             if not (leaving and isinstance(error, NoMatches)):
                 self.app._handle_exception(error)

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-Part = tuple[str, str]  # text, and its tone: "", dim, strong, good, bad, warn, accent
+# text, and its tone: "", dim, strong, good, bad, warn, accent
+Part = tuple[str, str]
 Line = tuple[Part, ...]
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from opsieve.triage.corpus.states import CorpusResult, State
 
 _COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
-_REPORTS = 3  # of one command, however many of its cases failed
+# Of one command, however many of its cases failed
+_REPORTS = 3
 _TARGETS = click.option(
     "-t",
     "--target",

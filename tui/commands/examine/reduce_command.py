@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from opsieve.reducer.sessions.session import Reduced
     from opsieve.triage.distributed.remote_workers import Further
 
-_MOST_PRINTED = 60  # lines of the reduced graph
+# Lines of the reduced graph
+_MOST_PRINTED = 60
 _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid": "invalid"}
 
 
@@ -154,7 +155,9 @@ def command(
         _open_listener(sys.stderr.isatty() and not as_json) as listener,
     ):
         from opsieve.reducer.sessions.session import ReductionRequest, Session
-        from opsieve.reducer.sessions.store_cases import place_of  # while the workers start
+
+        # While the workers start
+        from opsieve.reducer.sessions.store_cases import place_of
 
         request = ReductionRequest(place_of(case, store), jobs=here, **options)
         with (

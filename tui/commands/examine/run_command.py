@@ -21,7 +21,8 @@ from opsieve.tui.commands.text import print_message
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green", "accent": "cyan"}
 
-_REPORTS = 3  # of one command, however many of its items failed
+# Of one command, however many of its items failed
+_REPORTS = 3
 
 
 @click.command()
@@ -98,7 +99,8 @@ def command(
                 refused += 1
                 print_problem(found.reason if found.fault is None else f"{found.model}: {found.reason}")
                 faults += [] if found.fault is None else [found.fault]
-    finally:  # also after Ctrl-C: report what was judged
+    finally:
+        # Also after Ctrl-C: report what was judged
         if as_json:
             click.echo(json.dumps({"results": results}))
         elif len(results) > 1:

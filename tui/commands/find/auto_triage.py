@@ -19,10 +19,13 @@ from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store_folder import get_case_folder
 
-TURN = 60.0  # seconds that one command may take, where nothing says how long the campaign is
+# The limit on one command in seconds, if the campaign has no end.
+TURN = 60.0
 _LEAST = 5.0
-_GRACE = 15.0  # seconds in which an interrupted command saves its best
-_LOOK = 1.0  # seconds between two looks for new cases
+# Seconds in which an interrupted command saves its best
+_GRACE = 15.0
+# Seconds between two looks for new cases
+_LOOK = 1.0
 _GOOD = (0, 1)
 _COMMAND = (
     "from opsieve.reducer.sessions.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import"
@@ -42,7 +45,8 @@ class AutoTriage:
         self._thread = threading.Thread(target=self._run_loop, daemon=True)
         self._started = time.monotonic()
         self._spent = 0.0
-        self._asked: set[str] = set()  # fingerprints
+        # Fingerprints
+        self._asked: set[str] = set()
         self.done = {"reduced": 0, "attributed": 0, "bisected": 0}
 
     def __enter__(self) -> "AutoTriage":
@@ -75,7 +79,8 @@ class AutoTriage:
                 try:
                     self._examine(one)
                 except BadInput:
-                    continue  # its folder is none of ours
+                    # The folder does not belong to opsieve.
+                    continue
 
     def _get_time_left(self) -> float:
         """Return the unspent seconds of the share."""
@@ -90,7 +95,8 @@ class AutoTriage:
                     if one.fingerprint not in self._asked:
                         found.setdefault(one.fingerprint, one)
         except BadInput:
-            return []  # it is locked for a moment
+            # It is locked for a moment
+            return []
         return list(found.values())
 
     def _examine(self, one: Candidate) -> None:
@@ -121,7 +127,8 @@ class AutoTriage:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt of the terminal is not its own
+            # An interrupt of the terminal is not its own
+            start_new_session=True,
         )
         while child.poll() is None and time.monotonic() - began < limit and not self._stop.wait(0.1):
             pass

@@ -12,7 +12,8 @@ _TESTS, _CLUSTERS = (
     "#b3541e",
 )
 
-Point = tuple[float, int, int]  # seconds, tests, clusters
+# seconds, tests, clusters
+Point = tuple[float, int, int]
 
 
 def draw_picture(growth: Sequence[Point]) -> str:

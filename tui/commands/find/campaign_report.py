@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from opsieve.triage.store.finished_test import Campaign
     from opsieve.triage.store.store import Store
 
-_POINTS = 240  # of the picture
-_NAME = "growth"  # what they are kept under
+# Of the picture
+_POINTS = 240
+# The name under which they are stored.
+_NAME = "growth"
 SUFFIXES = (".md", ".html")
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0"
@@ -35,7 +37,8 @@ class Growth:
     """
 
     points: list[Point] = field(default_factory=list)
-    before: float = 0.0  # seconds of earlier runs
+    # Seconds of earlier runs
+    before: float = 0.0
     _every: float = 0.5
 
     @classmethod
@@ -45,7 +48,8 @@ class Growth:
             kept = json.loads(store.read_state(campaign).get(_NAME, "[]"))
             points = [(float(seconds), int(tests), int(clusters)) for seconds, tests, clusters in kept]
         except (ValueError, TypeError, OverflowError, RecursionError):
-            points = []  # a picture is not worth a refusal
+            # A picture is not worth a refusal
+            points = []
         return cls(points, points[-1][0] if points else 0.0)
 
     def add_point(self, seconds: float, tests: int, clusters: int) -> None:

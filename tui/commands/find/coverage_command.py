@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_comparison import LibraryComparison, OnlyOne
     from opsieve.triage.campaign.coverage_record import CoverageRecord
 
-_SHOWN = 12  # directories and functions of each side
+# Directories and functions of each side
+_SHOWN = 12
 
 
 @click.command()

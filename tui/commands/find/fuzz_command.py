@@ -45,8 +45,10 @@ class Share(click.ParamType[float]):
         return share
 
 
-_OF_TVM = ("relax", "tir")  # strategies, by how their names begin
-SHOWN = 5  # new clusters in the summary for a person
+# strategies, by how their names begin
+_OF_TVM = ("relax", "tir")
+# New clusters in the summary for a person
+SHOWN = 5
 
 
 @click.command()

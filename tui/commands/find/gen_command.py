@@ -125,7 +125,8 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
             make_repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
         )
     low, high = gen_request.parse_nodes(given["nodes"])
-    usual = Budget()  # large programs may hold more in all
+    # Large programs may hold more in all
+    usual = Budget()
     program = GenRequest(
         nodes=low,
         only=gen_request.select_operators(gen_request.split_items(given["operators"])),

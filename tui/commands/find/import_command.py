@@ -18,7 +18,8 @@ from opsieve.tui.commands.text import print_message
 if TYPE_CHECKING:
     from opsieve.gen.case.import_folder import ImportResult
 
-_REPORTS = 3  # of one command, however many of its items failed
+# Of one command, however many of its items failed
+_REPORTS = 3
 
 
 @click.command("import")
@@ -99,7 +100,8 @@ def command(
         parts = [part for part in (found.path.parent.name, found.path.stem) if part]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
         name = f"{name}-{found.case.program.digest[:8]}"
-        used[name] += 1  # one model with other values, or in another place
+        # One model with other values, or in another place
+        used[name] += 1
         folder = output / (name if used[name] == 1 else f"{name}-{used[name]}")
         try:
             save(found.case, folder)

@@ -10,8 +10,10 @@ from types import FrameType
 
 from opsieve.tui.commands.text import print_message
 
-_AGAIN = 5.0  # seconds between two tries to write
-_ANOTHER = 120.0  # seconds after which a full disk is another one
+# Seconds between two tries to write
+_AGAIN = 5.0
+# Seconds after which a full disk is another one
+_ANOTHER = 120.0
 
 
 @contextmanager

@@ -33,7 +33,8 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 @click.option(
     "--non-bugs", is_flag=True, help="List unsupported, environment and flaky outcomes instead of bugs."
 )
-@click.option("--aside", "non_bugs_once", is_flag=True, hidden=True)  # the name of --non-bugs before 0.2
+# The name of --non-bugs before 0.2
+@click.option("--aside", "non_bugs_once", is_flag=True, hidden=True)
 @options.JSON
 def command(
     words: tuple[str, ...],
@@ -100,7 +101,8 @@ def _print_groups(by: str, groups: "Sequence[ClusterGroup]", as_json: bool) -> N
 def _print_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
     if as_json:
         facts = [asdict(entry) for entry in entries]
-        click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the key before 0.2
+        # `aside`: the key before 0.2
+        click.echo(json.dumps({"non_bugs": facts, "aside": facts}))
         return
     rows = [
         (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from opsieve.triage.store.rows import CaseDetails, ClusterRow
     from opsieve.tui.commands.triage.report_page import StoredCluster
 
-_PAGE = 500  # clusters asked for at once
+# Clusters per request.
+_PAGE = 500
 _MEMBERS = 20
-_GRAPH = 150  # lines of a graph
-_SCRIPT = 64 << 10  # bytes
+# Lines of a graph
+_GRAPH = 150
+# Bytes
+_SCRIPT = 64 << 10
 
 
 @click.command("report")
@@ -120,6 +123,7 @@ def _read_script(details: "CaseDetails") -> str:
         try:
             if place is not None and (place / "repro.py").is_file():
                 return read_file(place / "repro.py", _SCRIPT).decode("utf-8", "replace")
-        except BadInput:  # a link, or too long for a page
+        except BadInput:
+            # A link, or too long for a page
             continue
     return ""

@@ -14,7 +14,8 @@ from opsieve.gen.model.printable import count_noun, escape_markup, escaped_lines
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
 from opsieve.tui.commands.triage.store_table import format_time
 
-_CUT = 4000  # characters of a text
+# Characters of a text
+_CUT = 4000
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _MEMBERS = 10
 
-_LONGEST = 4000  # characters of a fact: an index of a stranger may hold any number
+# Characters of a fact: an index of a stranger may hold any number
+_LONGEST = 4000
 
 
 @click.command("show")

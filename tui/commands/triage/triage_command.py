@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from opsieve.reducer.sessions.store_session import ReducedCase, Reducer, StoreReductionRequest
     from opsieve.triage.review.review import TriageRound
 
-_FIRST = 10  # clusters that a round shows
-_TITLE = 60  # characters of a cluster's title beside what moves
-_PROBLEMS = 20  # sentences about what could not be used
-_APART = 3  # entries of what is no bug
+# Clusters that a round shows
+_FIRST = 10
+# The longest title beside moving parts, in characters.
+_TITLE = 60
+# The limit on messages about unusable entries.
+_PROBLEMS = 20
+# The limit on entries that are not bugs.
+_APART = 3
 
 
 @click.command("triage")
@@ -139,7 +143,8 @@ def _print_round(folder: Path, done: "TriageRound", moved: dict[str, Any], as_js
         "rules": [asdict(rule) for rule in rules],
         "explained": done.explained,
         "non_bugs": non_bugs,
-        "aside": non_bugs,  # the key of `non_bugs` before 0.2
+        # The key of `non_bugs` before 0.2
+        "aside": non_bugs,
         **moved,
         "problems": list(done.problems),
         "store": str(folder),

@@ -25,7 +25,8 @@ from opsieve.gen.irs.relax.draw import Draw, number, numbers, real, whole
 from opsieve.gen.irs.relax.rates import RATES
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 
-WIDE = ("float32", "float64")  # what TVM lowers to the mathematical functions of LLVM's and C's library
+# Types that TVM lowers to the mathematical functions of LLVM and libm.
+WIDE = ("float32", "float64")
 SUMS = ("float32", "float64", "int64", "int32", "float16", "int8", "uint8", "int16")
 
 

@@ -113,7 +113,8 @@ def _nll(draw: Draw, kind: RelaxTensorType) -> Solution:
     )
 
 
-_LOWERED = ("float32", "float16")  # TVM 0.27: "only support float32 and float16 for now"
+# TVM 0.27: "only support float32 and float16 for now"
+_LOWERED = ("float32", "float16")
 _CHANNELLED = Recogniser(_LOWERED, (3, 5), condition=lambda shape: min(shape) >= 1)
 _RANKED = Recogniser(_LOWERED, (1, 4), condition=lambda shape: min(shape) >= 1)
 _BATCHED = Recogniser(_WIDE, (2, 5), condition=lambda shape: min(shape) >= 1)

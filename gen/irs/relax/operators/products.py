@@ -103,7 +103,8 @@ def _solve_transposed_conv(dims: int) -> Solver:
         for size in space:
             step = draw.rng.choice([n for n in (1, 1, 2) if n <= size])
             count = draw.rng.randint(1, (size - 1) // step + 1)
-            rest = size - (count - 1) * step  # taps - paddings + what is added at the end
+            # Taps - paddings + the addition at the end.
+            rest = size - (count - 1) * step
             left, right = draw.rng.randint(0, 1), draw.rng.randint(0, 1)
             added = draw.rng.randint(0, min(step - 1, rest - 1))
             taps = rest + left + right - added

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
+# numpy then knows bfloat16 by name
+import ml_dtypes  # noqa: F401
 import numpy as np
 
 from opsieve.gen.declarations.tensor import NUMBER
