@@ -58,7 +58,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
     Raises:
         BadInput: If the model or a value cannot be read.
 
-    Example:
+    Examples:
         >>> opsieve.open_case("model.onnx").program.operators()
     """
     from opsieve.gen.case.open_case import open_case as opened

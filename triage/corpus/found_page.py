@@ -64,13 +64,14 @@ def kind_of(entry: CorpusEntry, bug: Bug) -> str:
 def _totals(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
     counts: dict[str, Counter[str]] = {}
     for entry, bug in bugs.values():
-        row = counts.setdefault(Target.parse(bug.fails).backend, Counter())
-        row.update([status(entry, bug), kind_of(entry, bug)])
-    columns = [*_STATUSES, *KINDS.values()]
-    rows = [(name, *(str(row[column]) for column in columns)) for name, row in sorted(counts.items())]
-    total = Counter(column for row in counts.values() for column in row.elements())
-    rows.append(("all", *(str(total[column]) for column in columns)))
-    return "## By compiler and kind\n\n" + _table(("compiler", *columns), rows)
+        counts.setdefault(Target.parse(bug.fails).backend, Counter())[status(entry, bug)] += 1
+    kinds = Counter(kind_of(entry, bug) or "other" for entry, bug in bugs.values())
+    total = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    items = (
+        f"- {name}: {', '.join(f'{row[state]} {state}' for state in _STATUSES if row[state])}\n"
+        for name, row in sorted(counts.items())
+    )
+    return f"## By compiler and kind\n\nKinds: {total}.\n\n{''.join(items)}\n"
 
 
 def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
@@ -131,8 +132,3 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         f"### {compiler}\n\n" + "\n".join(sorted(items)) + "\n"
         for compiler, items in sorted(compilers.items())
     )
-
-
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [columns, ("---",) * len(columns), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines) + "\n"
