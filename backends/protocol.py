@@ -98,7 +98,8 @@ class BackendFacts:
     # campaigns share out their time by it.
     milliseconds: Mapping[str, float] = field(default_factory=dict)
 
-    # `network`; `shared-memory`; devices (`/dev/nvidia*`); other files and folders that its workers read in their sandbox
+    # `network`; `shared-memory`; devices (`/dev/nvidia*`); other files and folders that its workers read in
+    # their sandbox
     sandbox_allows: tuple[str, ...] = ()
     # Patterns of environment variables that it reads, which are handed on to its workers (`TVM_*`).
     variables: tuple[str, ...] = ()

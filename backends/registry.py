@@ -135,7 +135,9 @@ class ResolvedTarget:
 
     @property
     def baseline(self) -> "ResolvedTarget | None":
-        """The unoptimised build of the same compiler and release; `None` if it has none or the target is it."""
+        """The unoptimised build of the same compiler and release; `None` if it has none or the target is
+        it.
+        """
         return _baseline(self)
 
     @property

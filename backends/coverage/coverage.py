@@ -164,7 +164,9 @@ def _pages(section: CounterSection) -> tuple[int, int]:
 
 
 class EffectNumbers:
-    """The fallback without probes: names of effects that compilers report, numbered in order of appearance."""
+    """The fallback without probes: names of effects that compilers report, numbered in order of
+    appearance.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

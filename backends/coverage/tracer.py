@@ -227,7 +227,9 @@ class Tracer:
         return every[begin:]
 
     def begin_again(self) -> None:
-        """Plant every probe and clear the notes, so that notes are complete from now on instead of only new."""
+        """Plant every probe and clear the notes, so that notes are complete from now on instead of only
+        new.
+        """
         self.plant(unknown_only=False)
         self.counts[0] = 0
 

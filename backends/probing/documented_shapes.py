@@ -26,7 +26,9 @@ Shape = tuple[str, ...]
 
 
 def read_shapes(text: str) -> tuple[Shape, ...]:
-    """Read the shapes in a description, each a tuple of expressions; a bare rank ("2-D") gives unnamed sizes."""
+    """Read the shapes in a description, each a tuple of expressions; a bare rank ("2-D") gives unnamed
+    sizes.
+    """
     text = text[:4000].replace("`", "")
     ranks = {int(one or other) for one, other in _RANK.findall(text)}
     found = [

@@ -113,7 +113,9 @@ class GenerationRequest:
 
 @dataclass(slots=True)
 class GenerationSummary:
-    """The results so far. `values` counts a search's results by method; `last` is the latest program's bytes."""
+    """The results so far. `values` counts a search's results by method; `last` is the latest program's
+    bytes.
+    """
 
     models: int = 0
     nodes: int = 0

@@ -105,7 +105,9 @@ class InstanceChanges:
         )
 
     def _add_missing(self, trial: Trial, places: Sequence[int]) -> Trial:
-        """Add a missing input: one of these, or any, since kernels that count inputs may name the wrong one."""
+        """Add a missing input: one of these, or any, since kernels that count inputs may name the wrong
+        one.
+        """
         there = [place for place, each in enumerate(trial.inputs) if each is not None]
         absent = [place for place in range(len(self.schema.inputs)) if place not in there]
         wanted = [place for place in absent if place in places] or absent

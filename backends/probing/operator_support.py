@@ -232,7 +232,9 @@ def get_rank(ins: Sequence[Tensor | None]) -> int:
 def collect_support(
     target: str, version: str, answers: Iterable[ProbeAnswer], dtypes: frozenset[str] | None = None
 ) -> Support:
-    """Make the support of a target from answers; `dtypes` are the first dtypes that were probed (None: all)."""
+    """Make the support of a target from answers; `dtypes` are the first dtypes that were probed (None:
+    all).
+    """
     outcomes: dict[str, list[ProbeAnswer]] = defaultdict(list)
     for answer in answers:
         if answer.signature:

@@ -37,7 +37,9 @@ class SupportTable:
 
 
 def find_nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
-    """Find the table of this version, else of the nearest version of the compiler, else of its host, if any."""
+    """Find the table of this version, else of the nearest version of the compiler, else of its host, if
+    any.
+    """
     found = _find_closest(target.name, version)
     if found is None and target.runtime is not None:
         found = _find_closest(target.runtime.name, "")

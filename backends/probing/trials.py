@@ -37,7 +37,9 @@ class TrialInput:
 
 @dataclass(frozen=True, slots=True)
 class ShapePlan:
-    """The documented shapes of an instance: values of names, ties between them, and the shape of each input."""
+    """The documented shapes of an instance: values of names, ties between them, and the shape of each
+    input.
+    """
 
     sizes: Mapping[str, int]
     ties: Mapping[str, str]

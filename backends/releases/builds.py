@@ -269,7 +269,9 @@ def _python_of(place: Path) -> Path | None:
 
 
 def _ask_python(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int], list[str]]:
-    """Return a Python's version and the place of a package in it. Raises BadInput if either does not qualify."""
+    """Return a Python's version and the place of a package in it. Raises BadInput if either does not
+    qualify.
+    """
     try:
         done = subprocess.run(
             [str(python), "-I", "-c", _ASK, module],

@@ -1,4 +1,6 @@
-"""Whether a compiler lies beside opsieve, and its version, without importing it, which takes some of them seconds."""
+"""Whether a compiler lies beside opsieve, and its version, without importing it, which takes some of them
+seconds.
+"""
 
 import sys
 import sysconfig

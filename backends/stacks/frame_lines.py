@@ -28,7 +28,8 @@ _SYMBOL_OFFSET = re.compile(r"([^+]*+)\+0x([0-9a-f]{1,16}+)")
 _MODULE_OFFSET = re.compile(r"\(([^()\s]{1,400}?)\+0x([0-9a-f]{1,16}+)\)")
 _NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S|rs)", re.IGNORECASE)
 _NUMBERED_BEGINS = tuple("#f0123456789")
-# `at pack.Class.method(File.java:3)`, `at f (/dir/file.js:3:7)`, `at Name.Class.Method(Int32 n) in file.cs:line 3`
+# `at pack.Class.method(File.java:3)`, `at f (/dir/file.js:3:7)`, `at Name.Class.Method(Int32 n) in
+# file.cs:line 3`
 _VIRTUAL = re.compile(
     r"\s{1,20}+at (?:async |new )?(?:[\w.@-]{1,100}+/)?([\w.$<>`]{1,400}+)(?: \[as \w{1,100}+\])? ?"
     r"\(([^()]{0,400}+)\)(?: in (.{1,400}):line (\d{1,9}+))?"

@@ -218,7 +218,9 @@ def find_operator(domain: str, name: str) -> Operator | None:
 
 
 def size_rule(domain: str, name: str) -> SizeRule:
-    """Return how an operator, as nodes name it, repeats sizes outside shapes; `NONE` for an undeclared one."""
+    """Return how an operator, as nodes name it, repeats sizes outside shapes; `NONE` for an undeclared
+    one.
+    """
     found = find_operator(domain, name)
     return SizeRule.NONE if found is None else found.size_rule
 

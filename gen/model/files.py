@@ -123,7 +123,9 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
 
 
 def resolve_inside(folder: Path, location: str) -> Path:
-    """Resolve `location`, a path relative to a model, inside `folder`. Raises BadInput if it leads elsewhere."""
+    """Resolve `location`, a path relative to a model, inside `folder`. Raises BadInput if it leads
+    elsewhere.
+    """
     parts = location.split("/")
     if (
         not location

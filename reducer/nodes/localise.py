@@ -102,7 +102,9 @@ def _near(graph: Graph, place: int) -> tuple[int, ...]:
 
 
 def _rank_hinted(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
-    """Rank nodes of hinted operators by how many different ones meet in their neighbourhood, then by rarity."""
+    """Rank nodes of hinted operators by how many different ones meet in their neighbourhood, then by
+    rarity.
+    """
     scores: list[tuple[int, float, int]] = []
     for place, own in enumerate(operators):
         if own:

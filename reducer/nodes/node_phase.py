@@ -86,7 +86,9 @@ class NodePhase:
         return cut(self.graph, places, closure=True, tap=tap)
 
     def _rewritten(self) -> Places | None:
-        """Try the nodes that the optimiser fused at the place of the failure; returns them if they suffice."""
+        """Try the nodes that the optimiser fused at the place of the failure; returns them if they
+        suffice.
+        """
         graph = self.optimised(self.engine.best)
         groups = [] if graph is None else rewritten(self.graph, graph)
         if graph is None or not groups:

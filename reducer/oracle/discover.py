@@ -232,7 +232,9 @@ def _check_flaky(
 
 
 def _without_failure(verdict: Verdict) -> str:
-    """Return the verdict as a reason that there is nothing to reduce. Raises Unjudged if it leaves that open."""
+    """Return the verdict as a reason that there is nothing to reduce. Raises Unjudged if it leaves that
+    open.
+    """
     reason = f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
     if not verdict.is_judged:
         raise Unjudged(reason)

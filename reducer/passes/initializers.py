@@ -65,7 +65,9 @@ def _sharing(name: str, other: str) -> OnnxEdit:
 
 
 def _rename_readers(model: onnx.ModelProto, name: str, other: str) -> bool:
-    """Redirect every reader of an initializer to another; returns False if a body redefines one of the names."""
+    """Redirect every reader of an initializer to another; returns False if a body redefines one of the
+    names.
+    """
     for path, graph in graphs(model.graph):
         defined = list_definitions(graph) if path else {info.name for info in graph.input}
         if {name, other} & defined or (path and any(info.name == name for info in graph.output)):

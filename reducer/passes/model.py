@@ -1,4 +1,6 @@
-"""The surroundings of the graph: unused entries, texts, versions, dynamic dimensions, Constant nodes, names."""
+"""The surroundings of the graph: unused entries, texts, versions, dynamic dimensions, Constant nodes,
+names.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial

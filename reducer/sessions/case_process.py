@@ -47,7 +47,9 @@ class ChildTask:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """The end of the process: its status (case_process.py), its output, and whether it kept within its time."""
+    """The end of the process: its status (case_process.py), its output, and whether it kept within its
+    time.
+    """
 
     status: int
     out: str

@@ -135,7 +135,9 @@ class Listeners(Generic[S]):
 
 @dataclass(frozen=True)
 class _Setting(Generic[S]):
-    """The common settings of all runs of one reduction: its start and time; values are recorded on `source`."""
+    """The common settings of all runs of one reduction: its start and time; values are recorded on
+    `source`.
+    """
 
     start: S
     since: float

@@ -348,7 +348,9 @@ class Session:
         return _Story()
 
     def _claim_folder(self) -> Path:
-        """Return the folder of the results: new, or one of ours; never the case itself or a foreign folder."""
+        """Return the folder of the results: new, or one of ours; never the case itself or a foreign
+        folder.
+        """
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _has_begun(folder)
         # Where nobody named the folder, a link of that name may be a stranger's and lead anywhere.

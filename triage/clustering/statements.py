@@ -78,7 +78,8 @@ def find_common_text(one: Sequence[Component], other: Sequence[Component]) -> st
     mine, theirs = (_split_words(parts) for parts in (one, other))
     fixed = frozenset() if _may_vary(one, mine) and _may_vary(other, theirs) else _list_operators()
     if mine == theirs:
-        # A text of placeholders alone says nothing: `raise RuntimeError(f"{code}: {what}")` in a shared function.
+        # A text of placeholders alone says nothing: `raise RuntimeError(f"{code}: {what}")` in a shared
+        # function.
         says = not mine or any(any(map(str.isalpha, word)) for word in mine if word[0] != "<")
         return " ".join(mine) if says or _get_frames(one) == _get_frames(other) else None
     common = LCSseq.similarity(mine, theirs)

@@ -173,7 +173,9 @@ def _make_shape(shape: Signature) -> list[Component]:
 
 
 def _classify_dtype(observation: Observation, output: str) -> str:
-    """Return `float`, `narrow float` (16 bits and less), `integer`, `bool` or `string`; "" without an array."""
+    """Return `float`, `narrow float` (16 bits and less), `integer`, `bool` or `string`; "" without an
+    array.
+    """
     name = str(getattr((observation.outputs or {}).get(output), "dtype", ""))
     if name in ("float32", "float64"):
         return "float"

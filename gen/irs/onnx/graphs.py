@@ -171,7 +171,9 @@ def tensor_array(tensor: TensorProto) -> Array | None:
 
 
 def encode_array(array: Array, name: str = "") -> TensorProto:
-    """Return the smallest of ONNX's encodings of an array: varints for small integers, raw bytes otherwise."""
+    """Return the smallest of ONNX's encodings of an array: varints for small integers, raw bytes
+    otherwise.
+    """
     raw = write_tensor(array, name)
     field = _FIELDS.get(dtype_name(array))
     if field is None or not 0 < array.size <= _MOST_COMPACTED:

@@ -1,4 +1,6 @@
-"""The bytes of an ONNX model as workers get them, and the second attempt for releases older than the model."""
+"""The bytes of an ONNX model as workers get them, and the second attempt for releases older than the
+model.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -37,7 +39,9 @@ def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
 
 
 def older(program: OnnxProgram) -> OnnxProgram | None:
-    """Return the same operators under the lowest opset that has them; `None` if that is the program itself."""
+    """Return the same operators under the lowest opset that has them; `None` if that is the program
+    itself.
+    """
     lowered = lower_opset(program.proto).SerializeToString()
     return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
 

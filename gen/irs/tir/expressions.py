@@ -40,7 +40,9 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
 def build_operator(
     rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
 ) -> ObjectNode:
-    """Make an operator of a form that gives `kind`; nodes in `given` become arguments where their types fit."""
+    """Make an operator of a form that gives `kind`; nodes in `given` become arguments where their types
+    fit.
+    """
     chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
     each = max(0, (fuel - 1) // max(1, len(form.args)))

@@ -46,7 +46,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function and a sequence to try, the part that changed ("function", "passes" or "both"), and its seed."""
+    """A function and a sequence to try, the part that changed ("function", "passes" or "both"), and its
+    seed.
+    """
 
     function: ObjectNode
     sequence: tuple[str, ...]

@@ -42,7 +42,9 @@ from opsieve.reducer.problem.order import value_complexity
 
 
 def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Drop each unread binding, parameter and function, first with everything that only it read, then alone."""
+    """Drop each unread binding, parameter and function, first with everything that only it read, then
+    alone.
+    """
     found = tree_of(subject).unread
     parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
     parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]

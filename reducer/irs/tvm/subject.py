@@ -29,7 +29,9 @@ class TvmSubject:
     inputs: dict[str, Value]
 
     def with_module(self, module: bytes) -> "TvmSubject | None":
-        """Return the same test of another module, with the values that still fit; `None` if it needs others."""
+        """Return the same test of another module, with the values that still fit; `None` if it needs
+        others.
+        """
         program = replace(self.program, module=module, script="", script_is_exact=False)
         try:
             wanted = program.inputs()

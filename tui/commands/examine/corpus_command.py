@@ -51,7 +51,9 @@ FAIL_ON = click.option(
 
 @click.group("corpus")
 def command() -> None:
-    """Keep a folder of failing cases and replay it on new compilers: fixed, still failing or newly failing."""
+    """Keep a folder of failing cases and replay it on new compilers: fixed, still failing or newly
+    failing.
+    """
 
 
 @command.command("add")

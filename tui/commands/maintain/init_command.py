@@ -10,11 +10,15 @@ from opsieve.tui.commands import options
 from opsieve.tui.settings import FILE
 
 _TEXT = """\
-# Defaults of opsieve's options in this directory. An option of the command line comes first, then a variable of the
-# environment (OPSIEVE_TARGETS, OPSIEVE_DEFAULT_STORE, OPSIEVE_SECONDS, OPSIEVE_MEMORY, OPSIEVE_JOBS, OPSIEVE_OFFLINE), then the
-# section of a command, then the keys at the top. A key is the name of an option: opsieve COMMAND --help lists them.
+# Defaults of opsieve's options in this directory. An option of the command line comes first, then a variable
+# of the
+# environment (OPSIEVE_TARGETS, OPSIEVE_DEFAULT_STORE, OPSIEVE_SECONDS, OPSIEVE_MEMORY, OPSIEVE_JOBS,
+# OPSIEVE_OFFLINE), then the
+# section of a command, then the keys at the top. A key is the name of an option: opsieve COMMAND --help lists
+# them.
 
-# Compilers that run and fuzz ask: backend[==release | @path][:option,...]. opsieve doctor lists what is installed; a build
+# Compilers that run and fuzz ask: backend[==release | @path][:option,...]. opsieve doctor lists what is
+# installed; a build
 # (onnxruntime@build/Release) runs after a yes.
 {targets}
 
