@@ -320,8 +320,8 @@ class Numbers:
 
 
 def some(*parts: Part, share: float | None = None, where: Callable[[Draft], object] | None = None) -> Part:
-    """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows
-    them.
+    """Make parts that are present together: at the rate `share` (always if None), and only `where` a draft
+    allows them.
     """
 
     def draw_parts(draft: Draft) -> None:

@@ -116,7 +116,7 @@ def dim_index(position: int, axis: int) -> Rule:
 
 
 def like_output(fallback: Domain) -> Rule:
-    """The sizes of the first output, where there are as many as elements."""
+    """Draw the sizes of the first output, if it has one element per dimension."""
 
     def rule(site: Site) -> Domain:
         out = site.output()

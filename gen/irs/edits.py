@@ -42,4 +42,4 @@ class ProgramEdits(Protocol[S]):
         """Give dimensions a smaller size; tensors keep their first elements or their last."""
 
     def retype(self, subject: S, classes: Sequence[TypeClass], dtype: str) -> S | None:
-        """Give classes of values of one element type another one."""
+        """Change the element type of whole classes of values."""

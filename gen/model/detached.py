@@ -43,7 +43,7 @@ class DataPart:
         return self.length
 
     def view(self) -> memoryview:
-        """The bytes, mapped as long as somebody holds the view."""
+        """Map the bytes for as long as the view exists."""
         return memoryview(mmap.mmap(_file().descriptor, self.length, prot=mmap.PROT_READ, offset=self.offset))
 
 

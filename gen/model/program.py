@@ -105,7 +105,7 @@ class Program(ABC):
         yield self.data
 
     def edges(self) -> Iterable[tuple[str, str]]:
-        """Which operator feeds which: (producer, consumer), "" where an input of the program is consumed."""
+        """Return pairs of producer and consumer operators; the producer of a graph input is ""."""
         return ()
 
     def names(self) -> Iterable[str]:

@@ -243,7 +243,7 @@ def decode(message: M, data: bytes) -> M | None:
 
 
 def read_value(data: bytes, type_: ValueType) -> Value:
-    """The value that ONNX's `*.pb` bytes hold, which must be of the kind `type_` is; BadInput otherwise."""
+    """Read a value of type `type_` from ONNX's `*.pb` bytes. Raises BadInput for anything else."""
     if isinstance(type_, TensorType):
         return read_tensor(_decode_message(TensorProto(), data, type_))
     if isinstance(type_, SequenceType):

@@ -45,7 +45,7 @@ _SIMPLE = tuple(
 
 
 def _grow(body: GraphBuilder) -> None:
-    """A few nodes, of the operators that the program may have, or what its strategy plants."""
+    """Add a few nodes of the requested operators, or a structure that the strategy plants."""
     rng, plant = body.rng, body.program.plant
     if plant is not None and rng.random() < body.style.rates.planted_body:
         plant(body)
@@ -103,7 +103,7 @@ def _clip_tensor(body: GraphBuilder, tensor: Tensor, low: float, high: float) ->
 
 
 def in_graph(sample: Callable[[GraphBuilder, Tensor], Instance | None]) -> Sampler:
-    """A sampler that adds nodes of its own: it needs a graph that is made of numbers."""
+    """Make a sampler that adds nodes of its own, which requires numeric sizes."""
 
     def sampler(builder: Builder, x: Tensor) -> Instance | None:
         assert isinstance(builder, GraphBuilder), "nodes with bodies are not drawn with open sizes"

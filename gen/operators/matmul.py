@@ -201,7 +201,7 @@ def _work(inner: Any) -> Any:
 
 
 def _diagonal(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """An index twice in one term; blanks, which the declaration does not write."""
+    """Return an index that occurs twice in one term; the declaration excludes blanks."""
     terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
     return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
 

@@ -98,7 +98,7 @@ def _infer_concat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
-    """A body of one unary operator over every element, now and then with a second tensor handed in."""
+    """Draw a body that applies one unary operator to every element, sometimes with a second tensor."""
     if builder.scope.depth >= 2:
         return None
     body, dtype = builder.start_body(), element(x.dtype)

@@ -53,7 +53,7 @@ def above(least: float, slope: float, most: float = 1.0) -> Interval:
 
 
 def _wave(low: float, high: float, crest: float) -> Bounds:
-    """The interval of a wave of period 2 pi that is cosine moved to have a crest at `crest`."""
+    """Return the interval of a cosine that is shifted to have a crest at `crest`."""
     turn = 2 * math.pi
     peak = math.floor((high - crest) / turn) * turn + crest >= low
     dip = math.floor((high - crest - math.pi) / turn) * turn + crest + math.pi >= low

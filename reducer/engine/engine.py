@@ -335,8 +335,8 @@ def _label(used: Sequence[Edit[S]]) -> str:
 
 
 def _merge_edits(start: S, edits: Sequence[Edit[S]]) -> tuple[S | None, list[Edit[S]], list[Edit[S]]]:
-    """The edits applied one upon the other as far as they do not touch each other; those that were, and those
-    left over.
+    """Apply the edits in turn as long as they touch disjoint parts; returns the result, the applied edits and
+    the rest.
     """
     subject: S | None = None
     touched: set[str] = set()

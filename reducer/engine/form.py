@@ -48,7 +48,7 @@ class Validator(Protocol[S_contra]):
     """Finds errors in candidates before they cost a test."""
 
     def complaints(self, subjects: Sequence[S_contra]) -> list[str]:
-        """One sentence for each subject, "" for a valid one."""
+        """Return one sentence for each invalid subject, "" for a valid one."""
 
 
 @dataclass(frozen=True, slots=True)

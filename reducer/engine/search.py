@@ -62,8 +62,8 @@ def minimal_prefix(
 
 
 def _middle(low: int, high: int, before: Sequence[float]) -> int:
-    """The size between two others that has half of their weight on either side; `before` is the weight of a
-    prefix by its size.
+    """Return the size between two others that halves their weight; `before` is the weight of a prefix by its
+    size.
     """
     half = (before[low] + before[high]) / 2
     size = bisect_left(before, half, low + 1, high - 1)

@@ -92,7 +92,7 @@ class TvmReduction(TvmForm):
         return subject
 
     def narrow(self, engine: Engine[TvmSubject], passes: Sequence[TvmPass], text: str) -> None:
-        """Nothing: the rounds begin with what removes most."""
+        """Do nothing: the rounds begin with the passes that remove most."""
 
     def finished(self, best: TvmSubject, workers: Workers) -> TvmSubject:
         """Return the result with TVM's printed text of the module."""

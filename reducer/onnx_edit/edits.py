@@ -131,7 +131,7 @@ class OnnxEdits:
         return kept if kept is None or not retype else settle(kept, kept.model, kept.inputs)
 
     def open(self, subject: Subject, opening: Opening) -> Subject | None:
-        """A body in the place of its node, where that is simpler."""
+        """Replace a node by its body, if that is simpler."""
         found: Subject | None = opening.place(subject)
         return found if found is not None and simpler(found, subject) else None
 

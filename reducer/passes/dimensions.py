@@ -12,8 +12,8 @@ S = TypeVar("S")
 
 
 def shrink_dimensions(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
-    """Shrink every class of dimensions to 1, 2, 3, half, and one less, all of them to 1 before any to 2,
-    those that hold most elements first; then to the last element, and to all but the first.
+    """Shrink every class of dimensions: all of them to 1 before any to 2, then to 3, to half, by one, those
+    with most elements first; then to the last element, and to all but the first.
     """
     found = edits.view(subject).sizes()
     rounds = [_targets(each.size) for each in found]

@@ -206,8 +206,8 @@ def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
 
 
 def _has_forms(model: onnx.ModelProto) -> bool:
-    """Whether every operator has a form in the operator set imported that takes so many inputs and these
-    attributes.
+    """Return whether the imported operator sets have a version of every operator with its number of inputs
+    and attributes.
     """
     local = {(function.domain, function.name) for function in model.functions}
     for owner, listed in (

@@ -40,9 +40,7 @@ _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "o
 
 
 def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
-    """Drop dimensions: of everything at once first, then of each tensor, where broadcasting gives the
-    dimension back.
-    """
+    """Drop dimensions of all tensors at once first; then of single tensors, if broadcasting restores them."""
     seen = view(subject)
     rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
     highest = [tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank]

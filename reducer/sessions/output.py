@@ -167,7 +167,7 @@ def facts_of_none(size: Size, message: str) -> dict[str, Any]:
 
 
 def acceptance(attempts: Iterable[Attempt]) -> dict[str, dict[str, int]]:
-    """How many candidates of each dimension ended how, in the order in which dimensions were first tried."""
+    """Count the results of each dimension's candidates, in the order in which dimensions were first tried."""
     found: dict[str, dict[str, int]] = {}
     for attempt in attempts:
         row = found.setdefault(attempt.dimension, dict.fromkeys(get_args(ResultKind), 0))

@@ -76,7 +76,7 @@ def fold_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def divide(n: Any, a: Any, b: Any) -> Any:
-    """Integers are divided towards zero."""
+    """Divide; integers are rounded towards zero."""
     return torch.div(a, b, rounding_mode=None if a.is_floating_point() else "trunc")
 
 
@@ -158,7 +158,7 @@ def dropout(n: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
 
 
 def shrink(n: Any, x: Any) -> Any:
-    """Towards zero by the bias, outside of [-lambd, lambd]; zero inside."""
+    """Shrink values outside of [-lambd, lambd] towards zero by the bias; set others to zero."""
     bias, bound, nothing = n("bias", 0.0), n("lambd", 0.5), torch.zeros_like(x)
     shrunk = torch.where(x < -bound, x + bias, torch.where(x > bound, x - bias, nothing))
     return shrunk.to(x.dtype)

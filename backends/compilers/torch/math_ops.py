@@ -50,7 +50,7 @@ def mean(x: Any, axes: Any, keep: bool) -> Any:
 
 
 def limit(function: Callable[..., Any], highest: bool) -> Callable[..., Any]:
-    """The largest or smallest element; of none, the other end of the type's range."""
+    """Return the largest or smallest element; for an empty tensor, the other end of the type's range."""
 
     def find_limit(x: Any, axes: Any, keep: bool) -> Any:
         if not axes:

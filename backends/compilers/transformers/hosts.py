@@ -17,7 +17,7 @@ SECOND_HOST = "reference"
 
 
 def ignore_stage(name: str) -> None:
-    """For a session that is loaded within a stage of the transformer."""
+    """Ignore the stage, for a session that is loaded within a stage of the transformer."""
 
 
 def open_session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:

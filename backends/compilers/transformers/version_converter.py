@@ -66,7 +66,9 @@ def import_of_onnxscript() -> None:
 
 
 def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
-    """The model at the opset that the options name, NotImplementedError where the tool left it at its own."""
+    """Convert the model to the opset in the options. Raises NotImplementedError if the tool leaves it
+    unchanged.
+    """
     import onnx_ir
     from onnxscript import version_converter
 

@@ -69,8 +69,8 @@ def _matmul(
     bias: Array | None = None, K: int = 0, N: int = 0, bits: int = 4, block_size: int = 32,
     accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Array:  # fmt: skip
-    """A times the transposed [N, K] matrix of weights; accuracy levels below 4 are ways to the same
-    numbers.
+    """Multiply A by the transposed [N, K] matrix of weights; accuracy levels below 4 compute the same numbers
+    in other ways.
     """
     if weight_prepacked or groups is not None or accuracy_level == 4:
         raise not_computed(

@@ -107,7 +107,7 @@ def _distances(a: Array, b: Array, metric: str = "sqeuclidean") -> Array:
 
 
 def _warping(cost: Array) -> Array:
-    """The path of the least sum of costs from one corner to the other, as rows and columns."""
+    """Find the path with the smallest sum of costs between opposite corners, as rows and columns."""
     costs = cost.reshape(cost.shape[-2:]).astype(np.float64)
     rows, columns = costs.shape
     total = np.full((rows + 1, columns + 1), np.inf)

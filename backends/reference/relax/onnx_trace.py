@@ -92,7 +92,7 @@ class OnnxTrace:
         return self._names[id(value)]
 
     def _record(self, name: str, value: Any) -> Any:
-        """Let a name stand for an array, and return the array."""
+        """Bind a name to an array, and return the array."""
         self._values[name] = value
         self._names[id(value)] = name
         return value

@@ -327,9 +327,7 @@ def _find_declared_type(graph: Graph, name: str) -> onnx.TypeProto | None:
 
 
 def shell(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without its graph's content and its functions; all that it says beside them stays as it
-    is.
-    """
+    """Return the model without the content of its graph and without its functions; its other fields stay."""
     bare = onnx.ModelProto()
     for held, made in ((model, bare), (model.graph, bare.graph)):
         for field, value in held.ListFields():

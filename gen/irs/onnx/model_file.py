@@ -78,8 +78,7 @@ def parse_model(data: bytes, path: Path) -> onnx.ModelProto:
 
 
 def check(model: bytes) -> str:
-    """What ONNX's checker and its strict shape inference say against a model: a line of at most 300
-    characters, or "".
+    """Return the complaint of ONNX's checker or strict shape inference in at most 300 characters, or "".
 
     For workers only: the checker is C++ and a hostile model can crash it. It demands a type and a rank of
     every graph output, which compilers infer and many models leave out; those are filled in for the question.

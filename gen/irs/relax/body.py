@@ -42,13 +42,13 @@ class Body:
     _bindings: list[Binding] = field(default_factory=list)
 
     def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
-        """A new variable for a value."""
+        """Bind a value to a new variable."""
         var = Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
         self._note(var, value)
         return var
 
     def cast(self, value: Expr, kind: Type) -> Var:
-        """A new variable for a value that is checked to be of a type at run time."""
+        """Bind a value to a new variable and check its type at run time."""
         var = Var(self.names.fresh("lv" if self.plain else "gv"), kind, self.plain)
         self._bindings.append(MatchCast(var, value, kind))
         self.scope.append(var)

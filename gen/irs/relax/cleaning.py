@@ -66,9 +66,7 @@ def prune_module(module: Module, kept: Unread, parameters: bool = True) -> Modul
 
 
 def is_closed(module: Module) -> bool:
-    """Whether every variable that is read is bound in its function, and every function that is called is
-    there.
-    """
+    """Return whether the module defines every variable and function that it reads."""
     names = {name for name, _ in module.functions}
     for _, function in functions(module):
         bound = {param.name for param in function.params}
@@ -164,8 +162,8 @@ def _without_functions(module: Module, kept: Collection[str]) -> Module:
 
 
 def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Module:
-    """Without parameters that their function does not read, at its calls too. A parameter that gives a symbol
-    its value stays.
+    """Remove unread parameters from functions and their calls. A parameter that gives a symbol its value
+    stays.
     """
     keep: dict[str, list[int]] = {}
     for name, function in _callables(module):

@@ -29,7 +29,7 @@ from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
 
 
 def patterns(module: Module) -> frozenset[str]:
-    """The known patterns that stand in a module, by name."""
+    """Return the names of the known patterns that occur in a module."""
     return frozenset(name for _, function in functions(module) for name in _of(function))
 
 

@@ -49,8 +49,8 @@ class RelaxProgram(TvmProgram):
         return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
 
     def tensor_types(self) -> dict[str, ValueType]:
-        """Return the types of the outputs that are tensors; a scalar comes back as a number of Python, whose
-        width is another.
+        """Return the types of the outputs that are tensors; a scalar comes back as a Python number, whose
+        width differs.
         """
         leaves = leaf_nodes("", self.entry.get("ret_ty")).values()
         return {

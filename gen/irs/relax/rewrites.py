@@ -88,8 +88,8 @@ def _function(module: Module, name: str) -> Function:
 
 
 def _with(module: Module, changed: dict[str, Function]) -> Module:
-    """The module with functions replaced, new ones before the one that stands for the original; one that
-    calls itself then calls the new one of its name, which has the same results.
+    """Replace functions of the module, with new ones before the original. A recursive function then calls the
+    new one of its name, which has the same results.
     """
     made: list[tuple[str, Function | ObjectNode]] = []
     for name, function in module.functions:

@@ -125,8 +125,8 @@ class TvmProgram(Program):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether every text in the graph is words alone, so that what TVM prints of it cannot hold code of a
-        stranger's.
+        """Return whether every text in the graph consists of words, so that TVM's print cannot contain
+        foreign code.
         """
         return all(_WORDS.fullmatch(text) for text in _texts(self.root))
 

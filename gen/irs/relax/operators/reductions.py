@@ -24,8 +24,8 @@ _SORTED = ("float32", "float64", "int64", "int32")
 
 
 def unfold_shape(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
-    """A shape that yields this one when these axes (at most so many) are folded, and whether they are kept as
-    1.
+    """Draw a shape that reduces to this one over at most `most` axes; returns it with the axes and whether
+    they are kept as 1.
     """
     shape: list[Size] = list(kind.shape or ())
     ones = [axis for axis, size in enumerate(shape) if size == 1]

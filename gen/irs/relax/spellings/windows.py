@@ -50,7 +50,7 @@ def _convolution(operator: str, kernel: str, more: str) -> Spelling:
 
 
 def _pool(mean: bool) -> Spelling:
-    """A pool over data that is padded before: `ceil_mode` of TVM adds windows that ONNX leaves out."""
+    """Pool padded data, because TVM's `ceil_mode` adds windows that ONNX leaves out."""
 
     def spell_call(call: SpelledCall) -> Any:
         space = _letters(call.args[0].ndim - 2)
