@@ -252,6 +252,8 @@ def attribute(
     *,
     expected: Values = None,
     seed: int = 0,
+    seconds: float = 60.0,
+    memory: int = 0,
     offline: bool = False,
     say: Say = _ignore_sentence,
 ) -> dict[str, Any]:
@@ -263,6 +265,8 @@ def attribute(
         target: The compiler that fails; the one that the case records if empty.
         expected: Expected outputs.
         seed: Seed of the inputs that are drawn.
+        seconds: Time limit of one run, in seconds of wall time.
+        memory: Memory limit of one run, in bytes; 4 GiB if 0.
         offline: Use only releases that are installed.
         say: Receives diagnostics, one sentence per call.
 
@@ -275,6 +279,7 @@ def attribute(
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
 
+    limits = _make_limits(seconds, memory)
     with _write_files(model, inputs, expected) as files:
         request = BisectRequest(
             files.model,
@@ -282,6 +287,8 @@ def attribute(
             inputs=files.inputs,
             expected=files.expected,
             seed=seed,
+            seconds=limits.seconds,
+            memory=limits.memory,
             offline=offline,
         )
         return attribute_passes(request, say).as_json()

@@ -115,7 +115,7 @@ def _make_case_check(request: BisectRequest) -> CaseCheck:
     target = _resolve_target(request)
     opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
     own = read_recorded_failure(request.case, opened, target)
-    return CaseCheck(opened, target, request.policy, own)
+    return CaseCheck(opened, target, request.policy, own, request.run_limits)
 
 
 def _preview_search(source: Commits, repro_rate: object) -> CommitPreview:

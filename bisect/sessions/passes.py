@@ -30,7 +30,7 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
     named = request.target or named_by_file(opened.parameters.get("target", "onnxruntime"), request.offline)
     target = resolve(named)
     started = time.process_time()
-    with Workers(offline=request.offline, say=say) as workers:
+    with Workers(request.run_limits, offline=request.offline, say=say) as workers:
         blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)
     found, wanted = blamed.attribution, blamed.wanted
     # The CPU seconds of all child processes that have ended.

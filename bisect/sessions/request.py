@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.search.search import Given
 from opsieve.bisect.sources.build_sandbox import LIMITS, CheckLimits
 
@@ -23,6 +24,7 @@ class BisectRequest:
     origin. `limits` are those of a check; `fresh` ignores probes of earlier calls. `jobs` versions are tried
     at once: one by default, or, with the `scheduler` of a Dask cluster, as many as its workers with
     `resources` have threads. `tolerance` is (relative, absolute) and replaces the policy's.
+    `seconds` and `memory` (bytes) limit each run of the compiler.
     """
 
     case: Path | None
@@ -53,6 +55,8 @@ class BisectRequest:
     expected: Path | None = None
     seed: int = 0
     tolerance: tuple[float, float] | None = None
+    seconds: float = 60.0
+    memory: int = 4 << 30
     attribute: bool = True
     offline: bool = False
     dry_run: bool = False
@@ -61,6 +65,11 @@ class BisectRequest:
     def probes_at_once(self) -> int:
         """How many versions are tried at once."""
         return self.jobs or 1
+
+    @property
+    def run_limits(self) -> Limits:
+        """The limits of each run of the compiler."""
+        return Limits(seconds=self.seconds, memory=self.memory)
 
     @property
     def policy(self) -> Policy:

@@ -60,7 +60,9 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     started = time.monotonic()
     versions = (*row.versions, *row.loose)
     with (
-        Workers(offline=request.offline, say=say, store=VersionStore(versions)) as workers,
+        Workers(
+            request.run_limits, offline=request.offline, say=say, store=VersionStore(versions)
+        ) as workers,
         _open_prober(request, say) as (jobs, elsewhere),
     ):
         request = replace(request, jobs=jobs)
@@ -110,10 +112,9 @@ def _open_prober(request: BisectRequest, say: Say) -> Iterator[tuple[int, Evalua
     # Most searches need no cluster
     from opsieve.bisect.sources.cluster_probes import open_cluster_probes
 
-    with open_cluster_probes(request.scheduler, request.resources, request.offline, say) as (
-        threads,
-        elsewhere,
-    ):
+    with open_cluster_probes(
+        request.scheduler, request.resources, request.run_limits, request.offline, say
+    ) as (threads, elsewhere):
         yield request.jobs or threads, elsewhere
 
 

@@ -10,8 +10,9 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import Environment
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.build_sandbox import Built
-from opsieve.bisect.sources.journal import hash_case
+from opsieve.bisect.sources.journal import describe_limits, hash_case
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import VERSION
@@ -35,11 +36,12 @@ class CaseCheck:
         target: ResolvedTarget,
         policy: Policy = POLICY,
         own: VersionOutcome | None = None,
+        limits: Limits | None = None,
     ):
         self._case, self._policy, self.own = case, policy, own
         self.target = target.with_release("")
         self._trees = _Trees()
-        self._workers = Workers(store=self._trees)
+        self._workers = Workers(limits, store=self._trees)
 
     def __enter__(self) -> "CaseCheck":
         return self
@@ -57,6 +59,7 @@ class CaseCheck:
             "target": self.target.display,
             "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
             "fingerprints": VERSION,
+            **describe_limits(self._workers.limits),
         }
 
     def __call__(self, built: Built) -> VersionOutcome:

@@ -12,6 +12,7 @@ from opsieve.backends.compare import Policy
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, shown
@@ -21,7 +22,11 @@ from opsieve.triage.distributed.remote_lane import Files, describe_installed, pa
 
 @contextmanager
 def open_cluster_probes(
-    address: str, resources: Mapping[str, float], offline: bool, say: Callable[[str], None]
+    address: str,
+    resources: Mapping[str, float],
+    limits: Limits,
+    offline: bool,
+    say: Callable[[str], None],
 ) -> Iterator[tuple[int, Evaluate]]:
     """Yield how many versions the cluster can try at once, and a function that tries one.
 
@@ -36,7 +41,9 @@ def open_cluster_probes(
                 save(case, Path(folder) / "case")
                 files = pack_files(Path(folder) / "case")
             try:
-                found = cluster.run_task(given_up, evaluate_files, files, str(target), policy, offline)
+                found = cluster.run_task(
+                    given_up, evaluate_files, files, str(target), policy, limits, offline
+                )
             except EOFError as error:
                 raise BadInput(
                     f"the cluster gives no answer for {target.display}: {shown(str(error), 300)}"
@@ -50,8 +57,10 @@ def open_cluster_probes(
             given_up.set()
 
 
-def evaluate_files(files: Files, target: str, policy: Policy, offline: bool) -> VersionOutcome:
+def evaluate_files(
+    files: Files, target: str, policy: Policy, limits: Limits, offline: bool
+) -> VersionOutcome:
     """Evaluate the case in these files on a target; runs on a worker."""
-    with tempfile.TemporaryDirectory() as folder, Workers(offline=offline) as workers:
+    with tempfile.TemporaryDirectory() as folder, Workers(limits, offline=offline) as workers:
         write_files(files, Path(folder) / "case")
         return evaluate(load(Path(folder) / "case"), resolve(target), ObservationCache(workers), policy)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
@@ -78,6 +79,12 @@ class ProbeJournal:
             journal.add([record])
         except OSError as error:
             raise BadInput(f"a probe cannot be kept in {shown(self.folder, 200)}: {reason(error)}") from None
+
+
+def describe_limits(limits: Limits) -> dict[str, object]:
+    """Return the part of a question that names the limits of a run; {} for the usual ones, as in old journals."""
+    usual = (limits.seconds, limits.memory) == (Limits().seconds, Limits().memory)
+    return {} if usual else {"limits": [limits.seconds, limits.memory]}
 
 
 def hash_case(case: Case) -> str:

@@ -16,7 +16,7 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, relea
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.sources.journal import ProbeJournal, hash_case
+from opsieve.bisect.sources.journal import ProbeJournal, describe_limits, hash_case
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.bisect.sources.version_row import Version
 from opsieve.bisect.sources.version_sequence import Say, VersionSequence
@@ -57,6 +57,7 @@ class Releases(VersionSequence):
             "tolerance": list(policy.tolerance) if policy.tolerance else None,
             "fingerprints": VERSION,
             "source": "releases",
+            **describe_limits(workers.limits),
         }
         self._case, self._workers, self._policy, self._elsewhere = case, workers, policy, elsewhere
         super().__init__(self.try_release, ProbeJournal(root, question), self.target.name, say)

@@ -43,9 +43,7 @@ from opsieve.triage.store.queries import Queries
 _MAX_JSON = 1 << 20
 
 
-def reproduce_failure(
-    case: Case, target: str, place: Path, workers: Workers, seconds: float
-) -> ExportedFailure:
+def reproduce_failure(case: Case, target: str, place: Path, workers: Workers) -> ExportedFailure:
     """Judge the failure of a case again, as an export shows it. Raises NoFailure if it passes, Unjudged if
     that stays unknown.
 
@@ -82,7 +80,16 @@ def reproduce_failure(
     if verdict.kind != "accepts-invalid":
         got = None if rarely else found.observation.outputs
         right, source = find_expected(case, verdict, got, lab, choose_oracles(case.program, chosen, verdict))
-    exported = ExportedFailure(case, chosen, verdict, found.observation, right, source, seconds=seconds)
+    exported = ExportedFailure(
+        case,
+        chosen,
+        verdict,
+        found.observation,
+        right,
+        source,
+        seconds=workers.limits.seconds,
+        memory=workers.limits.memory,
+    )
     if rarely:
         exported = replace(exported, shows=found.replays, runs=runs_for(found.chance, sightings=1))
     return replace(use_given_program(exported), **_culprit(place), probably=_probably(place))

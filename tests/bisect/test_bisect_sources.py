@@ -20,8 +20,9 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.journal import ProbeJournal, hash_case
+from opsieve.bisect.sources.journal import ProbeJournal, describe_limits, hash_case
 from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, find_transitions, is_monotone
 from opsieve.bisect.sources.release_source import Releases, find_backend, list_releases
 from opsieve.bisect.sources.version_sequence import find_place
@@ -230,6 +231,15 @@ def test_a_case_is_its_model_and_its_values() -> None:
     expected = Case(case.program, case.inputs, {"y": np.zeros((1, 1, 3, 3), np.float32)})
     assert len({hash_case(item) for item in (case, other, expected)}) == 3
     assert hash_case(case) == hash_case(pad_and_pool())
+
+
+def test_probes_under_other_limits_are_of_another_question(tmp_path: Path) -> None:
+    assert describe_limits(Limits()) == {}  # journals of before there were limits to choose
+    short, small = describe_limits(Limits(seconds=2.0)), describe_limits(Limits(memory=128 << 20))
+    assert short != small
+    ProbeJournal(tmp_path, short).add_probe("1.2.0", FINE, 0.5)
+    assert ProbeJournal(tmp_path, small).get_probe("1.2.0") is None
+    assert ProbeJournal(tmp_path, {}).get_probe("1.2.0") is None
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ class Row:
     cells: Mapping[str, Cell] = field(default_factory=dict)
     # seconds that its steps take, of a row that runs in make test-all: it is long, or much like another
     slow: int = 0
-    limits: tuple[str, ...] = ()  # of the steps that take them
+    limits: tuple[str, ...] = ()  # of all steps
     good: str = "1.0"
     bad: str = "2.0"
 
@@ -214,6 +214,7 @@ ROWS: tuple[Row, ...] = (
     Row("crash-run", Cause.CRASHED, "crash", "anvil:crash@Relu/run", slow=20),
     Row("crash-unoptimised", Cause.CRASHED, "crash", "anvil:!crash@Relu", cells={"attribute": NOT_A_PASS}),
     Row("memory", Cause.ENDED, "memory", "anvil:memory@Relu"),
+    Row("memory-limit", Cause.ENDED, "memory", "anvil:hog@Relu", slow=20, limits=("--memory", "128")),
     Row("memory-unoptimised", Cause.ENDED, "memory", "anvil:!memory@Relu", cells={"attribute": NOT_A_PASS}, slow=20),
     # It raised an error, or says that it lacks what it made itself.
     Row("lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),

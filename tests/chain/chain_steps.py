@@ -15,9 +15,10 @@ from chain_rows import STEPS, Cell, Row
 from install_anvil import ENTRY, write_command, write_package, write_plugin, write_store
 
 from opsieve.backends import registry
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import Plugin, resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.zygote import TemplateProcess
 from opsieve.gen.case.case import save
 
 Command = Callable[..., tuple[int, str]]  # the words of a command to its exit code and what it printed
@@ -129,9 +130,31 @@ def installed_anvil(folder: Path) -> Iterator[Anvil]:
         patch.setenv("OPSIEVE_PROBES", str(folder / "probes"))
         patch.setitem(registry._entries(), ENTRY.name, {ENTRY.value: ENTRY})
         write_store(folder / "store", registry.plugin("anvil").backend, "1.0", "2.0")
-        yield Anvil(folder)
+        with kept_templates():
+            yield Anvil(folder)
     sys.modules.pop("anvil_plugin", None)
     registry.plugin.cache_clear()
+
+
+@contextmanager
+def kept_templates() -> Iterator[None]:
+    """Keep the processes from which releases are forked from one command to the next: each row would start one
+    for each of its commands, which costs more than all else that a command does.
+    """
+    kept: dict[object, TemplateProcess] = {}
+
+    def find(self: Workers, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
+        asked = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+        place = (source.location, python, frozenset(asked.items()))
+        if place not in kept or not kept[place].is_alive:
+            kept[place] = TemplateProcess(source.location, python, environment)
+        return kept[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Workers, "_get_template", find)
+        yield
+    for template in kept.values():
+        template.close()
 
 
 def answers(
@@ -147,30 +170,16 @@ def answers(
             ("run", ("run", case, *target, *row.limits, *row.options)),
             ("reduce", ("reduce", case, *target, *row.limits, "-o", home / "reduced")),
             ("verify", ("reduce", home / "reduced", *row.limits, "--verify")),
-            ("attribute", ("attribute", case, *target)),
+            ("attribute", ("attribute", case, *target, *row.limits)),
             ("export", ("export", case, *target, *row.limits, "-o", home / "repro.py")),
-            ("bisect", ("bisect", case, *anvil.searched(row))),
+            ("bisect", ("bisect", case, *anvil.searched(row), *row.limits)),
         ):
-            with limited(row):
-                answered = command(*words)
-            yield Answer(row, step, *answered)
+            yield Answer(row, step, *command(*words))
         if (home / "repro.py").exists():
             exported[row] = home / "repro.py"
     scripts = run_scripts(exported, anvil)
     yield from (Answer(row, "script", *scripts.get(row, (-1, "there is no script"))) for row in rows)
     yield from corpus_answers(rows, anvil, folder, command)
-
-
-@contextmanager
-def limited(row: Row) -> Iterator[None]:
-    """The row's time limit as the default one: attribute and bisect have no option for it, and would wait a
-    minute for each hang.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if row.limits:
-            defaults = Limits.__init__.__defaults__
-            patch.setattr(Limits.__init__, "__defaults__", (float(row.limits[1]), *defaults[1:]))
-        yield
 
 
 def run_scripts(scripts: dict[Row, Path], anvil: Anvil | RealReleases) -> dict[Row, tuple[int, str]]:

@@ -55,7 +55,7 @@ def test_what_run_calls_a_failure_is_reduced_and_exported(
     result = reduce_failure(OnnxReduction(), start, premise, [workers], level, Journal(""), Listeners())
     assert [node.op_type for node in result.best.model.graph.node] == ["Relu", "Clip"]
     assert (result.same, result.minimal) == (True, True)
-    exported = reproduce_failure(case, target, tmp_path, workers, 30)
+    exported = reproduce_failure(case, target, tmp_path, workers)
     assert (exported.verdict.kind, exported.shows) == (run.kind, None)
 
 
@@ -81,7 +81,7 @@ def test_a_lack_of_the_program_s_own_operator_is_no_failure(workers: Workers, tm
     with pytest.raises(Unjudged, match="unsupported"):
         find(case, [resolve(target)], None, workers)
     with pytest.raises(Unjudged, match="unsupported"):
-        reproduce_failure(case, target, tmp_path, workers, 30)
+        reproduce_failure(case, target, tmp_path, workers)
 
 
 def reduced(case: Case, target: str, workers: Workers) -> tuple[str | None, list[str]]:

@@ -80,7 +80,11 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
         parts.append(template.TEST.format(name=make_test_name(exported), failure=failure))
-    here = template.HERE.format(limit=template.LIMIT if verdict.kind == "memory" else "") if apart else ""
+    limit = ""
+    if verdict.kind == "memory":
+        module = exported.target.facts.module or exported.target.facts.package
+        limit = template.LIMIT.format(imported=f"            import {module}\n" if module else "")
+    here = template.HERE.format(limit=limit) if apart else ""
     parts.append(template.MAIN.format(here=here, failure=failure))
     return (
         _write_head(exported, test)

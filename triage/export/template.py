@@ -136,12 +136,17 @@ def failure_repeated():
     return next(filter(None, (failure() for _ in range(RUNS))), "")
 '''
 LIMIT = """
-        import resource  # there is none on Windows
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))"""
+            import resource  # there is none on Windows
+{imported}
+            try:  # what is mapped before the program does not count
+                with open("/proc/self/statm") as statm:
+                    mapped = int(statm.read().split()[0]) * resource.getpagesize()
+            except OSError:
+                mapped = 0
+            resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))"""
 HERE = """\
-    if sys.argv[1:] == ["--here"]:{limit}
-        try:
+    if sys.argv[1:] == ["--here"]:
+        try:{limit}
             print("\\n" + ANSWER + one_line(failure()), flush=True)
         except ImportError as error:
             print("\\n" + ANSWER + one_line(error), flush=True)

@@ -17,6 +17,8 @@ from opsieve.tui.commands.text import print_message
 @options.INPUTS
 @options.EXPECTED
 @options.SEED
+@options.make_seconds(60.0)
+@options.make_memory()
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
@@ -27,6 +29,8 @@ def command(
     inputs: Path | None,
     expected: Path | None,
     seed: int,
+    seconds: float,
+    memory: int,
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -39,7 +43,14 @@ def command(
     from opsieve.bisect.sessions.request import BisectRequest
 
     request = BisectRequest(
-        case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline
+        case,
+        target=target or "",
+        inputs=inputs,
+        expected=expected,
+        seed=seed,
+        seconds=seconds,
+        memory=memory << 20,
+        offline=offline,
     )
     found = attribute_passes(request, print_message)
     if as_json:

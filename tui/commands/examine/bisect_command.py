@@ -118,6 +118,8 @@ if TYPE_CHECKING:
 @options.SEED
 @options.RTOL
 @options.ATOL
+@options.make_seconds(60.0)
+@options.make_memory()
 @click.option(
     "--no-attribute", is_flag=True, help="Do not search for the optimiser pass in the first bad release."
 )
@@ -219,6 +221,7 @@ def _make_request(given: dict[str, Any]) -> "BisectRequest":
     from opsieve.bisect.sessions.request import BisectRequest
     from opsieve.bisect.sources.build_sandbox import CheckLimits
 
+    given["memory"] <<= 20
     rtol, atol = given.pop("rtol"), given.pop("atol")
     given["tolerance"] = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     old = given.pop("old_chance")

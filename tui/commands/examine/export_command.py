@@ -31,6 +31,7 @@ from opsieve.tui.commands.text import print_message
 @options.EXPECTED
 @options.SEED
 @options.make_seconds(60.0)
+@options.make_memory()
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
@@ -45,6 +46,7 @@ def command(
     expected: Path | None,
     seed: int,
     seconds: float,
+    memory: int,
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -63,9 +65,9 @@ def command(
 
     place = case_folder(what, folder)
     case = open_case(place, inputs, expected, seed)
-    with Workers(Limits(seconds=seconds), offline=offline, say=print_message) as workers:
+    with Workers(Limits(seconds=seconds, memory=memory << 20), offline=offline, say=print_message) as workers:
         try:
-            exported = reproduce_failure(case, target, place, workers, seconds)
+            exported = reproduce_failure(case, target, place, workers)
         except NoFailure as error:
             if as_json:
                 facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
