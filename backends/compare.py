@@ -140,7 +140,7 @@ def error(got: Any, want: Any) -> float:
     if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":
         return 0.0 if _same_text(a, b).all() else float("inf")
     limit, least = _largest(a.dtype.name), _least(a.dtype.name)
-    a, b = _wide(a), _wide(b)
+    a, b = widen(a), widen(b)
     open_, wrong = _special(a, b, limit)
     if wrong.any():
         return float("inf")
@@ -215,7 +215,7 @@ def _tensor(
     if not _is_float(kind):
         same = np.asarray(got == want)
         return None if same.all() else _exact(name, got, want, ~same)
-    a, b = _wide(got), _wide(want)
+    a, b = widen(got), widen(want)
     size = np.abs(b)
     # False for a NaN on either side and for an infinity, which are looked at one by one.
     if size.max() < np.inf and (np.abs(a - b) <= policy.get_bound(kind, terms, size)).all():
@@ -344,7 +344,8 @@ def _name(dtype: "np.dtype[Any]") -> str:
     return "string" if dtype.kind in "OUS" else dtype.name
 
 
-def _wide(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+def widen(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Convert an array to float64 or complex128."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.arguments import arguments
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
+from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 # The limit on statements and expressions: a few seconds, only run if results differ.
 STEPS = 1_000_000
@@ -113,7 +113,7 @@ class _Machine:
         act(self, node)
 
     def seq(self, node: ObjectNode) -> None:
-        for item in _nodes(node["seq"]):
+        for item in N.list_nodes(node["seq"]):
             self.statement(item)
 
     def store(self, node: ObjectNode) -> None:
@@ -188,7 +188,7 @@ class _Machine:
     def evaluate(self, node: ObjectNode) -> None:
         value = _node(node, "value")
         if value.type == "ir.Call" and _name(value) == "tirx.assume":
-            if not self.expression(_nodes(value["args"])[0]):
+            if not self.expression(N.list_nodes(value["args"])[0]):
                 raise Undefined("an assumption that does not hold")
             return
         self.expression(value)
@@ -201,17 +201,17 @@ class _Machine:
         block = _node(node, "block")
         if block["match_buffers"]:
             raise Unknown("a matched buffer")
-        values = [self.expression(item) for item in _nodes(node["iter_values"])]
+        values = [self.expression(item) for item in N.list_nodes(node["iter_values"])]
         if not self.expression(_node(node, "predicate")):
             return
         first = True
-        for item, value in zip(_nodes(block["iter_vars"]), values, strict=True):
+        for item, value in zip(N.list_nodes(block["iter_vars"]), values, strict=True):
             self.values[_node(item, "var")] = value
             domain = _node(item, "dom")
             # a reduction under way
             if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):
                 first = False
-        for of in _nodes(block["alloc_buffers"]):
+        for of in N.list_nodes(block["alloc_buffers"]):
             sizes = N.shape(of)
             if sizes is None:
                 raise Unknown("a buffer whose shape is no constant")
@@ -229,7 +229,7 @@ class _Machine:
         if memory is None:
             raise Unknown("a buffer that is declared in a way that is not known here")
         at = 0
-        indices = _nodes(access["indices"])
+        indices = N.list_nodes(access["indices"])
         if len(indices) != len(memory.shape):
             raise Unknown("an access by another number of indices")
         for index, size in zip(indices, memory.shape, strict=True):
@@ -330,7 +330,7 @@ class _Machine:
         return _pair(node.type.removeprefix("prim."), a, b, N.dtype(node))
 
     def call(self, node: ObjectNode) -> Number:
-        name, args = _name(node), _nodes(node["args"])
+        name, args = _name(node), N.list_nodes(node["args"])
         if name == "prim.if_then_else":
             return self.expression(args[1] if self.expression(args[0]) else args[2])
         given = [self.expression(item) for item in args]
@@ -458,10 +458,6 @@ _EXPRESSIONS: dict[str, Callable[[_Machine, ObjectNode], Number]] = {
     "ir.TensorLoad": _Machine.load,
     "ir.Call": _Machine.call,
 }
-
-
-def _nodes(value: Value) -> tuple[ObjectNode, ...]:
-    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
 
 
 def _node(node: ObjectNode, name: str) -> ObjectNode:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.backends.compare import LARGEST, POLICY, compare
+from opsieve.backends.compare import LARGEST, POLICY, compare, widen
 from opsieve.backends.judge.derived_types import INFERENCE, RULE, read_derived
 from opsieve.backends.judge.judging_session import find_sum_lengths, list_open_rules
 from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
@@ -191,7 +191,7 @@ def _make_expected(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
     if not floats:
         return ExpectedOutput(value, dtype)
     kind = dtype or floats[0].dtype.name
-    sizes = np.concatenate([np.abs(_widen(leaf)).ravel() for leaf in floats])
+    sizes = np.concatenate([np.abs(widen(leaf)).ravel() for leaf in floats])
     sizes = sizes[np.isfinite(sizes)]
     within = float(POLICY.get_bound(kind, terms, sizes)) if sizes.size else 0.0
     limit = LARGEST.get(kind, np.inf) + within
@@ -212,9 +212,5 @@ def _saturate(value: Any, limit: float) -> Any:
         return [_saturate(item, limit) for item in value]
     if value is None:
         return None
-    wide = _widen(np.asarray(value))
+    wide = widen(np.asarray(value))
     return np.where(np.isfinite(wide) & (np.abs(wide) > limit), np.copysign(np.inf, wide.real), wide)
-
-
-def _widen(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -30,7 +30,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if rng.chance(RATES.replaced_whole):
         return put(function, hole.path, made)
     if hole.node.type == "tirx.SeqStmt":
-        items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+        items = list(N.list_nodes(hole.node["seq"]))
         at = rng.between(0, len(items))
         scope = hole.scope
         for item in items[:at]:
@@ -52,7 +52,7 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     known = {*hole.scope.variables, *hole.scope.buffers}
     if hole.role == "statement":
         if hole.node.type == "tirx.SeqStmt":
-            items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+            items = list(N.list_nodes(hole.node["seq"]))
             needed = [free(item) for item in items]
             loose = [
                 at
@@ -176,7 +176,7 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         assert isinstance(condition, ObjectNode)
         return N.with_fields(node, condition=N.negation(condition))
     if node.type == "tirx.SeqStmt":
-        items = [item for item in node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+        items = list(N.list_nodes(node["seq"]))
         at = rng.below(len(items))
         moved = items[at]
         if defines(moved):

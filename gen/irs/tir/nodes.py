@@ -283,6 +283,11 @@ def with_fields(node: ObjectNode, **fields: Value) -> ObjectNode:
     return ObjectNode(node.type, {**node.fields, **fields}, node.raw)
 
 
+def list_nodes(value: Value) -> tuple[ObjectNode, ...]:
+    """List the nodes of a field that holds a list of them."""
+    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
+
+
 def children(node: Value) -> Iterator[ObjectNode]:
     """The nodes right under this one, through tuples and maps, types and spans left out."""
     if isinstance(node, ObjectNode):

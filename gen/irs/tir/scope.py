@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
+from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 # A field, and the place in its tuple (-1: the field itself)
 Step = tuple[str, int]
@@ -96,10 +96,6 @@ def _field(node: ObjectNode, name: str) -> ObjectNode | None:
     return value if isinstance(value, ObjectNode) else None
 
 
-def _items(value: Value) -> tuple[ObjectNode, ...]:
-    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
-
-
 def _statement(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     yield Hole(path, node, scope, "statement")
     yield from _inside(node, path, scope)
@@ -108,7 +104,7 @@ def _statement(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
 def _inside(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     kind = node.type
     if kind == "tirx.SeqStmt":
-        for at, item in enumerate(_items(node["seq"])):
+        for at, item in enumerate(N.list_nodes(node["seq"])):
             yield from _statement(item, (*path, ("seq", at)), scope)
             scope = after(item, scope)
     elif kind == "tirx.For":
@@ -161,16 +157,16 @@ def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     block = _field(node, "block")
     if block is None:
         return
-    said = {region["source"] for region in _items(block["writes"])}
+    said = {region["source"] for region in N.list_nodes(block["writes"])}
     inner = replace(scope, variables=(), ranges=(), block=True)
     inner = replace(inner, buffers=tuple(of for of in scope.buffers if of in said))
-    for item in _items(block["iter_vars"]):
+    for item in N.list_nodes(block["iter_vars"]):
         var, domain = _field(item, "var"), _field(item, "dom")
         if var is not None and domain is not None:
             first, extent = N.number(domain["min"]), N.number(domain["extent"])
             bounds = (first, first + extent - 1) if first is not None and extent else (None, None)
             inner = inner.with_variable(var, *bounds)
-    inner = inner.with_buffer(*_items(block["alloc_buffers"]))
+    inner = inner.with_buffer(*N.list_nodes(block["alloc_buffers"]))
     here = (*path, ("block", -1))
     for name in ("init", "body"):
         if (part := _field(block, name)) is not None:
@@ -197,7 +193,7 @@ def _one(node: ObjectNode, name: str, path: Path, scope: Scope, role: str, bound
 def _indices(node: ObjectNode, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
     of = _field(node, name)
     sizes = N.shape(of) if of is not None and N.is_buffer(of) else None
-    for at, index in enumerate(_items(node["indices"])):
+    for at, index in enumerate(N.list_nodes(node["indices"])):
         bound = sizes[at] if sizes is not None and at < len(sizes) else 0
         yield from _expression(index, (*path, ("indices", at)), scope, "index", bound)
 
@@ -215,7 +211,7 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
         yield from _one(node, "value", path, scope, inner)
         yield from _one(node, "body", path, scope.with_variable(node["var"]), inner)  # type: ignore[arg-type]
     elif node.type == "ir.Call":
-        for at, item in enumerate(_items(node["args"])):
+        for at, item in enumerate(N.list_nodes(node["args"])):
             yield from _expression(item, (*path, ("args", at)), scope, inner, 0)
     elif node.type.startswith("prim."):
         for name, value in node.fields.items():
