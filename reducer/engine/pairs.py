@@ -5,7 +5,6 @@ and these two were coupled.
 """
 
 import itertools
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -20,8 +19,8 @@ _MOST = 24
 
 @dataclass
 class PairsPass(Generic[S]):
-    """Pairs of coupled single edits of other passes, as far as the budget goes: of each two dimensions in
-    turn, the first edits first.
+    """Pairs of coupled single edits of other passes, as far as the budget goes, the first edits of
+    each dimension first.
 
     `left` is how many pairs of the subject seen last were not made. Pairs that give the same candidate as
     another, or as a single edit, are left out.
@@ -43,18 +42,18 @@ class PairsPass(Generic[S]):
         yield from found
 
     def _make_pairs(self, subject: S) -> tuple[list[Edit[S]], int]:
-        singles = []
-        for each in self.passes:
-            made = [(edit, edit.apply(subject)) for edit in each.edits(subject)]
-            singles.append([(edit, once) for edit, once in made if once is not None])
-        known = {
-            self.form.digest(subject),
-            *(self.form.digest(once) for group in singles for _, once in group),
-        }
+        singles = [
+            (place, edit, once)
+            for each in self.passes
+            for place, edit in enumerate(each.edits(subject))
+            if (once := edit.apply(subject)) is not None
+        ]
+        known = {self.form.digest(subject), *(self.form.digest(once) for _, _, once in singles)}
         found: list[Edit[S]] = []
-        products = [_products(*groups) for groups in itertools.combinations_with_replacement(singles, 2)]
-        pairs = [pair for pair in _in_turn(products) if not pair[0][0].touches.isdisjoint(pair[1][0].touches)]
-        for place, ((first, once), (second, _)) in enumerate(pairs):
+        # Those that stand first in their dimensions come first.
+        pairs = sorted(itertools.combinations(singles, 2), key=lambda pair: pair[0][0] + pair[1][0])
+        pairs = [pair for pair in pairs if not pair[0][1].touches.isdisjoint(pair[1][1].touches)]
+        for place, ((_, first, once), (_, second, _)) in enumerate(pairs):
             if len(found) == self.most:
                 return found, len(pairs) - place
             twice = second.apply(once)
@@ -65,30 +64,6 @@ class PairsPass(Generic[S]):
                 known.add(digest)
                 found.append(_pair(first, second, subject, twice))
         return found, 0
-
-
-_Single = tuple[Edit[S], S]
-
-
-def _products(one: list[_Single[S]], other: list[_Single[S]]) -> Iterator[tuple[_Single[S], _Single[S]]]:
-    """Every two edits of two dimensions once, those that stand first in both first."""
-    if one is other:
-        return iter(itertools.combinations(one, 2))
-    places = sorted(itertools.product(range(len(one)), range(len(other))), key=sum)
-    return ((one[a], other[b]) for a, b in places)
-
-
-def _in_turn(
-    groups: Sequence[Iterator[tuple[_Single[S], _Single[S]]]],
-) -> Iterator[tuple[_Single[S], _Single[S]]]:
-    """One of each group in turn, until all are empty."""
-    waiting = deque(groups)
-    while waiting:
-        group = waiting.popleft()
-        pair = next(group, None)
-        if pair is not None:
-            waiting.append(group)
-            yield pair
 
 
 def _pair(first: Edit[S], second: Edit[S], of: S, made: S) -> Edit[S]:
