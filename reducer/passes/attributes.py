@@ -150,7 +150,7 @@ def _omissions(
         if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
     if len(schema.inputs) and schema.inputs[-1].option == _VARIADIC:
-        for index in range(len(node.input) - 1, max(len(schema.inputs) - 1, schema.min_input) - 1, -1):
+        for index in range(len(node.input) - 1, len(schema.inputs) - 2, -1):
             if len(node.input) > schema.min_input:
                 yield _omission(path, node, index, f"input {index}")
     variadic = bool(schema.outputs) and schema.outputs[-1].option == _VARIADIC

@@ -318,6 +318,9 @@ def test_other_values_are_read_in_each_place_and_what_nothing_reads_of_many_resu
     text = f"{HEAD} g (float[2] x) => (float[1] a, float[1] b) {{ a, b = Split (x) }}"
     end = left(text, {"x": np.ones(2, np.float32)}, lambda now: operators(now) == ["Split"])
     assert len(end.model.graph.node[0].output) == 1
+    text = f"{HEAD} g (float x) => (float b) {{ a = Exp (x) b = Min (x, a) }}"
+    end = left(text, {"x": np.ones((), np.float32)}, lambda now: operators(now) == ["Exp", "Min"])
+    assert len(end.model.graph.node[1].input) == 1
     text = f"{HEAD} g (float x) => (float b) {{ a = Relu (x) b = Relu (x) c = Neg (a) }}"
     end = left(
         text,
