@@ -12,6 +12,7 @@ not run.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -37,10 +38,11 @@ ENVIRONMENT: Mapping[str, str] = {
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",
-    # No pool of processes
+    # No pool of processes; every test compiles
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    # Every test compiles
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+    # Else torch initialises CUDA to learn whether it is there, and forked workers cannot use it any more.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 MEMORY = (
     r"CUDA out of memory|bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not"
@@ -164,11 +166,7 @@ def choose_device(name: str) -> None:
         torch.set_default_device(None)
         return
     if not torch.cuda.is_available():
-        lack = (
-            "there is no such device, or workers may not see it"
-            if torch.version.cuda
-            else "this build has no CUDA"
-        )
+        lack = "there is none, or it needs --no-sandbox" if torch.version.cuda else "this build has no CUDA"
         raise NoDevice("torch cannot compute on %s: %s" % (name, lack))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_default_device(name)
@@ -251,13 +249,16 @@ class Inductor(Compiled):
         """Import the compiler, find the machine's vector instructions, compile one model (never run).
 
         That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its
-        processes and which makes a test three times as fast.
+        processes and which makes a test three times as fast. With a CUDA device each worker compiles its first
+        model itself: torch would initialise CUDA here, and a process forked from this one could not use it.
         """
         import torch
 
         version = super().load()
         # it has inductor choose other code; one thread is deterministic
         torch.use_deterministic_algorithms(False)
+        if glob.glob("/dev/nvidia[0-9]*"):
+            return version
         import torch._dynamo
         from torch._inductor import config, cpu_vec_isa
 
