@@ -33,7 +33,7 @@ _VARIES = ("vary", "later")
 engine.VALUE_FAULTS = (*engine.VALUE_FAULTS, *_VARIES, "turn")
 engine.PROCESS_FAULTS = (*engine.PROCESS_FAULTS, "once", "hog")
 engine.KINDS = engine.VALUE_FAULTS + engine.RAISED_FAULTS + engine.PROCESS_FAULTS
-_altered, _misbehave = engine.altered, engine.misbehave
+_alter_value, _misbehave = engine.alter_value, engine.misbehave
 _current = {"slot": 0}
 
 
@@ -50,12 +50,12 @@ def takes_turn():
     return first
 
 
-def altered(kind, value):
+def alter_value(kind, value):
     """The value faults of this file."""
     if kind == "turn":
         return np.asarray(value).T
     if kind not in _VARIES:
-        return _altered(kind, value)
+        return _alter_value(kind, value)
     if kind == "later" and not takes_turn():
         raise AnvilInternalError("anvil/kernels.cc:77 later: the buffer was released")
     factor = 2 if kind == "later" else 2 + time.time_ns() % 1009
@@ -73,7 +73,7 @@ def misbehave(kind):
         _misbehave(kind)
 
 
-engine.altered, engine.misbehave = altered, misbehave
+engine.alter_value, engine.misbehave = alter_value, misbehave
 
 
 def build(model, options, stage=lambda name: None, form="onnx"):
@@ -132,7 +132,7 @@ def compile_module(form, model, faults, stage):
             fault.act(None)
     if not found:
         return run
-    return lambda inputs: {name: altered(found[0].kind, value) for name, value in run(inputs).items()}
+    return lambda inputs: {name: alter_value(found[0].kind, value) for name, value in run(inputs).items()}
 
 
 def forgiving(model, run):
