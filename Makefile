@@ -10,7 +10,7 @@ INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
 
-.PHONY: demo test test-all test-slow tests tests-all repeat fuzz-self bench docs dist compiled format check clean
+.PHONY: demo test test-all test-slow tests tests-all repeat drills fuzz-self bench docs dist compiled format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
@@ -40,6 +40,11 @@ test-slow: $(VENV)/compiled.stamp
 WORKER ?= gw0
 repeat: $(VENV)/dev.stamp
 	$(PYTEST) -n0 -x -m "slow or not slow" --order=.test-order/$(WORKER)
+
+# What docs/explanation/security.md promises, tried: hostile files, kills, walls, memory, readers.
+drills: $(VENV)/dev.stamp
+	for drill in hostile_drill kills isolation_drill memory_drill; do $(BIN)/python tests/support/$$drill.py || exit 1; done
+	$(MAKE) --no-print-directory fuzz-self
 
 # Our own readers fed with damaged files; what is found lies in benchmarks/results/self-fuzz.
 MINUTES ?= 60

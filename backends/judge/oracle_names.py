@@ -26,7 +26,7 @@ from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.errors import BadInput, shown, suggest_name
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.program import Program
 
 # Bytes of a configuration file
@@ -187,6 +187,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     return choice
 
 
+@bound_reading
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))

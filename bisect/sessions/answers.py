@@ -17,7 +17,7 @@ import msgspec
 from opsieve.bisect.sources.git_history import Commit
 from opsieve.bisect.sources.outcome import State, Transition, VersionOutcome
 from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 
 
 class Answer:
@@ -219,6 +219,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
     write_output(case / NAME, text + "\n")
 
 
+@bound_reading
 def read_culprit(case: Path) -> dict[str, Any]:
     """Read the kept answers of a case; {} if the file is missing, damaged or too long."""
     try:

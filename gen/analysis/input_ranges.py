@@ -63,8 +63,7 @@ def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
 
     The graph's tensors hold the new intervals afterwards. Equal seeds give equal repairs.
     """
-    leaves = movable(graph, weights)
-    search = _Search(graph, leaves, Rng(f"repair {seed}"))
+    search = _Search(graph, movable(graph, weights), Rng(f"repair {seed}"))
     left: list[DomainViolation] = []
     while (violation := first_violation(graph, {item.place for item in left})) is not None:
         if not search.mend(violation, {item.place for item in left}):

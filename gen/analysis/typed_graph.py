@@ -102,8 +102,7 @@ def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) 
     """
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
     own = {(item.domain, item.name) for item in model.functions}
-    reader = _GraphReader(opset, own)
-    made = reader.graph(model.graph, {}, 0)
+    made = _GraphReader(opset, own).graph(model.graph, {}, 0)
     for name, value in (values or {}).items():
         if name in made.leaves and isinstance(value, np.ndarray):
             _measure(made.leaves[name], value)

@@ -21,7 +21,7 @@ from opsieve.gen.data.data_set import check_values, read_folder, write_folder
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.registry import ONNX, all_irs, ir_named, ir_of, rename, write_program
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.gen.model.printable import drawing
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
@@ -150,8 +150,7 @@ def load(folder: Path) -> Case:
 
 def load_case_program(folder: Path) -> Program:
     """The program of a case folder, without its values; BadInput as `load`."""
-    file = _decode_file(folder / "case.json")
-    return _read_program(folder, file)
+    return _read_program(folder, _decode_file(folder / "case.json"))
 
 
 def _read_program(folder: Path, file: "_File") -> Program:
@@ -177,6 +176,7 @@ def _encode_case(case: Case) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
+@bound_reading
 def _decode_file(path: Path) -> _File:
     data = read_file(path, _MAX_JSON)
     try:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 
 _LIMIT = 256 << 20
 _MOST_STEPS = 1 << 18
@@ -115,6 +115,7 @@ class _StandInUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it refers to other files")
 
 
+@bound_reading
 def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has
     none.

@@ -16,7 +16,7 @@ import numpy as np
 
 from opsieve.gen.data.data_set import read_npy
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 
 _LIMIT = 256 << 20
 _CLASS = "polygraphy_class"
@@ -24,6 +24,7 @@ _CLASS = "polygraphy_class"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
+@bound_reading
 def is_polygraphy(path: Path) -> bool:
     """Whether a JSON file speaks of Polygraphy's classes; False for one that cannot be read or is over 256
     MiB.
@@ -34,6 +35,7 @@ def is_polygraphy(path: Path) -> bool:
         return False
 
 
+@bound_reading
 def read_polygraphy_inputs(path: Path) -> list[Arrays]:
     """The arrays by name of each iteration; BadInput for results of runners, and for anything that is not
     plain arrays.

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import BUDGET, LIMIT, get_size, open_file, read_file, reason
+from opsieve.gen.model.files import BUDGET, LIMIT, bound_reading, get_size, open_file, read_file, reason
 from opsieve.gen.model.tensors import (
     NUMBERS,
     OptionalType,
@@ -67,6 +67,7 @@ def fit_values(
     return values
 
 
+@bound_reading
 def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
     """The values of an ONNX data set folder, `input_K.pb` or `output_K.pb` by position; BadInput as
     `read_npz`.
@@ -162,6 +163,7 @@ def _reinterpret_void(array: Value, type_: ValueType) -> Value:
     return array
 
 
+@bound_reading
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an `.npz`, read without numpy's loader: sizes are known before anything is unpacked,
     nothing is pickled.
@@ -216,8 +218,7 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     """
     # numpy writes float8_e5m2 as a type of its own making that it cannot read back; as raw bytes it can.
     head = io.BytesIO(file.read(_MAX_HEADER).replace(b"'<f1'", b"'|V1'", 1))
-    version = np.lib.format.read_magic(head)
-    read_header = _HEADERS.get(version)
+    read_header = _HEADERS.get(np.lib.format.read_magic(head))
     if read_header is None:
         raise BadInput(f"{where} has an unknown version of the .npy format")
     try:

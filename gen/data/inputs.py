@@ -53,8 +53,7 @@ class Stream:
 
     def integers(self, low: int, high: int, count: int) -> np.ndarray[Any, Any]:
         """`count` integers from `low` to `high`, both included, as int64."""
-        raw = self._bits.random_raw(count)
-        return np.asarray(raw % np.uint64(high - low + 1)).astype(np.int64) + low
+        return np.asarray(self._bits.random_raw(count) % np.uint64(high - low + 1)).astype(np.int64) + low
 
     def fractions(self, count: int) -> np.ndarray[Any, Any]:
         """`count` numbers in [0, 1) as float64."""

@@ -31,7 +31,7 @@ from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, Learn
 from opsieve.gen.declarations.learned_body import LearnedBody, body_of
 from opsieve.gen.declarations.tensor import LARGEST
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.printable import count_noun
 
 _TERM = re.compile(r"(?:(\d{1,6})|(?:([1-9]\d{0,3})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
@@ -102,6 +102,7 @@ def _input(each: LearnedTensor | None) -> str:
     return f"{each} {elements}{' constant' if each.constant else ''}"
 
 
+@bound_reading
 def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
     """The operators of a file. BadInput, with its name, where it is not of this form."""
     data = read_file(path, _LARGEST_FILE)

@@ -5,11 +5,18 @@ expands the data counts against them and reports the exceeded limit in a sentenc
 limits (`gen/irs/tvm/limits.py`). All work is linear in bytes, nodes and elements.
 """
 
+import functools
 import io
 import os
+import resource
+import signal
 import stat
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from opsieve.gen.errors import BadInput, shown
 
@@ -162,3 +169,53 @@ def kind_of(mode: int) -> str:
         if test(mode):
             return name
     return "something else"
+
+
+READING_SECONDS = 10.0  # of CPU, and one more for each MiB of the file
+READING_MEMORY = 1 << 30  # bytes that become resident, besides four times those of the file
+_Read = TypeVar("_Read", bound=Callable[..., Any])
+_bounds: list[tuple[Path, float, int]] = []  # of the file that is read: where it is, and the most of both
+
+
+def bound_reading(read: _Read) -> _Read:
+    """Bound what a reader, which takes a path, may use in the main thread: BadInput where it is more.
+
+    The kernel's timer of CPU time asks every tenth of a second. Only the main thread gets signals, so the
+    others (of the terminal app) have no bound. A reader that a bounded one calls counts with it.
+    """
+
+    @functools.wraps(read)
+    def read_within(*arguments: Any, **named: Any) -> Any:
+        path = next(each for each in (*arguments, *named.values()) if isinstance(each, Path))
+        if _bounds or threading.current_thread() is not threading.main_thread():
+            return read(*arguments, **named)
+        size = sum(each.stat().st_size for each in (path, *path.glob("*")) if each.is_file())
+        _bounds.append(
+            (
+                path,
+                time.process_time() + READING_SECONDS + size / 2**20,
+                _measure_peak() + READING_MEMORY + 4 * size,
+            )
+        )
+        signal.signal(signal.SIGPROF, _check_bounds)
+        try:
+            signal.setitimer(signal.ITIMER_PROF, 0.1, 0.1)
+            return read(*arguments, **named)
+        finally:
+            _bounds.clear()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    return cast(_Read, read_within)
+
+
+def _check_bounds(*_: object) -> None:
+    """Raise BadInput if the file that is read takes too much; a late signal finds none."""
+    for path, seconds, memory in _bounds:
+        what = "time" if time.process_time() > seconds else "memory" if _measure_peak() > memory else ""
+        if what:
+            raise BadInput(f"{shown(path, 200)} takes more {what} to read than a file of its size may")
+
+
+def _measure_peak() -> int:
+    """Return the most bytes of this process that were in memory at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

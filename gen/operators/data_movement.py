@@ -54,8 +54,7 @@ def _infer_depth_to_space(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
-    rank = len(ins[0].shape)
-    return list(range(rank))[slice(attrs.get("start", 0), attrs.get("end"))]
+    return list(range(len(ins[0].shape)))[slice(attrs.get("start", 0), attrs.get("end"))]
 
 
 _EYES = tuple(NUMBER[dtype] for dtype in ("float32", "float64", "int64", "int32", "float16"))

@@ -11,7 +11,7 @@ import msgspec
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import open_own
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.reducer.engine.interestingness import CheckResult
 
 NAME = "attempts.jsonl"
@@ -94,6 +94,7 @@ class Journal:
             self._file.flush()
 
 
+@bound_reading
 def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
     """Read the attempts in a journal with this `head`, and their end in the file; returns `None` for any
     other file.

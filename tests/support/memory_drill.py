@@ -195,7 +195,14 @@ def is_disk(act: str, without: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
-    for left_out in MODES:
+    faults = 0
+    for mode in MODES:
         for name in ACTS:
-            found = hoard(name, *left_out)
-            print(f"{left_out!s:40} {name:28} {found.outcome:14} {found.message[:90]}")
+            found = hoard(name, *mode)
+            fault = not is_disk(name, mode[0]) and found.outcome not in ("error", "out-of-memory")
+            faults += fault
+            print(
+                f"{'FAULT' * fault:6}{mode!s:40} {name:28} {found.outcome:14} {found.message[:80]}",
+                flush=True,
+            )
+    raise SystemExit(bool(faults))

@@ -11,7 +11,7 @@ from opsieve.backends.probing.operator_support import Support, collect_support
 from opsieve.backends.probing.support_tables import SupportTable, pack_table, unpack_table
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 
 _FOLDER = "support"
 # Bytes of a file
@@ -39,6 +39,7 @@ def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> N
         raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {reason(error)}") from None
 
 
+@bound_reading
 def load_tables(campaign: str, store: Path) -> list[SupportTable]:
     """Load the tables of a campaign; [] without any.
 

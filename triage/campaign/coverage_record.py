@@ -19,7 +19,7 @@ import numpy.typing as npt
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
@@ -120,6 +120,7 @@ def save_record(record: CoverageRecord, folder: Path) -> Path:
     return file
 
 
+@bound_reading
 def load_record(path: Path) -> CoverageRecord:
     """Load the record in a file, or the newest one of a store.
 

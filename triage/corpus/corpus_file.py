@@ -11,7 +11,7 @@ import msgspec
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.triage.corpus.states import SeenVerdict, Word
 
 NAME = "corpus.json"
@@ -80,6 +80,7 @@ def is_corpus(folder: Path) -> bool:
     return (folder / NAME).exists()
 
 
+@bound_reading
 def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     """Read the cases of a corpus by name.
 
@@ -128,6 +129,7 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
     write_output(folder / NAME, data)
 
 
+@bound_reading
 def read_results(path: Path) -> list[_Result]:
     """Read the results in an output of `corpus run --json`.
 

@@ -17,6 +17,7 @@ from opsieve.backends.observation import Frame, Observation, Stage
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.gen.model.files import bound_reading
 from opsieve.gen.model.printable import printable
 from opsieve.triage.clustering.log_clusters import LogClusters, LoggedFailure, describe_failure
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
@@ -76,6 +77,7 @@ class LogTriage:
     skipped: list[tuple[int, str]]
 
 
+@bound_reading
 def read_and_cluster(path: Path) -> LogTriage:
     """Read the failures of a file or folder (see `read_records`), and assign each to its cluster.
 

@@ -19,7 +19,7 @@ import msgspec
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_output
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.gen.model.printable import escape_surrogates, printable
 from opsieve.triage.fingerprint.component import Component
 
@@ -69,6 +69,7 @@ class ExportedIssues:
     skipped: int
 
 
+@bound_reading
 def read_export(path: Path, repository: str = "") -> ExportedIssues:
     """Read the issues of a file: a JSON array, an object for each line, or pages of arrays (`gh api
     --paginate`).
@@ -132,6 +133,7 @@ def read_issues(folder: Path) -> tuple[list[KnownIssue], list[str]]:
     return found, problems
 
 
+@bound_reading
 def _read_index(path: Path) -> list[KnownIssue]:
     try:
         found = msgspec.json.decode(read_file(path, _MAX_INDEX), type=list[KnownIssue])

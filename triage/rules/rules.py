@@ -26,7 +26,7 @@ from typing import Any
 import re2
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.printable import escape_surrogates
 
 # RE2 matches hostile messages in linear time. It has no back-references and no look-around, and a possessive
@@ -176,6 +176,7 @@ def parse_rule(name: str, text: str) -> Rule:
     )
 
 
+@bound_reading
 def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
     """Read the rules of a folder by name, and a sentence for each invalid file; a missing folder is empty."""
     rules, problems = [], []

@@ -19,7 +19,7 @@ import msgspec
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import append
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.index.index import ClusterField, Index
 from opsieve.triage.store.index.row_types import decode_json
@@ -80,6 +80,7 @@ class DecisionReplay:
         if path.exists() and not index.has_decisions():
             self._lines.extend(_translate_lines(self._read_lines(path)))
 
+    @bound_reading
     def _read_lines(self, path: Path) -> list[tuple[int, _LogLine]]:
         """Read the lines with their numbers; of two with one id the later wins, as the first transaction
         never ended.

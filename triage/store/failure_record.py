@@ -13,7 +13,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.triage.fingerprint.component import Component, ComponentName, decode_component, encode_component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
@@ -66,6 +66,7 @@ class FailureRecord(msgspec.Struct, kw_only=True):
     dtype: str = ""
 
 
+@bound_reading
 def read_failure(folder: Path) -> FailureRecord:
     """Read the file of a case folder.
 
@@ -155,6 +156,7 @@ def get_verdict(record: FailureRecord) -> Verdict:
         raise BadInput(f"a {NAME} tells of no verdict: {shown(str(error), 100)}") from None
 
 
+@bound_reading
 def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     """Read the observations beside a case in order, and a sentence about an unreadable one ("": all were
     read).

@@ -15,6 +15,7 @@ from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import (
     BUDGET,
     LIMIT,
+    bound_reading,
     get_disk_usage,
     get_size,
     read_file,
@@ -32,6 +33,7 @@ _CHUNK = 4 << 20
 _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
 
 
+@bound_reading
 def load_program(path: Path) -> OnnxProgram:
     """Load the model in a file, with its external data, and check its structure (pure Python; see `check` for
     the rest). The data of large tensors of its main graph stays on disk (gen/model/detached.py).

@@ -79,8 +79,7 @@ def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
 def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
     """Return the arguments with the last one restricted to the values that the operator accepts."""
     if form.guard == "nonzero":
-        value = rng.choice((1, 2, 3, 4, 7, 8))
-        last = N.integer(value, kind)
+        last = N.integer(rng.choice((1, 2, 3, 4, 7, 8)), kind)
         if rng.chance(RATES.divisor_kept_positive):
             last = N.binary("Max", args[-1], N.integer(1, kind))
         return [*args[:-1], last]

@@ -185,8 +185,7 @@ def encode(root: Value) -> str:
         KeyError: a node of a type that `schema.json` lacks.
     """
     writer = _NodeWriter()
-    index = writer.index(root)
-    graph = {"root_index": index, "nodes": writer.nodes, "metadata": {"tvm_version": VERSION}}
+    graph = {"root_index": writer.index(root), "nodes": writer.nodes, "metadata": {"tvm_version": VERSION}}
     return json.dumps(graph, separators=(",", ":"))
 
 
@@ -206,8 +205,7 @@ class _NodeWriter:
         )
         if key is not None and key in self.known:
             return self.known[key]
-        entry = self.entry(value)
-        self.nodes.append(entry)
+        self.nodes.append(self.entry(value))
         if key is not None:
             self.known[key] = len(self.nodes) - 1
         return len(self.nodes) - 1

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.program import AnotherIR, Chunks, Program
 
@@ -50,6 +50,7 @@ class TvmProgram(Program):
     entry_type: ClassVar[str]
 
     @classmethod
+    @bound_reading
     def read(cls, path: Path) -> Self:
         """The module in a file of TVM's JSON, with the passes that lie beside it."""
         program = cls(

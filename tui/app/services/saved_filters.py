@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.files import bound_reading, read_file, reason
 
 FILE = "filters.json"
 _MOST = 100
@@ -13,6 +13,7 @@ _LONGEST = 500
 _BYTES = 1 << 20
 
 
+@bound_reading
 def read_filters(folder: Path) -> dict[str, str]:
     """Read the filters of a store by name; {} if the file is missing or invalid."""
     try:

@@ -170,8 +170,7 @@ def _adaptive(dims: int) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
         source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
-        letters = _SPACES[dims]
-        layout = f"NC{letters}"
+        layout = f"NC{_SPACES[dims]}"
         attrs = attributes(
             f"AdaptivePool{dims}DAttrs", output_size=tuple(space), layout=layout, out_layout=layout
         )

@@ -114,8 +114,7 @@ def _slice_scatter(draw: Draw, kind: RelaxTensorType) -> Solution:
     end = draw.rng.randint(start + 1, size)
     shape[axis] = -(-(end - start) // step)
     attrs = attributes("SliceScatterAttrs", axis=axis)
-    bounds = map(whole, (start, end, step))
-    return Solution((Want(kind), Want(tensor(kind.dtype, shape)), *bounds), attrs)
+    return Solution((Want(kind), Want(tensor(kind.dtype, shape)), *map(whole, (start, end, step))), attrs)
 
 
 def _index_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:

@@ -81,8 +81,7 @@ def sort_along(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None =
 
 
 def _axis(call: SpelledCall) -> int:
-    axis = call["axis"]
-    return int(axis)
+    return int(call["axis"])
 
 
 def _topk(call: SpelledCall) -> Any:
