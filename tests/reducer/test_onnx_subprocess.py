@@ -75,7 +75,7 @@ def test_functions_are_inlined() -> None:
 def test_the_process_ends_with_its_owner() -> None:
     script = (
         "import os, onnx; from opsieve.reducer.onnx_edit import onnx_subprocess\n"
-        "onnx_subprocess.inferred(onnx.ModelProto(), False)\n"
+        "onnx_subprocess.infer_types(onnx.ModelProto(), False)\n"
         "print(onnx_subprocess._HELPER._process.pid, flush=True); input()"
     )
     with subprocess.Popen(
