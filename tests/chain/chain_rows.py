@@ -88,7 +88,7 @@ def sentence_of(cause: Cause) -> str:
     """A pattern of the sentences of a cause, whatever their facts. `run` leaves the target out where a
     sentence begins with it.
     """
-    parts = re.split(r"\{\w+\}", cause.value.removeprefix("{target} "))
+    parts = re.split(r"\{\w+\}", cause.value.removeprefix("{target} ").removeprefix("{target}: "))
     return ".*".join(re.escape(part) for part in parts)
 
 
