@@ -12,7 +12,6 @@ not run.
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import tempfile
@@ -257,9 +256,8 @@ class Inductor(Compiled):
         version = super().load()
         # it has inductor choose other code; one thread is deterministic
         torch.use_deterministic_algorithms(False)
-        if glob.glob("/dev/nvidia[0-9]*"):
+        if os.path.exists("/dev/nvidiactl"):
             return version
-        import torch._dynamo
         from torch._inductor import config, cpu_vec_isa
 
         from opsieve.backends.compilers.torch import knobs
@@ -285,7 +283,6 @@ class Inductor(Compiled):
         runs.
         """
         import torch
-        import torch._dynamo
         import torch._inductor.config as config
 
         from opsieve.backends.compilers.torch import knobs
