@@ -22,6 +22,8 @@ Outcome = Literal[
     "out-of-memory",
 ]
 Stage = Literal["import", "compile", "run"]
+# Exceptions of observations that a user's oracle made: it objects to the outputs, or it was not heard.
+OBJECTION, UNHEARD = "opsieve.OracleObjection", "opsieve.OracleUnheard"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class BackendFacts:
     runs_on: str = ""
     # Options with which it changes nothing
     unchanged: Mapping[str, str] = field(default_factory=dict)
+    # The most that one run may take, whatever the command's limit; 0: that limit alone
+    seconds: float = 0.0
     # Its `unsupported` is always about the program as it was given, never about what it made of it.
     states_lacks: bool = False
     # A program of the user's does the work: its words stand in the target and in `options["command"]`.

@@ -19,8 +19,8 @@ from opsieve.backends.target import BadTarget, Target
 from opsieve.gen.errors import BadInput, suggest_name
 
 GROUP = "opsieve.backends"
-# An option that every backend has: it is no matter of the compiler's
-REWRITE = "rewrite"
+# Options that every backend has: they are no matter of the compiler's.
+REWRITE, ORACLE = "rewrite", "oracle"
 
 
 # How a worker finds a backend: the name of its module, the `__init__.py` of the outermost package around it
@@ -120,7 +120,10 @@ class ResolvedTarget:
         defaults = {name: legal[0] if legal else "" for name, legal in self.facts.options.items()}
         if self.facts.runs_command:
             defaults["command"] = self.build
-        return {**defaults, **dict(self.unrewritten.target.options)}
+        return {
+            **defaults,
+            **{name: value for name, value in self.target.options if name in self.facts.options},
+        }
 
     @property
     def rewrite(self) -> str:
@@ -128,9 +131,22 @@ class ResolvedTarget:
         return self.target.option(REWRITE)
 
     @property
+    def oracles(self) -> tuple[str, ...]:
+        """The user's oracles that are asked about outputs (docs/how-to/write-an-oracle.md)."""
+        return tuple(filter(None, self.target.option(ORACLE).split("+")))
+
+    @property
     def unrewritten(self) -> "ResolvedTarget":
         """The same compiler, given programs as they are."""
-        options = tuple((name, value) for name, value in self.target.options if name != REWRITE)
+        return self.without(REWRITE)
+
+    def asking(self, oracles: tuple[str, ...]) -> "ResolvedTarget":
+        """The same compiler, about whose outputs these oracles of the user's are asked."""
+        return self.with_options(**{ORACLE: "+".join(oracles)}) if oracles else self
+
+    def without(self, option: str) -> "ResolvedTarget":
+        """The same compiler without an option that every backend has."""
+        options = tuple((name, value) for name, value in self.target.options if name != option)
         return replace(self, target=replace(self.target, options=options))
 
     @property
@@ -222,7 +238,11 @@ def _baseline(target: ResolvedTarget) -> ResolvedTarget | None:
 def _stand_in(target: ResolvedTarget) -> ResolvedTarget | None:
     unchanged = target.facts.unchanged
     hands_on = unchanged and unchanged.items() <= target.options.items()
-    return target.runtime if hands_on and not (target.release or target.build or target.rewrite) else None
+    return (
+        target.runtime
+        if hands_on and not (target.release or target.build or target.rewrite or target.oracles)
+        else None
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -262,8 +282,9 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
     chosen = {}
     for name, value in target.options:
         name = name or _set_by(value, facts)
-        if name == REWRITE:
-            _check_rewrite(value)
+        if name in (REWRITE, ORACLE):
+            if name == REWRITE:
+                _check_rewrite(value)
             chosen[name] = value
             continue
         if name not in facts.options:

@@ -4,7 +4,7 @@ failure.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class JudgeResult:
             "version": observation.version,
             "notes": list(observation.notes),
             "inputs": self.case.origin.inputs,
-            **({} if self.located is None else {"located": self.located.as_json()}),
+            **({} if self.located is None else {"located": asdict(self.located)}),
         }
 
 

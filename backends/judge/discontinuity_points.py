@@ -98,7 +98,11 @@ def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
     copy = tap_model(model, names)
     graph = copy.graph
     needed = find_upstream(graph, names)
-    nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
+    nodes = [
+        NodeProto.FromString(node.SerializeToString())
+        for node in graph.node
+        if any(name in needed for name in node.output)
+    ]
     outputs = [
         type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names
     ]
@@ -116,7 +120,11 @@ def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> t
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
         )
-    kept = [_copy_node(node) for node in copy.graph.node if not set(names) & set(node.output)]
+    kept = [
+        NodeProto.FromString(node.SerializeToString())
+        for node in copy.graph.node
+        if not set(names) & set(node.output)
+    ]
     del copy.graph.node[:]
     copy.graph.node.extend(kept)
     for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
@@ -138,7 +146,7 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
             if made.endswith(MADE) and made.removesuffix(MADE) in names:
                 name = made.removesuffix(MADE)
                 nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
-    copies = [_copy_node(node) for node in nodes]
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
     for name in names:
@@ -209,10 +217,4 @@ def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str
 def _copy_model(model: ModelProto) -> ModelProto:
     copy = ModelProto()
     copy.CopyFrom(model)
-    return copy
-
-
-def _copy_node(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
     return copy

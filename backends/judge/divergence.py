@@ -8,7 +8,7 @@ that differs both times is the node's own fault.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +19,10 @@ from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sev
 from opsieve.backends.judge.judging_session import find_sum_lengths
 from opsieve.backends.judge.localise import get_dtypes
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
-from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, tap_model
+from opsieve.backends.judge.pieces import MOST_VALUES, list_made_values, tap_model
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import Mismatch
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
@@ -56,20 +57,15 @@ class Divergence:
     """The values of a program in their order, and the `first` whose node is at fault, "" for none.
 
     `nodes` are the operators that can be at fault: the one that makes `first`, and those before it whose
-    values are hidden. `runs` counts the runs of the target, `groups` the groups that kept the failure. `problem`
+    values are hidden. `runs` counts the runs of the target. `problem`
     says why values are missing.
     """
 
     values: tuple[LocatedValue, ...] = ()
     first: str = ""
     nodes: tuple[str, ...] = ()
-    groups: int = 0
     runs: int = 0
     problem: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the keys of `located` in `opsieve run --json`."""
-        return asdict(self)
 
 
 def locate_divergence(
@@ -91,58 +87,58 @@ def locate_divergence(
     )
     if truth is None:
         return Divergence(problem="the reference cannot evaluate the values of this model")
-    reader = _Reader(model, inputs, target, outputs, lab)
+    runs = 0
+
+    def read_values(wanted: Sequence[str]) -> dict[str, Any]:
+        """Read values in one run, or half of them at a time if reading all changes the outputs."""
+        nonlocal runs
+        if runs == _MOST_RUNS or not wanted:
+            return {}
+        runs += 1
+        program = OnnxProgram(tap_model(model, wanted).SerializeToString())
+        given = lab.observe(target, program, inputs).outputs
+        if given is not None and all(identical(given.get(name), outputs[name]) for name in outputs):
+            return {name: given[name] for name in wanted if name in given}
+        half = len(wanted) // 2
+        return {**read_values(wanted[:half]), **read_values(wanted[half:])} if half else {}
+
     chunks = [names[at : at + MOST_VALUES] for at in range(0, len(names), MOST_VALUES)]
-    own = {name: value for chunk in chunks for name, value in reader.read_values(chunk).items()}
+    own = {name: value for chunk in chunks for name, value in read_values(chunk).items()}
     dtypes = get_dtypes(own)
     off = compare(own, {name: truth[name] for name in own}, dtypes, policy).mismatches
-    held = get_constants(model)
-    wrong = {name for name in _find_wrong(model, inputs, own, dtypes, lab, policy) if name in off} - set(held)
+    wrong = {name for name in _find_wrong(model, inputs, own, dtypes, lab, policy) if name in off}
     failing = [value.name for value in model.graph.output if value.name in off]
     upstream = find_upstream(model.graph, failing or list(wrong))
     first = next((name for name in names if name in wrong and name in upstream), "")
-    path = upstream & _list_downstream(model, first)
+    begin = names.index(first) if first else len(names)
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    values = []
-    for name in names:
-        state: State = (
-            "hidden"
-            if name not in own
-            else "wrong"
-            if name in wrong
-            else "inherited"
-            if name in off
-            else "right"
+    values = tuple(
+        _describe_value(
+            name, makers[name], own, truth, off, wrong, name in upstream and name in names[begin:]
         )
-        index = off[name].index if name in off else ()
-        shown = _format_value(own.get(name), index), _format_value(truth[name], index)
-        far = error(own[name], truth[name]) if name in own else -1.0
-        values.append(LocatedValue(name, makers[name], state, *shown, index, far, name in path))
+        for name in names
+    )
     nodes = tuple(makers[name] for name in _iter_hidden_before(model, first, own))
-    return Divergence(tuple(values), first, nodes, reader.groups, reader.runs)
+    return Divergence(values, first, nodes, runs)
 
 
-class _Reader:
-    """Reads values of the target in groups that leave its outputs as they are."""
-
-    def __init__(
-        self, model: ModelProto, inputs: Values, target: ResolvedTarget, outputs: Values, lab: Lab
-    ) -> None:
-        self.model, self.inputs, self.target, self.outputs, self.lab = model, inputs, target, outputs, lab
-        self.groups = self.runs = 0
-
-    def read_values(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the values that can be read of `names`."""
-        if self.runs == _MOST_RUNS or not names:
-            return {}
-        self.runs += 1
-        program = OnnxProgram(tap_model(self.model, names).SerializeToString())
-        given = self.lab.observe(self.target, program, self.inputs).outputs
-        if given is not None and all(identical(given.get(name), self.outputs[name]) for name in self.outputs):
-            self.groups += 1
-            return {name: given[name] for name in names if name in given}
-        half = len(names) // 2
-        return {**self.read_values(names[:half]), **self.read_values(names[half:])} if half else {}
+def _describe_value(
+    name: str,
+    operator: str,
+    own: Values,
+    truth: Values,
+    off: Mapping[str, Mismatch],
+    wrong: set[str],
+    later: bool,
+) -> LocatedValue:
+    """Describe a value; `later` if it is behind the first wrong one, on the way to an output."""
+    known, index = name in own, off[name].index if name in off else ()
+    state: State = (
+        "hidden" if not known else "wrong" if name in wrong else "inherited" if name in off else "right"
+    )
+    shown = _format_value(own.get(name), index), _format_value(truth[name], index)
+    far = error(own[name], truth[name]) if known else -1.0
+    return LocatedValue(name, operator, state, *shown, index, far, later and state != "right")
 
 
 def _find_wrong(
@@ -163,14 +159,6 @@ def _find_wrong(
         terms = {name.removesuffix(MADE): many for name, many in find_sum_lengths(answer.hazards).items()}
         wrong &= set(compare(own, right, dtypes, policy, terms).mismatches) if right else wrong
     return wrong
-
-
-def _list_downstream(model: ModelProto, first: str) -> set[str]:
-    reached = {first} - {""}
-    for node in model.graph.node:
-        if any(name in reached for name in inputs_of(node)):
-            reached.update(node.output)
-    return reached - {""}
 
 
 def _iter_hidden_before(model: ModelProto, first: str, own: Values) -> Iterator[str]:

@@ -154,7 +154,8 @@ def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, st
     against = False
     others: list[ResolvedTarget] = [NATIVE, *session.oracles]
     for oracle in others:
-        answer = session.run_target(oracle)
+        # An objection of a user's oracle is a fault of the target if the reference meets with none.
+        answer = session.run_target(oracle.asking(session.target.oracles))
         if _find_type_error(session):
             # A compiler that accepts it is lenient.
             return "", "", True

@@ -33,7 +33,7 @@ from opsieve.backends.judge.oracles import (
     is_independent,
 )
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
-from opsieve.backends.observation import Observation
+from opsieve.backends.observation import UNHEARD, Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, STRUCTURE, Verdict
 from opsieve.gen.case.case import Case
@@ -101,6 +101,8 @@ def judge_case(
 def _decide(session: JudgingSession) -> Verdict:
     first = session.run_target(session.target)
     if first.outcome == "environment":
+        if first.exception == UNHEARD:
+            return Verdict("undecided", first.message, stage=first.stage, message=first.message)
         return make_verdict(
             "environment", make_reason(Cause.NOT_RUN, target=session.target, ending=first), at=first
         )

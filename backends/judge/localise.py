@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from onnx import ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from opsieve.backends.compare import compare, identical
-from opsieve.backends.judge.discontinuity_points import MADE, sever
+from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sever
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, is_independent
 from opsieve.backends.judge.pieces import (
@@ -128,7 +128,7 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
     given = {name: value for name, value in own.items() if name in list_made_values(model)}
     program = OnnxProgram(sever(model, list(given), dispute.names).SerializeToString(), session.program.name)
     whole = session.lab.observe(dispute.arbiter, program, {**session.inputs, **given}).outputs
-    for node in _list_upstream(model.graph.node, dispute.names):
+    for node in _list_upstream(model.graph, dispute.names):
         made = {name: given[name] for name in node.output if name in given}
         if not made or all(name in held for name in made):
             continue
@@ -142,15 +142,9 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
             yield node
 
 
-def _list_upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
-    from opsieve.backends.reference.hazards import inputs_of
-
-    needed, found = set(outputs), []
-    for node in reversed(nodes):
-        if any(name in needed for name in node.output):
-            needed.update(inputs_of(node))
-            found.append(node)
-    return found[::-1]
+def _list_upstream(graph: GraphProto, outputs: tuple[str, ...]) -> list[NodeProto]:
+    needed = find_upstream(graph, outputs)
+    return [node for node in graph.node if needed.intersection(node.output)]
 
 
 def _judge_operator(
@@ -191,9 +185,9 @@ def _judge_operator(
 
 def _list_affected(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
     """List the disputed outputs to which the node contributes."""
-    nodes = dispute.model.graph.node
+    graph = dispute.model.graph
     return tuple(
-        name for name in dispute.names if any(each is node for each in _list_upstream(nodes, (name,)))
+        name for name in dispute.names if any(each is node for each in _list_upstream(graph, (name,)))
     )
 
 

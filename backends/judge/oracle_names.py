@@ -19,9 +19,11 @@ One that a compiler's worker asks adds an option to the targets that have it.
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends.compilers.user_oracle import GROUP
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
@@ -48,11 +50,6 @@ class NamedOracle:
     # An option whose values are all run as siblings.
     siblings: str = ""
     measured: bool = False
-
-    @property
-    def is_always_on(self) -> bool:
-        """Whether it runs without being chosen."""
-        return not (self.option or self.siblings or self.measured)
 
 
 ORACLES: tuple[NamedOracle, ...] = (
@@ -115,7 +112,7 @@ class OracleChoice:
     @property
     def measured(self) -> tuple[str, ...]:
         """The oracles that rerun a passing build."""
-        return tuple(name for name in self.names if _BY_NAME[name].measured)
+        return tuple(name for name in self.names if name in _BY_NAME and _BY_NAME[name].measured)
 
     def list_facts(self) -> dict[str, str]:
         """Return the settings of the rerunning oracles as words for `from_facts`; {} without such oracles."""
@@ -144,14 +141,16 @@ class OracleChoice:
     def _list_siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
         found = [target]
         for name in self.names:
-            option = _BY_NAME[name].siblings
+            option = _BY_NAME[name].siblings if name in _BY_NAME else ""
             values = target.facts.options.get(option, ()) if option else ()
             found += [target.with_options(**{option: value}) for value in values]
         return found
 
     def _add_options(self, target: ResolvedTarget) -> ResolvedTarget:
+        own = (name for name in self.names if name not in _BY_NAME)
+        target = target.asking(tuple(dict.fromkeys([*target.oracles, *own])))
         for name in self.names:
-            option, _, value = _BY_NAME[name].option.partition("=")
+            option, _, value = _BY_NAME[name].option.partition("=") if name in _BY_NAME else ("", "", "")
             if option and option in target.facts.options:
                 now = target.options[option]
                 target = target.with_options(**{option: value if now in ("off", value) else "all"})
@@ -170,9 +169,11 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
         raise BadInput(f"{shown(file, 160)}: `oracles` is to be a list of names")
     every = tuple(dict.fromkeys([*listed, *names]))
     for name in every:
-        if name not in _BY_NAME:
+        own = [] if name in _BY_NAME else sorted(entry_points(group=GROUP).names)
+        if name not in _BY_NAME and name not in own:
             raise BadInput(
-                f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{suggest_name(name, NAMES)}"
+                f"there is no oracle {shown(name, 60)}; there are"
+                f" {', '.join([*NAMES, *own])}{suggest_name(name, [*NAMES, *own])}"
             )
     slowdown, memory = _take_table(fields, "slowdown", file), _take_table(fields, "memory", file)
     choice = OracleChoice(

@@ -20,6 +20,7 @@ from opsieve.gen.model.variables import variable_set
 
 SWITCH = "OPSIEVE_INSTALL"
 TRUST = "OPSIEVE_TRUST"
+ORACLES = "OPSIEVE_ORACLES"  # those of the user's that the command line names, separated by commas
 
 
 def named_by_file(
@@ -119,3 +120,15 @@ def _release_named(text: str) -> str:
     if not target.release:
         raise BadInput(f"--install names a release, such as onnxruntime==1.20.1, not {shown(text)}")
     return _name(target)
+
+
+def name_oracles(names: Iterable[str]) -> AbstractContextManager[None]:
+    """Allow this process and its children to call these oracles of the user's."""
+    return variable_set(ORACLES, ",".join(filter(None, [os.environ.get(ORACLES, ""), *names])))
+
+
+def check_named(oracle: str) -> str:
+    """Say why an oracle of the user's is not called: it was not named on the command line; "" if it was."""
+    if oracle in os.environ.get(ORACLES, "").split(","):
+        return ""
+    return f"the oracle {oracle} is called only where it is named: --oracle {oracle}, or -t TARGET:oracle={oracle}"

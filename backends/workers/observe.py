@@ -7,7 +7,7 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
-from opsieve.backends.observation import Hazard, Observation, Outcome
+from opsieve.backends.observation import OBJECTION, Hazard, Observation, Outcome
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.stacks import native
 from opsieve.backends.stacks.death_message import summary
@@ -83,6 +83,11 @@ def derive_observation(observation: Observation, target: ResolvedTarget, version
     """Derive the observation of a pass-through target from its host's; seconds and memory are the host's."""
     knobs = {**KNOBS, **target.facts.environment}
     return replace(observation, target=target.display, version=version, knobs=knobs, reached=None)
+
+
+def object_to(observation: Observation, objection: str) -> Observation:
+    """Return the observation of a run to whose outputs an oracle of the user's objects."""
+    return replace(observation, outcome="error", outputs=None, exception=OBJECTION, message=objection)
 
 
 def is_killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:

@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opsieve.backends.observation import Observation
+from opsieve.backends.observation import UNHEARD, Observation
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
+from opsieve.backends.registry import ORACLE, Plugin, ResolvedTarget, plugin, resolve
 from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
+from opsieve.backends.releases.consent import check_named
 from opsieve.backends.releases.installed import find_missing_module
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
-from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, read_death, read_reply
+from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, object_to, read_death, read_reply
 from opsieve.backends.workers.sandbox.policy import (
     list_devices,
     may_share_memory,
@@ -194,6 +195,11 @@ class Workers:
         if target.rewrite:
             yield from self._observe_rewritten(target, tests, fresh, repeat)
             return
+        if target.oracles:
+            answers = self.observe_many(target.without(ORACLE), tests, fresh=fresh, repeat=repeat)
+            for test, seen in zip(tests, answers, strict=True):
+                yield replace(self._ask_oracles(target, test, seen), target=target.display)
+            return
         if any(test.program.ir not in target.irs for test in tests):
             for test in tests:
                 if test.program.ir in target.irs:
@@ -238,6 +244,27 @@ class Workers:
                 wanted = test.program.outputs()
                 outputs = {name: value for name, value in outputs.items() if name in wanted}
             yield replace(observation, target=target.display, outputs=outputs)
+
+    def _ask_oracles(self, target: ResolvedTarget, test: Test, seen: Observation) -> Observation:
+        """Return an observation as the user's oracles see it: an objection makes it an error."""
+        for name in target.oracles if seen.outputs else ():
+            problem = check_named(name)
+            if not problem:
+                values = {f"in/{key}": value for key, value in test.inputs.items()}
+                values |= {f"out/{key}": value for key, value in (seen.outputs or {}).items()}
+                asked = resolve(f"oracle:name={name}")
+                said = self.observe(asked, test.program, values)
+                if said.outputs is not None:
+                    objection = bytes(said.outputs["objection"]).decode("utf-8", "replace")
+                    if objection:
+                        return object_to(seen, f"oracle {name}: {objection}")
+                    continue
+                took = (
+                    f"it took more than {asked.facts.seconds:g} s" if said.outcome == "hang" else said.message
+                )
+                problem = f"the oracle {name} gave no answer: {took or said.outcome}"
+            return replace(seen, outcome="environment", outputs=None, exception=UNHEARD, message=problem)
+        return seen
 
     def _retry_lowered(
         self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool
@@ -286,7 +313,8 @@ class Workers:
                     worker.submit_frame(held.make_frame(), held.count_unanswered, held.file)
                     held = next(batches, None)
                 batch = sent[0]
-                answer = worker.read_reply(self.limits.seconds)
+                most_seconds = target.facts.seconds or self.limits.seconds
+                answer = worker.read_reply(min(most_seconds, self.limits.seconds))
                 test = batch.tests[batch.done]
                 if (
                     isinstance(answer, Death)

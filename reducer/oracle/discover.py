@@ -301,6 +301,7 @@ def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Worker
     for oracle in candidates:
         if oracle is None or oracle == target:
             continue
+        oracle = oracle.asking(target.oracles)
         right = workers.observe(oracle, case.program, case.inputs)
         if right.outputs is None:
             continue

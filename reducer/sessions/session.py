@@ -212,7 +212,9 @@ class Session:
         facts |= {
             "output": escape_surrogates(folder / model_name(result.best.program)),
             "script": escape_surrogates(folder / SCRIPT)
-            if premise is not None and premise.failure.verdict.kind in _SCRIPTED
+            if premise is not None
+            and premise.failure.verdict.kind in _SCRIPTED
+            and not premise.target.oracles
             else "",
         }
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""

@@ -49,14 +49,16 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     compiler or onnx is missing. `text` is the `model_text` of `exported.model`.
 
     Raises:
-        BadInput: For a kind of failure that a script cannot show (a slowdown) and for a case over 64 MiB.
+        BadInput: For a kind of failure that a script cannot show (a slowdown, an objection of a user's oracle) and for a case over 64 MiB.
     """
     verdict = exported.verdict
-    if verdict.kind not in KINDS or "memory" in verdict.rules:
-        raise BadInput(
-            f"a failure of kind {verdict.kind or verdict.verdict} cannot be shown by a script; export the"
-            " case"
+    if verdict.kind not in KINDS or "memory" in verdict.rules or exported.target.oracles:
+        what = (
+            "that an oracle of yours sees"
+            if exported.target.oracles
+            else f"of kind {verdict.kind or verdict.verdict}"
         )
+        raise BadInput(f"a failure {what} cannot be shown by a script; export the case")
     size = len(exported.model) + sum(_get_size(value) for value in exported.case.inputs.values())
     if size > _MOST:
         raise BadInput(

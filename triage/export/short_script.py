@@ -31,7 +31,7 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
     verdict, facts, shown = exported.verdict, ir_of(exported.case.program).script, f"r'''{text.text}'''"
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
-    if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
+    if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
         return ""
     imports, lines = get_brief_source(exported)
     whole = "" if lines else write_run(exported, text)

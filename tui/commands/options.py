@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from opsieve.backends.target import may_be_own
 from opsieve.tui.commands import completions
@@ -15,14 +16,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
-def allow_builds(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+def allow_builds(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
     """Callback of target options: check a named build and allow it to run."""
     for text in (value,) if isinstance(value, str) else value or ():
         if may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
+            from opsieve.backends.releases.consent import name_oracles
 
-            allow(resolve(text))
+            target = resolve(text)
+            allow(target)
+            context.with_resource(name_oracles(target.oracles))
+    return value
+
+
+def _name_oracles(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+    """Callback of `--oracle`: only the command line, no file, lets code of the user's run as an oracle."""
+    from opsieve.backends.releases.consent import name_oracles
+
+    if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+        context.with_resource(name_oracles(value))
     return value
 
 
@@ -161,9 +174,10 @@ ORACLE = click.option(
     "oracles",
     metavar="NAME",
     multiple=True,
+    callback=_name_oracles,
     help=(
         "Consult this oracle too; repeatable: text-round-trip, json-round-trip, pipelines, execution, "
-        "slowdown, memory, nondeterminism. The other oracles are always consulted."
+        "slowdown, memory, nondeterminism, or one of your own. The other oracles are always consulted."
     ),
 )
 ORACLES = click.option(

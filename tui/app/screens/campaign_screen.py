@@ -92,12 +92,7 @@ class CampaignScreen(SteadyScreen[None]):
             plans = tuple(describe_plan(each.generator) for each in campaigns)
             return Snapshot(store.counts(), campaigns, plans, newest.rows, store.non_bugs(most=8))
 
-        run_in_background(self, "figures", read_snapshot, self._show_figures, self._show_problem)
-
-    def _show_problem(self, sentence: str) -> None:
-        line = self.query_one("#figures", Static)
-        line.add_class("problem")
-        line.update(to_one_line(sentence))
+        run_in_background(self, "figures", read_snapshot, self._show_figures, self.show_problem)
 
     def _show_figures(self, found: Snapshot) -> None:
         now = get_app(self).now()

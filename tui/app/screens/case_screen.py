@@ -21,8 +21,7 @@ from opsieve.tui.app.views.replay_lines import list_replay
 from opsieve.tui.app.views.tensor_lines import list_tensors
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar
-from opsieve.tui.app.widgets.steady_screen import SteadyScreen
+from opsieve.tui.app.widgets.page_bar import PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = (*case_pages.PAGES, "replay", "path")
@@ -36,7 +35,7 @@ _FLOWING = (
 )
 
 
-class CaseScreen(SteadyScreen[None]):
+class CaseScreen(PagedScreen):
     """Pages about one failure."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,7 +93,7 @@ class CaseScreen(SteadyScreen[None]):
             "case",
             lambda: (store.case(member), store.cluster(name)),
             self._show_case,
-            self._show_problem,
+            self.show_problem,
         )
 
     def _show_case(self, found: tuple[CaseDetails, ClusterRow]) -> None:
@@ -125,11 +124,6 @@ class CaseScreen(SteadyScreen[None]):
             self._show_page()
 
         run_in_background(self, "sheet", lambda: read_summary(folder), show_summary, show_problem)
-
-    def _show_problem(self, sentence: str) -> None:
-        line = self.query_one("#figures", Static)
-        line.add_class("problem")
-        line.update(to_one_line(sentence))
 
     def _show_figures(self) -> None:
         line, case = self.query_one("#figures", Static), self.case
@@ -191,14 +185,6 @@ class CaseScreen(SteadyScreen[None]):
             wrong = case.member.kind in WRONG_OUTPUTS
             return [*list_tensors(self.replayed, wrong), *case_pages.list_inputs(self.summary)]
         return case_pages.list_origin(case, self.summary)
-
-    def action_page(self, at: int) -> None:
-        """Show a page."""
-        self.query_one(PageBar).current = at
-
-    def action_turn(self, by: int) -> None:
-        """Show the next page, or the previous one."""
-        self.query_one(PageBar).current += by
 
     def action_other(self) -> None:
         """Switch between the original case and the reduced one."""

@@ -29,16 +29,15 @@ from opsieve.tui.app.views.rows_shown import (
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.page_bar import PageBar, PagedScreen
 from opsieve.tui.app.widgets.paged_list import PagedList
-from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = ("about", "why", "related", "history", "difference")
 FIRST, PAGE, FAR = 200, 1000, 5000
 
 
-class ClusterScreen(SteadyScreen[None]):
+class ClusterScreen(PagedScreen):
     """Members over, or beside, a page about the cluster."""
 
     # Textual's declaration
@@ -227,14 +226,6 @@ class ClusterScreen(SteadyScreen[None]):
         """Update the difference when the cursor moves."""
         if self.query_one(PageBar).page_name == "difference":
             self._show_page()
-
-    def action_page(self, at: int) -> None:
-        """Show a page."""
-        self.query_one(PageBar).current = at
-
-    def action_turn(self, by: int) -> None:
-        """Show the next page, or the previous one."""
-        self.query_one(PageBar).current += by
 
     def action_difference(self) -> None:
         """Show the difference of two members."""

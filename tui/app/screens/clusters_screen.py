@@ -221,8 +221,9 @@ class ClustersScreen(SteadyScreen[None]):
             words.append(f"· {count_noun(jobs, 'job')}")
         line.update(" ".join(words))
 
+    @on(PagedList.Marked)
     def refresh_figures(self) -> None:
-        """Update the figures when a job starts or ends."""
+        """Update the figures when a job starts or ends, and when rows are selected."""
         self._show_figures()
 
     # -- the preview
@@ -247,11 +248,6 @@ class ClustersScreen(SteadyScreen[None]):
             view.show_lines([*list_cluster(row, now), ((to_one_line(sentence), "bad"),)])
 
         run_in_background(self, "preview", lambda: store.fingerprints(row.id), show_cluster, show_problem)
-
-    @on(PagedList.Marked)
-    def update_marks(self) -> None:
-        """Show the number of selected rows."""
-        self._show_figures()
 
     # -- keys
 

@@ -17,8 +17,7 @@ from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar
-from opsieve.tui.app.widgets.steady_screen import SteadyScreen
+from opsieve.tui.app.widgets.page_bar import PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 KINDS = ("script", "issue", "pytest", "case")
@@ -28,14 +27,14 @@ LABELS = ("script", "GitHub issue", "pytest", "zip")
 _MOST_COPIED = 100_000
 
 
-class ExportScreen(SteadyScreen[None]):
+class ExportScreen(PagedScreen):
     """The failure runs again when this screen opens; it shows the exact contents that enter writes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,w", "write", "Write"),
         Binding("y", "copy", "Copy"),
         Binding("e", "path", "Path"),
-        *(Binding(str(at + 1), f"kind({at})", label, show=False) for at, label in enumerate(LABELS)),
+        *(Binding(str(at + 1), f"page({at})", label, show=False) for at, label in enumerate(LABELS)),
         Binding("right_square_bracket,tab", "turn(1)", "Next kind", key_display="]"),
         Binding("left_square_bracket", "turn(-1)", "Kind before", key_display="[", show=False),
         Binding("escape,q", "leave", "Back"),
@@ -142,14 +141,6 @@ class ExportScreen(SteadyScreen[None]):
             )
 
     # -- keys
-
-    def action_kind(self, at: int) -> None:
-        """Show a kind."""
-        self.query_one(PageBar).current = at
-
-    def action_turn(self, by: int) -> None:
-        """Show the next kind, or the previous one."""
-        self.query_one(PageBar).current += by
 
     def action_path(self) -> None:
         """Edit the path."""

@@ -54,8 +54,7 @@ def list_located_graph(job: Job | None, graph: Sequence[tuple[str, str]]) -> lis
 
 
 def _describe_first(report: dict[str, Any], value: dict[str, Any]) -> str:
-    runs, groups = count_noun(int(report["runs"]), "run"), count_noun(int(report["groups"]), "group")
-    how = f"{runs} of the target, {groups} of values read"
+    how = f"{count_noun(int(report['runs']), 'run')} of the target read the values"
     if not report["first"]:
         return f"no value is wrong given correct inputs; {how}"
     nodes = to_one_line(" and ".join(map(str, report["nodes"])), 200)

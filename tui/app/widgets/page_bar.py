@@ -8,6 +8,8 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
+
 
 class PageBar(Static):
     """A row of page names, one of them current."""
@@ -55,3 +57,15 @@ class PageBar(Static):
             if begin <= event.x < end:
                 self.current = at
             begin = end
+
+
+class PagedScreen(SteadyScreen[None]):
+    """A screen with a PageBar, whose keys choose a page."""
+
+    def action_page(self, at: int) -> None:
+        """Show a page."""
+        self.query_one(PageBar).current = at
+
+    def action_turn(self, by: int) -> None:
+        """Show the next page, or the previous one."""
+        self.query_one(PageBar).current += by

@@ -271,9 +271,7 @@ class PagedList(ScrollView, can_focus=True):
         """Redraw the cursor, whose colour shows the focus."""
         self.refresh()
 
-    def on_blur(self) -> None:
-        """Redraw the cursor, whose colour shows the focus."""
-        self.refresh()
+    on_blur = on_focus
 
     def render_line(self, y: int) -> Strip:
         """Render the header or a row."""

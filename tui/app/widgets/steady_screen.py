@@ -5,6 +5,9 @@ from textual.css.query import NoMatches
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.widgets import Static
+
+from opsieve.tui.app.widgets.visible import to_one_line
 
 
 class _SteadyPump(MessagePump):
@@ -27,7 +30,13 @@ class _SteadyPump(MessagePump):
 
 
 class SteadyScreen(_SteadyPump, Screen[ScreenResultType]):
-    """A screen that survives its errors."""
+    """A screen that survives its errors. It may have a line `#figures`."""
+
+    def show_problem(self, sentence: str) -> None:
+        """Show a problem on the line of figures."""
+        line = self.query_one("#figures", Static)
+        line.add_class("problem")
+        line.update(to_one_line(sentence))
 
 
 class SteadyDialog(_SteadyPump, ModalScreen[ScreenResultType]):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opsieve.gen.model.printable import count_noun, escape_markup, escaped_lines, facts_table
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
-from opsieve.tui.commands.triage.store_table import format_time
+from opsieve.tui.app.widgets.visible import format_time
 
 # Characters of a text
 _CUT = 4000

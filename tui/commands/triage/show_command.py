@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.model.printable import count_noun, single_line
+from opsieve.tui.app.widgets.visible import format_time
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.triage.store_table import format_time, list_cluster_facts, print_table
+from opsieve.tui.commands.triage.store_table import list_cluster_facts, print_table
 
 if TYPE_CHECKING:
     from opsieve.triage.fingerprint.component import Component

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,11 +57,6 @@ def print_clusters(rows: "Sequence[ClusterRow]") -> None:
         [(f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.listed_title) for row in rows],
         right=("failures", "nodes"), wide="title",
     )  # fmt: skip
-
-
-def format_time(seconds: float) -> str:
-    """Return a time as a day and a minute of UTC; "" if unknown."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if 0 < seconds < 1e11 else ""
 
 
 def list_cluster_facts(row: "ClusterRow") -> dict[str, Any]:
