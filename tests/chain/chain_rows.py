@@ -96,7 +96,7 @@ def usual_cells(row: Row) -> dict[str, Cell]:
     """What each step does where nothing stands in its way."""
     reason = sentence_of(row.cause) if row.cause is not None else ""
     return {
-        "run": Cell(1, rf"fail +\S.* {row.kind} at \w+: {reason}"),
+        "run": Cell(1, rf"fail +\S.*(?: {row.kind} at \w+:)? {reason}"),
         "reduce": Cell(0, rf"(?s)after +{row.nodes} .*verified: the reduced model still shows the same failure\n.*1-minimal"),
         "verify": Cell(0, "1-minimal: no single remaining edit preserves the failure"),
         "attribute": Cell(0, rf"pass {row.guilty}: skipping it cures the failure; it causes the failure alone"),
