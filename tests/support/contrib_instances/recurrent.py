@@ -41,9 +41,10 @@ def quantised(rng: Rng) -> Instance:
     steps, wide, kind, each = side(rng), side(rng), bytes_of(rng), rng.random() < 0.5
     size = (directions, 4 * hidden) if each else (directions,)
     zero = np.full(size, 0 if kind == np.int8 else int(rng.integers(0, 128)), kind)
+    # Seven bits: without VNNI, onnxruntime's kernel for int8 adds two products in 16 bits, which saturate with eight.
+    weights, recurrent = (byte(rng, kind, directions, rows, 4 * hidden) // kind(2) for rows in (wide, hidden))
     inputs = [
-        some(rng, steps, batch, wide), byte(rng, kind, directions, wide, 4 * hidden),
-        byte(rng, kind, directions, hidden, 4 * hidden), b, None, h, c, p, scale(rng, *size) / 10, zero,
+        some(rng, steps, batch, wide), weights, recurrent, b, None, h, c, p, scale(rng, *size) / 10, zero,
         scale(rng, *size) / 10, zero,
     ]  # fmt: skip
     return Instance(inputs, attributes, 3, constants=(1, 2, 8, 9, 10, 11))
