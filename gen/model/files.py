@@ -189,7 +189,10 @@ def bound_reading(read: _Read) -> _Read:
         path = next(each for each in (*arguments, *named.values()) if isinstance(each, Path))
         if _bounds or threading.current_thread() is not threading.main_thread():
             return read(*arguments, **named)
-        size = sum(each.stat().st_size for each in (path, *path.glob("*")) if each.is_file())
+        try:
+            size = sum(each.stat().st_size for each in (path, *path.glob("*")) if each.is_file())
+        except OSError:  # a name too long, a folder that may not be read: the reader says so
+            size = 0
         _bounds.append(
             (
                 path,

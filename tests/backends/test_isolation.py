@@ -27,10 +27,13 @@ def test_bubblewrap_is_found_where_the_path_says(tmp_path: Path, monkeypatch: py
     ("found", "said"),
     [
         (
-            Isolation(True, 7, "/usr/bin/bwrap"),
-            "user namespaces allowed, Landlock version 7, bubblewrap /usr/bin/bwrap; ",
+            Isolation(True, 7, "/usr/bin/bwrap", "control groups"),
+            "user namespaces allowed, Landlock version 7, bubblewrap /usr/bin/bwrap, memory bounded by control groups; ",
         ),
-        (Isolation(False, 0, ""), "user namespaces refused, no Landlock, no bubblewrap; "),
+        (
+            Isolation(False, 0, "", "polling"),
+            "user namespaces refused, no Landlock, no bubblewrap, memory bounded by polling; ",
+        ),
     ],
 )
 def test_it_is_said_in_a_sentence(found: Isolation, said: str) -> None:

@@ -196,7 +196,7 @@ NO_SCRIPT = {
     "script": Cell(-1, "there is no script", why="a script measures no time"),
 }
 FLAKY = {
-    "run": Cell(1, "flaky +.*showed `error` in 2 of 4 runs of the same inputs: "),
+    "run": Cell(1, "flaky +.*ended with `error` in 2 of 4 equal runs: "),
     "attribute": Cell(3, "no failure to work on", why="attribute judges once, and then the failure is gone"),
     "add": Cell(0, "flaky error"),
 }
@@ -250,7 +250,7 @@ ROWS: tuple[Row, ...] = (
     Row("flaky", Cause.NOT_CONFIRMED, "error", "anvil:once@Relu",
         cells=FLAKY),
     Row("ended-later", Cause.ENDED_LATER, "error", "anvil:later@Relu",
-        cells={**FLAKY, "run": Cell(1, "flaky +.*gave outputs once and ended with `error` the next time: ")},
+        cells={**FLAKY, "run": Cell(1, "flaky +.*gave outputs once and then ended with `error`: ")},
         slow=40),
     Row("levels-disagree", Cause.LEVELS_DISAGREE, "mismatch", "anvil:wrong@Relu", "users", nodes=2),
     Row("accepts-forbidden", Cause.ACCEPTS_FORBIDDEN, "accepts-invalid", "anvil:lenient", "forbidden",

@@ -17,6 +17,8 @@ NEVER_ONE = {
     "gen/irs/tvm/limits.py": "a limit",
     "gen/data/inputs.py": "more than a limit",
     "reducer/nodes/node_phase.py": "some of many nodes",
+    "reducer/onnx_edit/parts.py": "a limit",
+    "backends/judge/reasons.py": "a share of the elements",
     "tui/commands/find/gen_command.py": "a rate",
     "tui/commands/find/fuzz_command.py": "a rate",
     "tui/app/screens/campaign_screen.py": "a rate",

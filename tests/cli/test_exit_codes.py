@@ -226,4 +226,4 @@ def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int
     )
     assert done.returncode == 1
     assert b"Traceback" not in done.stdout + done.stderr
-    assert (b"mismatch at run" in done.stdout) == (1 not in closed)
+    assert (b"wrong output" in done.stdout) == (1 not in closed)

@@ -209,7 +209,7 @@ def test_every_option_that_writes_reads_or_runs_wants_a_yes() -> None:
     assert switches >= ACTING
     assert switches - ACTING - TYPED_ONLY == {
         "adapt", "allow-unjudged", "ci", "dry-run", "explain-support", "first-parent", "fixed", "flat", "fresh",
-        "github", "guide", "hang-is-bad", "json", "json-lines", "metamorphic", "no-attribute", "no-check",
+        "github", "guide", "hang-is-bad", "json", "json-lines", "locate", "metamorphic", "no-attribute", "no-check",
         "no-history", "non-bugs", "off", "offline", "pre", "probe", "quiet", "reverse", "stats", "sweep",
         "verify", "version", "why",
     }  # fmt: skip

@@ -198,7 +198,7 @@ def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path:
     )
     case = Case(OnnxProgram(model.SerializeToString()), {"x": np.array([-1, 2], np.float32)}, None, Origin())
     versions = {str(number): resolve("fake:error@Relu" if number > 3 else "fake") for number in range(1, 7)}
-    with open_cluster_probes(cluster.scheduler_address, {}, True, print) as (threads, tried):
+    with open_cluster_probes(cluster.scheduler_address, {}, Limits(), True, print) as (threads, tried):
         sequence = VersionSequence(
             lambda name: tried(case, versions[name], POLICY),
             ProbeJournal(tmp_path, {}),
