@@ -102,7 +102,7 @@ def test_expected_outputs_that_the_reference_contradicts_define_good_and_bad(
     assert opsieve("run", tmp_path / "case", "-t", newest, *words, capsys=capsys)[0] == 0
     for command in ("run", "reduce", "export"):
         code, out, err = opsieve(command, tmp_path / "case", "-t", oldest, *words, capsys=capsys)
-        assert (code, "the expected outputs differ from" in out + err) == (2, True), command
+        assert (code, "from the expected outputs and agrees with" in out + err) == (2, True), command
         assert "not judged: " in err
 
 
