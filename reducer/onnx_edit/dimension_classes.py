@@ -95,8 +95,8 @@ def integers(step: Step, name: str) -> list[int] | None:
 def is_counted(view: View, number: int) -> bool:
     """Return whether a node reads a tensor as a vector of axes, sizes or places.
 
-    The operator takes only integers there, and does not call them indices of any rank (`Tind`, which Slice calls
-    its vectors, too).
+    The operator takes only integers there, and does not call them indices of any rank (a single `Tind`;
+    where several inputs are of that type, they are vectors).
     """
     tensor = view.tensors[number]
     if DTYPES.get(tensor.dtype) not in ("int64", "int32") or len(tensor.shape or ()) != 1:
@@ -108,7 +108,8 @@ def is_counted(view: View, number: int) -> bool:
                 return True
             kind = schema.inputs[min(step.inputs.index(number), len(schema.inputs) - 1)].type_str
             allowed = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
-            if (kind != "Tind" or step.node.op_type == "Slice") and allowed.get(kind, {kind}) <= _INTEGERS:
+            vectors = kind != "Tind" or sum(each.type_str == kind for each in schema.inputs) > 1
+            if vectors and allowed.get(kind, {kind}) <= _INTEGERS:
                 return True
     return False
 
