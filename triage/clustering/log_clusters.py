@@ -21,9 +21,8 @@ from opsieve.triage.fingerprint.normalise import is_from_interpreter
 # Exceptions that Python raises about data; a mistake shows in them at several lines.
 _ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "StopIteration"])
 # So many callers of a statement, each seen often, made as many mistakes. Two callers may share a mistake of
-# the
-# statement, and one that fails for more callers is taken to be wrong itself. The number fits logs of planted
-# faults: no log of a real tool that was tried has a statement with three such callers.
+# the statement, and one that fails for more callers is taken to be wrong itself. The number fits logs of
+# planted faults: no log of a real tool that was tried has a statement with three such callers.
 _CALLERS_AT_FAULT = 3
 # Failures of a caller, after which it counts by itself
 _OFTEN = 2
