@@ -20,12 +20,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from opsieve.backends.workers.sandbox.helper_walls import drop_rights
+from opsieve.gen.errors import BadInput
 
 # Of one answer
 _SECONDS = 60
@@ -33,6 +35,8 @@ _SECONDS = 60
 _MEMORY = 8 << 30
 # Exit status
 _GARBLED = 3
+# A process that somebody killed is started again once; one that cannot start ends each time.
+_STARTS = 2
 
 
 def infer_types(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
@@ -85,23 +89,33 @@ class _Helper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def call(self, request: dict[str, Any], data: bytes) -> bytes | None:
+        """Return the answer to a request, `None` for a refusal. BadInput if the process ends twice without
+        an answer: that says nothing about the model, because a crash costs a fork and is an answer.
+        """
         with self._lock:
-            process = self._process = self._process or _start_child()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            answer = None
-            try:
-                process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
-                process.stdin.flush()
-                # ValueError when it is gone
-                size = int(process.stdout.readline())
-                answer = process.stdout.read(size) if size >= 0 else None
-            except BaseException as error:
-                # An interruption would leave half a request, or the answer to another one, in the pipe.
-                self._end()
-                if not isinstance(error, (OSError, ValueError)):
+            for _ in range(_STARTS):
+                try:
+                    return self._ask(request, data)
+                except (OSError, ValueError):
+                    self._end()
+                except BaseException:
+                    # An interruption would leave half a request, or the answer to another one, in the pipe.
+                    self._end()
                     raise
-            return answer
+        raise BadInput(
+            "onnx's shape inference cannot run: its process ends as soon as it starts. Free memory and"
+            f" processes, or repair the installation (try `{Path(sys.executable).name} -c 'import onnx'`)"
+        )
+
+    def _ask(self, request: dict[str, Any], data: bytes) -> bytes | None:
+        process = self._process = self._process or _start_child()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
+        process.stdin.flush()
+        # ValueError when it is gone
+        size = int(process.stdout.readline())
+        return process.stdout.read(size) if size >= 0 else None
 
     def close(self) -> None:
         with self._lock:

@@ -13,6 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, shape_inference
 
+from opsieve import reduce as reduce_model
+from opsieve.gen.errors import BadInput
 from opsieve.reducer.onnx_edit import onnx_subprocess
 
 FLOAT = TensorProto.FLOAT
@@ -88,6 +90,19 @@ def test_the_process_ends_with_its_owner() -> None:
             assert select.select([process], [], [], 60)[0]
         finally:
             os.close(process)
+
+
+def test_a_reduction_without_inference_is_refused_and_not_called_minimal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that cannot start says nothing about the candidates."""
+    monkeypatch.setattr(
+        onnx_subprocess, "_start_child", lambda: subprocess.Popen(["/bin/false"], stdin=-1, stdout=-1)
+    )
+    monkeypatch.setattr(onnx_subprocess, "_HELPER", onnx_subprocess._Helper())
+    nodes = [helper.make_node("Relu", ["x"], ["z"]), helper.make_node("Erf", ["z"], ["y"])]
+    with pytest.raises(BadInput, match="inference cannot run"):
+        reduce_model(model(nodes), targets=["fake:crash@Erf"])
 
 
 COMMANDS = """
