@@ -66,7 +66,6 @@ GROUPS = {
     "Set up and maintain": {
         "init": ("maintain.init_command", "Write a commented opsieve.toml: defaults for this directory."),
         "doctor": ("maintain.doctor_command", "Check which compilers are installed and what they accept."),
-        "learn": ("maintain.learn_command", "Declare a domain's operators by probing a compiler."),
         "index": ("maintain.index_command", "Rebuild the index of a store from its case directories."),
         "sample": ("maintain.sample_command", "Copy one of the failing models that opsieve brings along."),
         "completion": ("maintain.completion_command", "Print the completion script for bash, zsh or fish."),

@@ -2,7 +2,6 @@
 finite.
 """
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -71,9 +70,4 @@ def describe_found(found: FoundValues) -> str:
     """Describe the result for a person."""
     if found.how in _HOW:
         return _HOW[found.how]
-    torch = (
-        ""
-        if importlib.util.find_spec("torch")
-        else " (gradient search needs torch: pip install opsieve[torch])"
-    )
-    return f"no inputs found that keep {found.broken} finite{torch}; the given inputs are used"
+    return f"no inputs found that keep {found.broken} finite; the given inputs are used"

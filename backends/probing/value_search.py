@@ -1,9 +1,9 @@
 """Search inputs under which every intermediate result of a program is finite: the main process's side.
 
 The order of attempts is: the given values; ranges repaired by the declarations' domains
-(gen/analysis/input_ranges.py, without torch); NNSmith's gradient search in a worker with torch
-(value_search_torch.py), from the given values and from the repaired ones; guesses, one on top of another as
-long as the first offending operator is no earlier. Each runs with every inner tensor as an output,
+(gen/analysis/input_ranges.py); NNSmith's gradient search, if the research kit and torch are installed, from
+the given values and from the repaired ones; guesses, one on top of another as long as the first offending
+operator is no earlier. Each runs with every inner tensor as an output,
 unoptimised, in a worker, and only finite results are returned. The searches of many programs run side by side
 and independently, so that workers get batches.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.workers.questions.inference import INFERRING, add_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
@@ -25,6 +25,8 @@ from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.declared_types import lacks_types
 
+# The backend of the gradient search, which the research kit brings (benchmarks/research)
+GRADIENT = "value-search"
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")
 GUESSES = 48
@@ -79,7 +81,7 @@ def search_values(
 ) -> Iterator[FoundValues]:
     """Yield for each program, in order, values that keep everything finite, or the given ones.
 
-    Equal arguments give equal values. Without torch the gradient search is left out.
+    Equal arguments give equal values. Without the research kit or torch the gradient search is left out.
     """
     effort = effort or Effort()
     for start in range(0, len(wanted), TOGETHER):
@@ -184,11 +186,13 @@ def _check_values(
 def _gradient(
     start: FoundValues, model: onnx.ModelProto, seed: int, effort: Effort
 ) -> Generator[Question, Observation, FoundValues | None]:
-    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is
-    not there.
+    """Return what the gradient search finds, unchecked; None if it finds nothing, lacks an operator, or is not
+    installed.
     """
+    if GRADIENT not in names():
+        return None
     weights = "on" if effort.weights else "off"
-    target = resolve(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
+    target = resolve(f"{GRADIENT}:weights={weights},iterations={effort.iterations}{effort.gradient}")
     fed = {**start.inputs, "": np.array(seed, np.int64)}
     answer = yield target, Test(OnnxProgram(model.SerializeToString(), start.program.name), fed)
     if not answer.outputs:

@@ -44,7 +44,6 @@ from opsieve.backends.workers.zygotes.zygote import (
     Worker,
     Zygote,
 )
-from opsieve.gen.declarations.catalogue import VARIABLE as OPERATORS
 from opsieve.gen.errors import BadInput
 
 # numpy and onnx come in when a question is asked: compilers start while the main process imports them.
@@ -75,8 +74,7 @@ class Test:
     """A program and its input values by name.
 
     `as_is` keeps the model's IR version. With `again`, `reached` of its observation is every probe on its
-    way, not only new ones. `fill` is a byte that new memory holds and that surrounds the inputs: results that
-    depend on it depend on uninitialised memory.
+    way, not only new ones.
     """
 
     # pytest: not a test class
@@ -86,7 +84,6 @@ class Test:
     inputs: dict[str, Any]
     as_is: bool = False
     again: bool = False
-    fill: int | None = None
 
 
 class Environments(Protocol):
@@ -436,7 +433,6 @@ class Workers:
         check_allowed(target)
         selected = select_variables(os.environ, source.facts.variables)
         environment = {**selected, **KNOBS, **source.facts.environment}
-        environment.pop(OPERATORS, None)  # its files lie where workers do not see them
         shim = native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.facts.name)
         readable = [Path(source.location[1]).parent, *([shim] if shim else []), *own_files(target)]
@@ -561,8 +557,6 @@ def _make_batches(
         header = {"model": len(sent), "options": options, "repeat": repeat, **about}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
         header.update(again=test.again, effects=effects)
-        if test.fill is not None:
-            header["fill"] = test.fill
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
         if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
             yield batch

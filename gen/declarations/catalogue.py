@@ -7,18 +7,15 @@ family's module, or a module with an entry point.
 """
 
 import functools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Final
 
 import onnx.defs
 from onnx.defs import OpSchema
 
 from opsieve.gen.declarations.declaration import Operator, SizeRule
-from opsieve.gen.declarations.learned_file import learned_operators
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain
 from opsieve.gen.model.tensors import NUMBERS
 
@@ -158,7 +155,6 @@ def _name_type(text: str) -> str:
 
 
 GROUP: Final = "opsieve.operators"
-VARIABLE: Final = "OPSIEVE_OPERATORS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,22 +183,10 @@ class OpTable(tuple[OpChoice, ...]):
     __ne__ = object.__ne__
 
 
-def learned_files() -> tuple[Path, ...]:
-    """The files of declarations that the environment names, by which programs have operators that no package
-    declares.
-    """
-    return tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
-
-
 @functools.cache
 def known_operators() -> dict[str, Operator]:
-    """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted. A declaration by hand
-    wins over a learned one.
-
-    BadInput where a file that OPSIEVE_OPERATORS names cannot be read.
-    """
-    found = [operator for path in learned_files() for operator in learned_operators(path)]
-    found += [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
+    """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted."""
+    found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
     return {name_with_domain(operator): operator for operator in sorted(found, key=name_with_domain)}
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import onnx
 
-from opsieve.gen.declarations.catalogue import learned_files
-
 
 @functools.cache
 def compute_generator_version() -> str:
@@ -24,7 +22,6 @@ def compute_generator_version() -> str:
             spec = find_spec(point.module)
             if spec is not None and spec.origin is not None:
                 paths.add(Path(spec.origin).resolve())
-    paths.update(path.resolve() for path in learned_files())
     for path in sorted(paths):
         name = path.relative_to(gen).as_posix() if path.is_relative_to(gen) else path.name
         digest.update(name.encode() + b"\0" + path.read_bytes())

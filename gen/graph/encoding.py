@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import AttributeProto, numpy_helper
 
-from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.tensor import FLOATS, INTEGERS, NUMBER, Number, Tensor
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
 
@@ -239,10 +238,6 @@ def _encode_attribute(name: str, value: Any, domains: set[str]) -> bytes:
     if isinstance(value, BodyGraph):
         return _encode_typed(
             name, _encode_field(_GRAPH, _encode_body(name, value, domains)), AttributeProto.GRAPH
-        )
-    if isinstance(value, LearnedBody):
-        return _encode_typed(
-            name, _encode_field(_GRAPH, value.graph(name).SerializeToString()), AttributeProto.GRAPH
         )
     if isinstance(value, np.ndarray):
         dtype = "string" if value.dtype == object else value.dtype.name

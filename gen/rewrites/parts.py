@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
@@ -110,7 +109,7 @@ class Parts:
         for proto, node in zip(self.nodes[len(constants) :], builder.nodes, strict=True):
             made = [out.name for out in node.outs if out.name]
             self._types.update((out.name, out.dtype) for out in node.outs)
-            if not any(isinstance(value, BodyGraph | LearnedBody) for value in node.attrs.values()):
+            if not any(isinstance(value, BodyGraph) for value in node.attrs.values()):
                 self._ends[id(proto)] = NodeEnds(
                     proto, [each.name for each in node.ins if each is not None], made
                 )

@@ -13,8 +13,6 @@ from commands import opsieve
 from models import X, chain
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.declarations.learned_file import learned_operators
-from opsieve.gen.errors import BadInput
 
 COMMANDS = """
 run ODD -t reference
@@ -75,5 +73,3 @@ def test_what_is_no_file_is_a_sentence(
         if code != 2 or not 1 <= len(err.strip().splitlines()) <= 2:
             wrong.append(f"{line}: {code}: {out[-200:]} {err[-400:]}")
     assert not wrong, "\n".join(wrong)
-    with pytest.raises(BadInput, match="not a regular file"):
-        learned_operators(Path("odd"))  # what OPSIEVE_OPERATORS names

@@ -20,7 +20,7 @@ from opsieve.gen.analysis.input_ranges import is_unreachable
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 X = {"x": np.float32([-1.5, -0.5, 0.5, 1.5])}
 
 

@@ -44,13 +44,12 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
-M_PERTURB = -6  # of glibc's mallopt
 
 
 def load_module(name: str, path: str) -> Any:
@@ -167,8 +166,7 @@ class TestServer:
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
-            inputs = self.fill_memory(self.wire.unpack_values(test["inputs"], values, 0)[0], test.get("fill"))
-            request.inputs = inputs
+            inputs = request.inputs = self.wire.unpack_values(test["inputs"], values, 0)[0]
             run = self.backend.prepare(request)
             outputs = {}
             if test["repeat"] >= 0:
@@ -199,18 +197,6 @@ class TestServer:
         }
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
-
-    def fill_memory(self, values: Dict[str, Any], byte: Optional[int]) -> Dict[str, Any]:
-        """Surround the values with this byte, and fill new memory with it until it is written; None leaves
-        both alone.
-        """
-        with contextlib.suppress(AttributeError):  # glibc has it, and inverts the byte
-            self.libc.mallopt(M_PERTURB, 0 if byte is None else byte ^ 0xFF)
-        return (
-            values
-            if byte is None
-            else {name: self.wire.surround_value(each, byte) for name, each in values.items()}
-        )
 
     def release_memory(self) -> None:
         """Return the memory of a large model, which tracebacks and the C library may hold."""

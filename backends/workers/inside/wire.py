@@ -41,8 +41,6 @@ TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEADER = 64 << 20
 ALIGN = 64
 ZEROS = bytes(ALIGN)
-# Bytes on each side of a value that is surrounded
-SURROUNDING = 1 << 14
 STANDARD = frozenset(
     [
         "bool",
@@ -136,17 +134,6 @@ def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> T
     for name, item in described.items():
         values[name], offset = unpack_value(item, body, offset)
     return values, offset
-
-
-def surround_value(value: Any, byte: int) -> Any:
-    """Copy the value into memory between equal bytes; values other than numeric tensors stay as they are."""
-    if not isinstance(value, np.ndarray) or value.dtype == object:
-        return value
-    memory = np.full(value.nbytes + 2 * SURROUNDING + ALIGN, byte, np.uint8)
-    start = SURROUNDING + -(memory.ctypes.data + SURROUNDING) % ALIGN
-    made = memory[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-    made[...] = value
-    return made
 
 
 def encode_frame(header: Any, chunks: List[Any]) -> bytes:

@@ -306,7 +306,6 @@ def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
     """
     import onnx
 
-    # The table is a file that workers load by name
     class SearchLowering(table.Lowering):  # type: ignore[misc]
         def choose(self, step: Any, proto: Any, domain: str, opsets: Mapping[str, int]) -> None:
             alone = onnx.NodeProto()
