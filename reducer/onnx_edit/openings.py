@@ -10,7 +10,7 @@ from opsieve.gen.irs.onnx.graphs import Array, Path, drop_unused, first_output, 
 from opsieve.gen.irs.onnx.splice import TURNS, splice_branch, splice_turn
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import Opening
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
@@ -119,7 +119,15 @@ def _plain(type_: onnx.TypeProto) -> Array | None:
 
 
 def _inline_function(subject: Subject, domain: str, name: str) -> Subject | None:
-    if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
+    function = next((f for f in subject.model.functions if (f.domain, f.name) == (domain, name)), None)
+    if function is None:
         return None
     model = onnx_subprocess.inline_functions(subject.model, [(domain, name)])
-    return None if model is None else settle(subject, model)
+    if model is None:
+        return None
+    # onnx's inliner adds the imports of a function to the model, but not to functions that call it.
+    for caller in model.functions:
+        imported = {entry.domain for entry in caller.opset_import}
+        missing = {node.domain for node in all_nodes(caller.node)} - imported
+        caller.opset_import.extend(entry for entry in function.opset_import if entry.domain in missing)
+    return settle(subject, model)

@@ -117,7 +117,12 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
             if not path and shown and read.isdisjoint(filter(None, node.output)):
                 # The passes show what only this node has read; a failure may need that nothing reads it.
                 alone = _edit(f"drop {label(node)} alone", partial(_bypass_node, path, key, ""))
-                yield Part("last nodes", f"{key}~", last, (alone,))
+                # Or that what it read has two uses, of which an output of the model is one.
+                instead = (
+                    _edit(f"show {name[:40]!r} for {label(node)}", partial(_show_instead, key, name))
+                    for name in names
+                )
+                yield Part("last nodes", f"{key}~", last, (alone, *instead))
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     yield Part("bodies", "/".join((*path, key)) + "." + attribute.name)
@@ -283,6 +288,21 @@ def _bypass_node(
         kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in results]
         del graph.output[:]
         graph.output.extend(kept)
+    return drop_unused(model, inputs)
+
+
+def _show_instead(
+    key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
+) -> dict[str, Value] | None:
+    """Remove a node and make an output of what it read, in the place of its first result that is one."""
+    graph, node = model.graph, node_at(model, (), key)
+    shown = [info for info in graph.output if node is not None and info.name in node.output]
+    if node is None or not shown or name in {info.name for info in graph.output}:
+        return None
+    graph.node.remove(node)
+    shown[0].name = name
+    for info in shown[1:]:
+        graph.output.remove(info)
     return drop_unused(model, inputs)
 
 

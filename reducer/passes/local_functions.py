@@ -17,9 +17,11 @@ from opsieve.gen.irs.onnx.cuts import SMALL, Graph
 from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encode_array, uses
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes import attributes, bodies, initializers, operators
 from opsieve.reducer.passes.onnx import OUTPUTS
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
@@ -32,13 +34,13 @@ _Key = tuple[str, str, str]
 
 
 def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:
-    """Reduce each function that the main graph calls."""
+    """Drop what no function reads, and reduce each function that the main graph calls."""
     functions = subject.model.functions
     for function in functions if len(functions) <= _MOST else ():
         key = _key(function)
+        yield from _drop_parameters(function)
         inner = _inside(subject, key)
         if inner is not None:
-            yield from (_edit(key, edit) for edit in _drop_parameters(inner))
             yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
 
 
@@ -58,19 +60,30 @@ def _edit(key: _Key, edit: OnnxEdit) -> OnnxEdit:
     return OnnxEdit(f"{edit.label} in the function {key[1][:40]!r}", touches, apply, parts)
 
 
-def _drop_parameters(inner: Subject) -> Iterator[OnnxEdit]:
-    """Drop the unread inputs of a function."""
+def _drop_parameters(function: onnx.FunctionProto) -> Iterator[OnnxEdit]:
+    """Drop the inputs that a function does not read, and what its calls pass for them."""
+    key, read = _key(function), uses(onnx.GraphProto(node=function.node)) | {*function.output}
 
-    def apply(subject: Subject, name: str) -> Subject | None:
-        model = copied(subject.model)
-        places = [at for at, info in enumerate(model.graph.input) if info.name == name]
-        if not places:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value], name: str) -> dict[str, Value] | None:
+        owner = next((each for each in model.functions if _key(each) == key), None)
+        if owner is None or name not in owner.input or name in uses(onnx.GraphProto(node=owner.node)):
             return None
-        del model.graph.input[places[0]]
-        return Subject(model, {other: subject.inputs[other] for other in subject.inputs if other != name}, {})
+        place = list(owner.input).index(name)
+        del owner.input[place]
+        for call in _all_calls(model, key):
+            del call.input[place : place + 1]
+        return drop_unused(model, inputs)
 
-    for name in (info.name for info in inner.model.graph.input if info.name not in uses(inner.model.graph)):
-        yield OnnxEdit(f"drop parameter {name[:40]!r}", frozenset([name]), partial(apply, name=name))
+    for name in (each for each in function.input if each not in read):
+        touches = {f"function:{key[0]}:{key[1]}/{name}"}
+        what = f"drop parameter {name[:40]!r} of the function {key[1][:40]!r}"
+        yield changing(what, touches, partial(change, name=name))
+
+
+def _all_calls(model: onnx.ModelProto, key: _Key) -> Iterator[onnx.NodeProto]:
+    """Yield the calls of a function, in the main graph and in functions."""
+    for nodes in (model.graph.node, *(each.node for each in model.functions)):
+        yield from _calls(nodes, key)
 
 
 def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:
@@ -127,8 +140,7 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
     given = [place for place, name in enumerate(function.output) if name in outputs]
     if outputs != [function.output[place] for place in given]:
         return None
-    owners = [model.graph.node, *(each.node for each in model.functions)]
-    for call in [call for nodes in owners for call in _calls(nodes, key)]:
+    for call in _all_calls(model, key):
         gone = [name for place, name in enumerate(call.output) if place not in given]
         if uses(model.graph).intersection(filter(None, gone)):
             return None

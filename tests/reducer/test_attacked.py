@@ -366,3 +366,40 @@ def test_of_two_nodes_one_result_is_shown_and_a_call_hands_on_what_is_read(worke
     left = reduced_by(start, lambda now: operators(now) == ["f"])
     assert len(left.functions[0].input) == len(left.graph.node[0].input) <= 1
     assert [entry.domain for entry in left.functions[0].opset_import] == [""]
+
+
+def test_functions_that_only_functions_call_go_and_lose_what_they_do_not_read(workers: Workers) -> None:
+    """No value of a call inside a function is known, and onnx's inliner forgets the imports of its nodes."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "outer" : 1, "inner" : 1]>
+        g (float[2] x, float[2] w) => (float[2] y) { y = outer.f (x, w) }
+        <domain: "outer", opset_import: ["inner" : 1]> f (a, b) => (d) { d = inner.h (a, b) }
+        <domain: "inner", opset_import: ["" : 17]> h (a, b) => (d) { d = Exp (a) }"""
+
+    def reduced_by(keeps: Callable[[Subject], bool]) -> onnx.ModelProto:
+        start = subject(text, x=np.ones(2, np.float32), w=np.zeros(2, np.float32))
+        form, test = OnnxReduction(), Keeps(keeps)
+        found = reduce_by_check(form, start, [test], workers, None, Journal(""), Listeners())
+        assert found.minimal
+        return found.best.model
+
+    both = reduced_by(lambda now: {each.name for each in now.model.functions} == {"f", "h"})
+    assert [len(each.input) for each in both.functions] == [1, 1]
+    only = reduced_by(lambda now: operators(now) == ["f"])
+    assert [each.name for each in only.functions] == ["f"]
+
+
+def test_a_result_with_two_uses_is_shown_for_one_of_its_readers(workers: Workers) -> None:
+    """An output of the model is a use as well, so that one reader is enough."""
+    text = f"{HEAD} g (float[2] x) => (float[2] y, float[2] z) {{ a = Exp (x) y = Tanh (a) z = Neg (a) }}"
+
+    def keeps(now: Subject) -> bool:
+        made = {node.output[0] for node in now.model.graph.node if node.op_type == "Exp"}
+        shown = [info.name for info in now.model.graph.output]
+        read = [name for node in now.model.graph.node for name in node.input]
+        return any((shown + read).count(name) > 1 for name in made)
+
+    form, test = OnnxReduction(), Keeps(keeps)
+    start = subject(text, x=np.ones(2, np.float32))
+    found = reduce_by_check(form, start, [test], workers, None, Journal(""), Listeners())
+    assert found.minimal
+    assert len(operators(found.best)) == 2
