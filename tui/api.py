@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 # Part of this interface
 from opsieve.gen.errors import BadInput as BadInput
-from opsieve.gen.errors import suggest_name
 from opsieve.gen.model.printable import count_noun
 
 if TYPE_CHECKING:
     import onnx
 
     from opsieve.backends.compare import Comparison
+    from opsieve.backends.judge.oracle_names import OracleChoice
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.case import Case
     from opsieve.reducer.engine.form import Progress
@@ -37,8 +37,8 @@ Values: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
 Say: TypeAlias = Callable[[str], None]
 
 
-def _ignore_sentence(sentence: str) -> None:
-    """Ignore a sentence."""
+def ignore(_: object) -> None:
+    """Ignore a sentence, or a step of the progress."""
 
 
 def open_case(model: Model, inputs: Values = None, expected: Values = None, seed: int = 0) -> "Case":
@@ -63,7 +63,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
     """
     from opsieve.gen.case.open_case import open_case as opened
 
-    with _write_files(model, inputs, expected) as files:
+    with write_files(model, inputs, expected) as files:
         return opened(files.model, files.inputs, files.expected, seed)
 
 
@@ -74,13 +74,19 @@ def run(
     *,
     expected: Values = None,
     seed: int = 0,
+    values: str = "",
     tolerance: tuple[float, float] | None = None,
+    oracle: Sequence[str] = (),
+    oracle_file: str | os.PathLike[str] | None = None,
+    metamorphic: bool = False,
     check: bool = True,
     seconds: float = 60.0,
     memory: int = 0,
     offline: bool = False,
+    save: str | os.PathLike[str] | None = None,
     locate: bool = False,
-    say: Say = _ignore_sentence,
+    say: Say = ignore,
+    progress: "Callable[[JudgeResult], object]" = ignore,
 ) -> "list[JudgeResult]":
     """Run a model on compilers and judge each result, as `opsieve run` does.
 
@@ -90,13 +96,19 @@ def run(
         targets: Compilers, written ``backend[==release | @path][:option,...]``.
         expected: Expected outputs; a result that contradicts them is a failure.
         seed: Seed of the inputs that are drawn.
+        values: How inputs are chosen, as ``--values`` takes it.
         tolerance: (relative, absolute) tolerance per element; replaces the measured policy.
+        oracle: Names of oracles to consult too, those of your own among them.
+        oracle_file: TOML file that chooses oracles and sets their margins.
+        metamorphic: Also run equivalent programs.
         check: Whether ONNX's checker has to accept the model first.
         seconds: Time limit of one run, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         offline: Use only releases that are installed.
+        save: Folder in which each failure is saved as a case.
         locate: Whether to find the first node whose output is wrong given correct inputs (``result.located``).
         say: Receives diagnostics, one sentence per call.
+        progress: Receives each result as soon as it is known.
 
     Returns:
         One result per target, in order. ``result.judged.verdict`` is the verdict,
@@ -109,15 +121,20 @@ def run(
     from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 
     results = []
-    with _write_files(model, inputs, expected) as files:
+    limits = make_limits(seconds, memory)
+    with write_files(model, inputs, expected) as files, name_targets(targets, oracle, oracle_file) as named:
         request = JudgeRequest(
-            targets=_check_targets(targets),
+            targets=named.targets,
             inputs=files.inputs,
             expected=files.expected,
+            values=values,
             seed=seed,
             tolerance=tolerance,
+            metamorphic=metamorphic or "metamorphic" in named.oracles.names,
+            oracles=named.oracles,
             check=check,
-            limits=_make_limits(seconds, memory),
+            save=None if save is None else Path(save),
+            limits=limits,
             offline=offline,
             locate=locate,
         )
@@ -125,6 +142,7 @@ def run(
             if not isinstance(found, JudgeResult):
                 raise BadInput(found.reason.replace(str(files.model), files.name))
             results.append(replace(found, model=files.name))
+            progress(results[-1])
     return results
 
 
@@ -156,17 +174,22 @@ def reduce(
     targets: Sequence[str] = (),
     *,
     against: str | None = None,
+    oracle: Sequence[str] = (),
     same: str = "fingerprint",
     check: str | os.PathLike[str] | None = None,
     expected: Values = None,
     output: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
     seed: int = 0,
+    minutes: float | None = None,
+    checks: int | None = None,
     seconds: float = 30.0,
     memory: int = 0,
     offline: bool = False,
-    say: Say = _ignore_sentence,
-    progress: "Callable[[Progress], None] | None" = None,
+    say: Say = ignore,
+    progress: "Callable[[Progress], object]" = ignore,
 ) -> "Reduced":
     """Reduce a failing model to the smallest one that fails in the same way, as `opsieve reduce` does.
 
@@ -178,13 +201,19 @@ def reduce(
         inputs: Input values, in the forms that `open_case` takes.
         targets: Compilers to try in order; all installed ones if empty.
         against: The trusted target to compare with; chosen automatically if None.
+        oracle: Names of oracles to consult too.
         same: How strictly the failure must stay the same: ``loose``, ``fingerprint`` or ``cure``.
         check: A script that decides instead: called with the model and its inputs, it exits with 0 while
             the failure shows.
         expected: Expected outputs.
         output: Folder of the results; a new temporary one if None.
-        jobs: Number of slow tests that run at the same time, 1 to 64.
+        jobs: Number of slow tests that run at the same time, 1 to 64; one, or as many as the cluster's workers
+            have threads, if None.
+        scheduler: Address of a Dask cluster that runs slow tests.
+        resources: Resources that a worker of the cluster must have.
         seed: Seed of the inputs that are drawn.
+        minutes: Wall time after which the result is the smallest model so far.
+        checks: Number of tests after which the result is the smallest model so far.
         seconds: Time limit of one run, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         offline: Use only releases that are installed.
@@ -199,34 +228,39 @@ def reduce(
         BadInput: If an option cannot be used, or the model cannot be read.
     """
     from opsieve.reducer.sessions.session import ReductionRequest, Session
-    from opsieve.reducer.sessions.worker_pool import WorkerPool
+    from opsieve.reducer.sessions.worker_pool import WorkerPool, open_cluster
     from opsieve.triage.fingerprint.sameness import LEVELS
 
     if same not in LEVELS:
         raise BadInput(f"same is one of {', '.join(LEVELS)}")
-    if not 1 <= jobs <= 64:
+    if not 1 <= (jobs or 1) <= 64:
         raise BadInput("jobs is a number from 1 to 64")
-    names = _check_targets(targets)
-    limits = _make_limits(seconds, memory)
+    here = 1 if scheduler is not None else jobs or 1
+    limits = make_limits(seconds, memory)
     with (
+        name_targets(targets, oracle) as named,
         _open_output(output) as folder,
-        _write_files(model, inputs, expected) as files,
-        WorkerPool(limits, jobs, offline, names, say) as pool,
+        write_files(model, inputs, expected) as files,
+        WorkerPool(limits, here, offline, named.targets, say) as pool,
+        open_cluster(scheduler, resources or {}, jobs, pool[0], say) as further,
     ):
         request = ReductionRequest(
             files.model,
             inputs=files.inputs,
             expected=files.expected,
-            targets=names,
+            targets=named.targets,
+            oracles=named.oracles.names,
             against=against,
             level=same,
             script=None if check is None else Path(check),
             output=folder,
-            jobs=jobs,
+            jobs=here,
             seed=seed,
             seconds=seconds,
+            minutes=minutes,
+            checks=checks,
         )
-        with Session(request, pool, _Listener(say, progress)) as session:
+        with Session(request, pool, _Listener(say, progress), further) as session:
             return session.reduce()
 
 
@@ -243,119 +277,6 @@ def _open_output(output: str | os.PathLike[str] | None) -> Iterator[Path]:
         # It is not empty: there are results
         with suppress(OSError):
             folder.rmdir()
-
-
-def attribute(
-    model: Model,
-    inputs: Values = None,
-    target: str = "",
-    *,
-    expected: Values = None,
-    seed: int = 0,
-    seconds: float = 60.0,
-    memory: int = 0,
-    offline: bool = False,
-    say: Say = _ignore_sentence,
-) -> dict[str, Any]:
-    """Find the optimizer passes that cause a failure, as `opsieve attribute` does.
-
-    Args:
-        model: The failing model, in one of the forms that `open_case` takes.
-        inputs: Input values, in the forms that `open_case` takes.
-        target: The compiler that fails; the one that the case records if empty.
-        expected: Expected outputs.
-        seed: Seed of the inputs that are drawn.
-        seconds: Time limit of one run, in seconds of wall time.
-        memory: Memory limit of one run, in bytes; 4 GiB if 0.
-        offline: Use only releases that are installed.
-        say: Receives diagnostics, one sentence per call.
-
-    Returns:
-        The keys of ``opsieve attribute --json``: ``answer``, ``passes``, ``levels`` and more.
-
-    Raises:
-        BadInput: If the target offers no passes or levels to switch.
-    """
-    from opsieve.bisect.sessions.passes import attribute_passes
-    from opsieve.bisect.sessions.request import BisectRequest
-
-    limits = _make_limits(seconds, memory)
-    with _write_files(model, inputs, expected) as files:
-        request = BisectRequest(
-            files.model,
-            target="".join(_check_targets([target])),
-            inputs=files.inputs,
-            expected=files.expected,
-            seed=seed,
-            seconds=limits.seconds,
-            memory=limits.memory,
-            offline=offline,
-        )
-        return attribute_passes(request, say).as_json()
-
-
-def bisect_releases(
-    model: Model,
-    inputs: Values = None,
-    package: str = "onnxruntime",
-    *,
-    say: Say = _ignore_sentence,
-    **options: Any,
-) -> dict[str, Any]:
-    """Find the release that introduced or ended a failure, as `opsieve bisect --releases` does.
-
-    Args:
-        model: The failing model, in one of the forms that `open_case` takes.
-        inputs: Input values, in the forms that `open_case` takes.
-        package: The compiler's package on PyPI. Releases are installed on demand.
-        say: Receives diagnostics, one sentence per call.
-        **options: Fields of ``BisectRequest``: ``good``, ``bad``, ``target``, ``sweep``, ``history``,
-            ``jobs``, ``expected``, ``seed``, ``offline``, ``dry_run`` and more.
-
-    Returns:
-        The keys of ``opsieve bisect --json``.
-
-    Raises:
-        BadInput: If a release does not exist, or the named ends do not differ.
-    """
-    from opsieve.bisect.sessions.versions import bisect_releases as searched
-
-    with _make_request(model, inputs, options) as request:
-        return searched(request, package, say).as_json()
-
-
-def bisect_commits(
-    model: Model,
-    inputs: Values = None,
-    repository: str | os.PathLike[str] = ".",
-    *,
-    good: str,
-    bad: str,
-    say: Say = _ignore_sentence,
-    **options: Any,
-) -> dict[str, Any]:
-    """Find the commit that introduced a failure, as `opsieve bisect --commits` does.
-
-    Args:
-        model: The failing model, in one of the forms that `open_case` takes.
-        inputs: Input values, in the forms that `open_case` takes.
-        repository: A local git repository of the compiler.
-        good: A commit in which the case passes.
-        bad: A commit in which the case fails.
-        say: Receives diagnostics, one sentence per call.
-        **options: Fields of ``BisectRequest``: ``build`` (a script that runs in each work tree),
-            ``target``, ``paths``, ``jobs`` and more.
-
-    Returns:
-        The keys of ``opsieve bisect --json``.
-
-    Raises:
-        BadInput: If the repository or a commit does not exist.
-    """
-    from opsieve.bisect.sessions.commits import bisect_commits as searched
-
-    with _make_request(model, inputs, {**options, "good": good, "bad": bad}) as request:
-        return searched(request, Path(repository), say).as_json()
 
 
 def open_store(folder: str | os.PathLike[str]) -> "Queries":
@@ -409,7 +330,7 @@ def assert_agrees(
             lack an operator or stay undecided do not agree either.
     """
     __tracebackhide__ = True
-    with _write_files(model, inputs, expected) as files:
+    with write_files(model, inputs, expected) as files:
         given: dict[str, Any] = {
             "expected": files.expected,
             "seed": seed,
@@ -452,14 +373,13 @@ class _Listener:
     """The callbacks of a caller as the listener of a session."""
 
     heard: Say
-    moved: "Callable[[Progress], None] | None"
+    moved: "Callable[[Progress], object]"
 
     def say(self, sentence: str) -> None:
         self.heard(sentence)
 
     def progress(self, at: "Progress") -> None:
-        if self.moved is not None:
-            self.moved(at)
+        self.moved(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +393,7 @@ class _Files:
 
 
 @contextmanager
-def _write_files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
+def write_files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
     """Write values in memory to a folder that lasts as long as the block; a path stays where it is."""
     with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
         path, name = _place_model(model, Path(scratch) / "model")
@@ -545,23 +465,8 @@ def _convert_value(value: Any) -> Any:
     return value if value is None or isinstance(value, np.ndarray) else np.asarray(value)
 
 
-@contextmanager
-def _make_request(model: Model, inputs: Values, options: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the request of a search; raises BadInput for an unknown option."""
-    from dataclasses import fields
-
-    from opsieve.bisect.sessions.request import BisectRequest
-
-    known = {field.name for field in fields(BisectRequest)} - {"case", "inputs"}
-    if unknown := sorted(options.keys() - known):
-        raise BadInput(
-            f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}{suggest_name(unknown[0], known)}"
-        )
-    with _write_files(model, inputs, options.get("expected")) as files:
-        yield BisectRequest(files.model, inputs=files.inputs, **{**options, "expected": files.expected})
-
-
-def _make_limits(seconds: float, memory: int) -> "Limits":
+def make_limits(seconds: float, memory: int) -> "Limits":
+    """Return the limits of a run; raises BadInput for numbers that are none."""
     from opsieve.backends.workers.zygotes.zygote import Limits
 
     if not seconds > 0 or memory < 0:
@@ -569,17 +474,33 @@ def _make_limits(seconds: float, memory: int) -> "Limits":
     return Limits(seconds=seconds, memory=memory) if memory else Limits(seconds=seconds)
 
 
-def _check_targets(targets: Iterable[str]) -> tuple[str, ...]:
-    """Return targets as a tuple, and allow the named builds; raises BadInput for a single string."""
-    if isinstance(targets, str):
-        raise BadInput(f"targets is a list: targets=[{targets!r}]")
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The targets and oracles that a caller names, and may therefore run code of the caller's own."""
+
+    targets: tuple[str, ...]
+    oracles: "OracleChoice"
+
+
+@contextmanager
+def name_targets(
+    targets: Iterable[str], oracle: Sequence[str] = (), oracle_file: str | os.PathLike[str] | None = None
+) -> Iterator[Named]:
+    """Allow the named builds and oracles while the block lasts; raises BadInput for a single string."""
+    for word, given in (("targets", targets), ("oracle", oracle)):
+        if isinstance(given, str):
+            raise BadInput(f"{word} is a list: {word}=[{given!r}]")
+    from opsieve.backends.judge.oracle_names import choose_oracles
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.releases.builds import allow
+    from opsieve.backends.releases.consent import name_oracles
     from opsieve.backends.target import may_be_own
 
-    names = tuple(targets)
-    for name in names:
-        if may_be_own(name):
-            from opsieve.backends.registry import resolve
-            from opsieve.backends.releases.builds import allow
-
-            allow(resolve(name))
-    return names
+    named = tuple(map(str, targets))
+    choice = choose_oracles(oracle, None if oracle_file is None else Path(oracle_file))
+    own = [resolve(name) for name in named if may_be_own(name)]
+    for target in own:
+        allow(target)
+    # What only the file names is not called
+    with name_oracles([*oracle, *(name for target in own for name in target.oracles)]):
+        yield Named(named, choice)

@@ -4,21 +4,23 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import count_noun, facts_table, rows_table
+from opsieve.gen.model.printable import count_noun, facts_table, printable, rows_table
 from opsieve.triage.campaign.campaign import run_campaign
 from opsieve.triage.campaign.coverage_session import CoverageSession
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.session import FuzzRequest, check_store, list_facts, open_campaign
+from opsieve.triage.review.novelty import judge_clusters
+from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
-
-_LIMITS = Limits(seconds=20.0)
+from opsieve.tui.api import Say, ignore, make_limits, name_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,6 @@ class FuzzOutcome:
         return facts_table(about) + (rows_table(("new cluster", "failures", "title"), rows) if rows else "")
 
 
-def _ignore_sentence(sentence: str) -> None:
-    """Ignore a sentence."""
-
-
 def fuzz(
     targets: Sequence[str] = ("onnxruntime",),
     *,
@@ -76,14 +74,25 @@ def fuzz(
     strategy: str | None = None,
     nodes: str | None = None,
     values: str | None = None,
+    operators: Sequence[str] = (),
+    dtypes: str | Sequence[str] = (),
+    probe: bool | None = None,
     seed: int | None = None,
     resume: bool = False,
-    jobs: int = 1,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    coverage: str | None = None,
+    guide: bool = True,
+    adapt: bool = True,
+    oracle: Sequence[str] = (),
+    oracle_file: str | os.PathLike[str] | None = None,
     metamorphic: bool = False,
+    known: str | os.PathLike[str] | None = None,
     seconds: float = 20.0,
     memory: int = 0,
-    say: Callable[[str], None] = _ignore_sentence,
-    progress: Callable[[FuzzProgress], bool | None] | None = None,
+    say: Say = ignore,
+    progress: Callable[[FuzzProgress], object] = ignore,
 ) -> FuzzOutcome:
     """Run a campaign of generated programs and store each distinct failure, as `opsieve fuzz` does.
 
@@ -95,10 +104,21 @@ def fuzz(
         strategy: Name of the generation strategy; ``mix`` if None.
         nodes: Number of nodes, such as ``"10"`` or ``"5-60"``.
         values: How input values are chosen, as ``--values`` takes it.
+        operators: Patterns of operators to use (``"Conv*"``) or to exclude (``"-Loop"``); all if empty.
+        dtypes: Element types to use, such as ``["float32", "int64"]``; all if empty.
+        probe: Whether to probe all operators of a new target first; when an operator first occurs if None.
         seed: Seed of the campaign; a random one if None.
         resume: Continue the latest campaign of `store`.
-        jobs: Number of worker lanes.
+        jobs: Tests at once; one, or as many as the cluster's workers have threads, if None.
+        scheduler: Address of a Dask cluster that runs the tests.
+        resources: Resources that a worker of the cluster must have.
+        coverage: ``functions``, ``blocks`` or ``passes`` to record what was reached.
+        guide: With the strategy ``tir``: whether to mutate the functions that reached something new.
+        adapt: Whether slow targets run only the most promising programs.
+        oracle: Names of oracles to consult too, those of your own among them.
+        oracle_file: TOML file that chooses oracles and sets their margins.
         metamorphic: Also test semantically equivalent variants.
+        known: Store of known failures; ``facts["ci_clusters"]`` then says which clusters are new.
         seconds: Time limit of one run of a compiler, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         say: Receives diagnostics, one sentence per call.
@@ -113,40 +133,52 @@ def fuzz(
     """
     if tests is None and minutes is None:
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")
-    names = (targets,) if isinstance(targets, str) else tuple(map(str, targets))
-    request = FuzzRequest(
-        store=Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-")),
-        targets=() if resume else names,
-        strategy=strategy,
-        nodes=nodes,
-        values=values,
-        seed=secrets.randbits(32) if seed is None and not resume else seed,
-        resume=resume,
-        tests=tests,
-        minutes=minutes,
-        limits=replace(_LIMITS, seconds=seconds, **({"memory": memory} if memory else {})),
-        metamorphic=metamorphic,
-    )
-    return _run_campaign(request, jobs, say, progress)
+    items = (dtypes,) if isinstance(dtypes, str) else dtypes
+    with name_targets(targets, oracle, oracle_file) as named:
+        request = FuzzRequest(
+            store=Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-")),
+            targets=() if resume else named.targets,
+            strategy=strategy,
+            nodes=nodes,
+            values=values,
+            operators=tuple(operators),
+            dtypes=",".join(items),
+            probe=probe,
+            seed=secrets.randbits(32) if seed is None and not resume else seed,
+            resume=resume,
+            tests=tests,
+            minutes=minutes,
+            lanes=jobs,
+            scheduler=scheduler,
+            resources=resources or {},
+            coverage=coverage,
+            guide=guide,
+            adapt=adapt,
+            oracles=named.oracles,
+            limits=make_limits(seconds, memory),
+            metamorphic=metamorphic or "metamorphic" in named.oracles.names,
+        )
+        outcome = _run_campaign(request, say, progress)
+    if known is not None:
+        outcome.facts["ci_clusters"] = list_judged_clusters(
+            outcome.folder, outcome.facts["campaign"], Path(known)
+        )
+    return outcome
 
 
-def _run_campaign(
-    request: FuzzRequest,
-    jobs: int,
-    say: Callable[[str], None],
-    progress: Callable[[FuzzProgress], bool | None] | None,
-) -> FuzzOutcome:
+def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgress], object]) -> FuzzOutcome:
     """Run the campaign until its end or until a callback stops it."""
     begun, stopped, folder = time.monotonic(), False, request.store
-    with Store(check_store(request)) as opened:
+    with Store(check_store(request)) as opened, ExitStack() as stack:
         campaign, plan = open_campaign(opened, request, lambda *_: None, say)
         before = done = opened.count_done(campaign)
         session = CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
+        lanes, start = stack.enter_context(open_lanes(request, campaign, spawn_lane, say))
         going = run_campaign(
-            opened, campaign, plan, request.limits, lanes=jobs, tests=request.tests, seconds=left,
-            programs=session.programs, coverage=session.coverage,
+            opened, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
+            programs=session.programs, coverage=session.coverage, start=start,
         )  # fmt: skip
         try:
             for done in going:
@@ -155,7 +187,7 @@ def _run_campaign(
                 at = FuzzProgress(
                     done, rate, dict(opened.count_kinds(campaign)), opened.count_clusters(campaign)
                 )
-                if progress is not None and progress(at) is False:
+                if progress(at) is False:
                     stopped = True
                     break
         finally:
@@ -163,3 +195,28 @@ def _run_campaign(
             session.write_record(done)
         facts = list_facts(opened, campaign, done - before, time.monotonic() - started, folder)
     return FuzzOutcome(facts | session.list_facts() | {"campaign": campaign.id}, folder, stopped)
+
+
+@contextmanager
+def open_lanes(
+    request: FuzzRequest, campaign: Campaign, local: Spawn, say: Say
+) -> Iterator[tuple[int, Spawn]]:
+    """Yield the number of parallel tests, and a function that starts a lane: a process here, or on a
+    cluster.
+    """
+    if request.scheduler is None:
+        yield request.lanes or 1, local
+        return
+    from opsieve.triage.distributed.cluster import open_lanes as open_remote_lanes
+
+    with open_remote_lanes(request.scheduler, campaign, request.resources, say) as (threads, start):
+        say(f"the cluster at {printable(request.scheduler)} can do {count_noun(threads, 'test')} at once")
+        yield request.lanes or threads, start
+
+
+def list_judged_clusters(folder: Path, campaign: str, known: Path | None) -> list[dict[str, Any]]:
+    """Return the clusters of a campaign as the key ``ci_clusters`` has them, new ones first."""
+    return [
+        {"cluster": one.row.id, "title": one.row.title, "members": one.row.members, "known": one.known}
+        for one in judge_clusters(folder, campaign, known)
+    ]

@@ -18,7 +18,7 @@ One that a compiler's worker asks adds an option to the targets that have it.
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from opsieve.backends.compilers.user_oracle import GROUP
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.program import Program
@@ -135,7 +136,7 @@ class OracleChoice:
         found: dict[ResolvedTarget, None] = {}
         for target in given:
             for sibling in self._list_siblings(target):
-                found[self._add_options(sibling)] = None
+                found[self.add_options(sibling)] = None
         return list(found)
 
     def _list_siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
@@ -146,7 +147,8 @@ class OracleChoice:
             found += [target.with_options(**{option: value}) for value in values]
         return found
 
-    def _add_options(self, target: ResolvedTarget) -> ResolvedTarget:
+    def add_options(self, target: ResolvedTarget) -> ResolvedTarget:
+        """Return the target with the options that the oracles need."""
         own = (name for name in self.names if name not in _BY_NAME)
         target = target.asking(tuple(dict.fromkeys([*target.oracles, *own])))
         for name in self.names:
@@ -155,6 +157,14 @@ class OracleChoice:
                 now = target.options[option]
                 target = target.with_options(**{option: value if now in ("off", value) else "all"})
         return target
+
+
+def add_oracles(case: Case, target: ResolvedTarget, names: Iterable[str]) -> tuple[Case, ResolvedTarget]:
+    """Return a case and its target such that `judge_case` consults these oracles, for a session with one target."""
+    choice = choose_oracles(names)
+    if choice.measured:
+        case = replace(case, parameters={**case.parameters, ORACLE: choice.measured[0]})
+    return case, choice.add_options(target)
 
 
 def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoice:

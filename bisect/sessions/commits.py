@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.bisect.blame.release_commit import find_release_commit
@@ -112,8 +113,9 @@ def _resolve_target(request: BisectRequest) -> ResolvedTarget:
 
 def _make_case_check(request: BisectRequest) -> CaseCheck:
     """Turn the case into a check of commits."""
-    target = _resolve_target(request)
+    named = _resolve_target(request)
     opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
+    opened, target = add_oracles(opened, named, request.oracles)
     own = read_recorded_failure(request.case, opened, target)
     return CaseCheck(opened, target, request.policy, own, request.run_limits)
 

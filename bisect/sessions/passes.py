@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable
 
+from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -28,7 +29,7 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
         raise BadInput("name the CASE that fails")
     opened = open_case(request.case, request.inputs, request.expected, request.seed)
     named = request.target or named_by_file(opened.parameters.get("target", "onnxruntime"), request.offline)
-    target = resolve(named)
+    opened, target = add_oracles(opened, resolve(named), request.oracles)
     started = time.process_time()
     with Workers(request.run_limits, offline=request.offline, say=say) as workers:
         blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)

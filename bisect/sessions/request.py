@@ -24,13 +24,14 @@ class BisectRequest:
     origin. `limits` are those of a check; `fresh` ignores probes of earlier calls. `jobs` versions are tried
     at once: one by default, or, with the `scheduler` of a Dask cluster, as many as its workers with
     `resources` have threads. `tolerance` is (relative, absolute) and replaces the policy's.
-    `seconds` and `memory` (bytes) limit each run of the compiler.
+    `oracles` are consulted too. `seconds` and `memory` (bytes) limit each run of the compiler.
     """
 
     case: Path | None
     good: str | None = None
     bad: str | None = None
     target: str = ""
+    oracles: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     pre: bool = False

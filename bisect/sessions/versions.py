@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.builds import check_trusted
 from opsieve.backends.releases.consent import named_by_file
@@ -55,7 +56,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     for repository in filter(None, (request.then_commits, request.history)):
         check_readable(repository)
     case, named = _open_case(request)
-    target = _check_target(named, package)
+    case, target = add_oracles(case, _check_target(named, package), request.oracles)
     row = assemble_row(request, package, target, say)
     started = time.monotonic()
     versions = (*row.versions, *row.loose)
@@ -210,6 +211,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
     case, target = _open_case(request)
     if target is None:
         raise BadInput("name --target, the backend and its options")
+    case, target = add_oracles(case, target, request.oracles)
     if not request.target:
         named_by_file(case.parameters["target"], request.offline, case.origin.versions)
     started = time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from opsieve.backends.judge.oracle_names import ORACLE
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.outcome import VersionOutcome
@@ -88,7 +89,7 @@ def describe_limits(limits: Limits) -> dict[str, object]:
 
 
 def hash_case(case: Case) -> str:
-    """Return the SHA-256 of model, inputs and expected outputs in hexadecimal."""
+    """Return the SHA-256 of model, inputs, expected outputs and chosen oracle in hexadecimal."""
     total = hashlib.sha256(case.program.data)
     for values in (case.inputs, case.expected):
         chunks: list[bytes] = []
@@ -96,6 +97,8 @@ def hash_case(case: Case) -> str:
         total.update(json.dumps(header, sort_keys=True).encode())
         for chunk in chunks:
             total.update(chunk)
+    if oracle := case.parameters.get(ORACLE):
+        total.update(oracle.encode())
     if case.expected is not None:
         # which probes of before 2026-11-24 did not know
         total.update(b"expected outputs define good and bad")

@@ -1,11 +1,13 @@
 """A failure as an exported script shows it: a reduced one, or one reproduced from a case."""
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from opsieve.backends.judge.judge import judge_case
+from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.judge.oracles import DERIVING
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import compare_runs
@@ -15,7 +17,9 @@ from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.program_text import add_script, print_program
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
+from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
@@ -32,6 +36,7 @@ from opsieve.triage.export.export_input import (
     find_expected,
     use_given_program,
 )
+from opsieve.triage.export.exports import Export, Kind, export_failure
 from opsieve.triage.export.program_source import get_text
 from opsieve.triage.export.script import write_script as written
 from opsieve.triage.known.issues import ProbableIssue
@@ -41,9 +46,48 @@ from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 
 _MAX_JSON = 1 << 20
+_LIMITS = Limits()
 
 
-def reproduce_failure(case: Case, target: str, place: Path, workers: Workers) -> ExportedFailure:
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """A failure to export as `kind`: `what` is a path, or names a case or a cluster of `store`.
+
+    `target` is "" for the one on record; `oracles` are consulted too; `limits` are those of each run.
+    """
+
+    what: str
+    kind: Kind = "script"
+    store: Path = Path("opsieve-store")
+    target: str = ""
+    oracles: tuple[str, ...] = ()
+    inputs: Path | None = None
+    expected: Path | None = None
+    seed: int = 0
+    limits: Limits = _LIMITS
+    offline: bool = False
+
+
+def export_case(request: ExportRequest, say: Callable[[str], None]) -> tuple[Export, ExportedFailure]:
+    """Reproduce a failure and export it.
+
+    Raises:
+        NoFailure: If it passes; Unjudged if that stays unknown.
+        BadInput: If the case cannot be read, or this kind of file cannot show the failure.
+    """
+    place = case_folder(request.what, request.store)
+    case = open_case(place, request.inputs, request.expected, request.seed)
+    with Workers(request.limits, offline=request.offline, say=say) as workers:
+        found = reproduce_failure(case, request.target, place, workers, request.oracles)
+        made = export_failure(found, request.kind, workers)
+    if len(case.program.operators()) > 1 and not _beside(place, "reduction.json"):
+        say(f"this case was not reduced; to make it smaller: opsieve reduce {request.what}")
+    return made, found
+
+
+def reproduce_failure(
+    case: Case, target: str, place: Path, workers: Workers, oracles: Sequence[str] = ()
+) -> ExportedFailure:
     """Judge the failure of a case again, as an export shows it. Raises NoFailure if it passes, Unjudged if
     that stays unknown.
 
@@ -59,7 +103,8 @@ def reproduce_failure(case: Case, target: str, place: Path, workers: Workers) ->
             f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with"
             " --target"
         )
-    case, lab = add_script(case, workers), ObservationCache(workers)
+    case, chosen = add_oracles(add_script(case, workers), chosen, oracles)
+    lab = ObservationCache(workers)
     judged = judge_case(case, chosen, lab)
     stored = _read_stored_verdict(_case_of(place), chosen)
     seen_failing = bool(target or case.parameters.get("target") or recorded) or stored is not None
@@ -122,11 +167,6 @@ def case_folder(what: str, store: Path) -> Path:
     if place is None:
         raise BadInput(f"no case of {shown(what, 120)} was kept: choose one of its members (opsieve show)")
     return place
-
-
-def is_reduced(place: Path) -> bool:
-    """Return whether a reduction wrote the case, or the model, at `place`."""
-    return bool(_beside(place, "reduction.json"))
 
 
 def _case_of(place: Path) -> Path:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from opsieve.backends.judge.oracle_names import name_optional_oracle
+from opsieve.backends.judge.oracle_names import add_oracles, name_optional_oracle
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.workers import Workers
@@ -82,6 +82,8 @@ class ReductionRequest:
     inputs: Path | None = None
     expected: Path | None = None
     targets: tuple[str, ...] = ()
+    # That are consulted too
+    oracles: tuple[str, ...] = ()
     against: str | None = None
     # One of LEVELS
     level: str = "fingerprint"
@@ -336,7 +338,11 @@ class Session:
             named_by_file(named, self.pool[0].offline, case.origin.versions)
         targets = self.request.targets or ((named,) if named else ())
         against = None if self.request.against is None else resolve(self.request.against)
-        premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
+        asked = [resolve(target) for target in targets]
+        if self.request.oracles:
+            pairs = [add_oracles(case, target, self.request.oracles) for target in asked or list_installed()]
+            case, asked = pairs[0][0], [target for _, target in pairs]
+        premise = find(case, asked, against, self.pool[0])
         kind, reason = premise.failure.verdict.kind, printable(premise.reason)[:400]
         self.listener.say(f"{kind}: {reason}")
         self.listener.say(premise.describe_level(level or self._level))

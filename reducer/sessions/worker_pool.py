@@ -2,16 +2,20 @@
 short reduction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput
+
+if TYPE_CHECKING:
+    from opsieve.triage.distributed.remote_workers import Further
 
 # Run first when no target is named
 _USUAL = "onnxruntime"
@@ -57,3 +61,21 @@ def _first(targets: Sequence[str]) -> list[ResolvedTarget]:
         return [resolve(targets[0] if targets else _USUAL)]
     except BadTarget:
         return []
+
+
+@contextmanager
+def open_cluster(
+    scheduler: str | None,
+    resources: Mapping[str, float],
+    jobs: int | None,
+    here: Workers,
+    say: Callable[[str], None],
+) -> "Iterator[Further | None]":
+    """Yield a function that makes workers on the named cluster, or None."""
+    if scheduler is None:
+        yield None
+        return
+    from opsieve.triage.distributed.remote_workers import open_remote_workers
+
+    with open_remote_workers(scheduler, resources, jobs, here, say) as further:
+        yield further

@@ -14,47 +14,74 @@ from opsieve.version import VERSION
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries as Store
-    from opsieve.tui.api import (
-        BadInput,
-        assert_agrees,
-        attribute,
-        bisect_commits,
-        bisect_releases,
-        compare,
-        open_case,
-        open_store,
-        reduce,
-        run,
-    )
+    from opsieve.tui.api import BadInput, assert_agrees, compare, open_case, open_store, reduce, run
     from opsieve.tui.campaign_api import fuzz
+    from opsieve.tui.culprit_api import attribute, bisect_commits, bisect_releases, bisect_source, replay
+    from opsieve.tui.store_api import (
+        add_to_corpus,
+        compare_corpus,
+        export,
+        import_cases,
+        list_bugs,
+        replay_bugs,
+        replay_corpus,
+        triage_logs,
+        triage_store,
+    )
 
 __version__ = VERSION
 
 __all__ = [
     "BadInput",
     "Store",
+    "add_to_corpus",
     "assert_agrees",
     "attribute",
     "bisect_commits",
     "bisect_releases",
+    "bisect_source",
     "compare",
+    "compare_corpus",
+    "export",
     "fuzz",
+    "import_cases",
+    "list_bugs",
     "open_case",
     "open_store",
     "reduce",
+    "replay",
+    "replay_bugs",
+    "replay_corpus",
     "run",
+    "triage_logs",
+    "triage_store",
 ]
-_ELSEWHERE = {
-    "Store": ("opsieve.triage.store.queries", "Queries"),
-    "fuzz": ("opsieve.tui.campaign_api", "fuzz"),
+# The functions that other modules than `opsieve.tui.api` have. `opsieve.triage` and `opsieve.bisect` are packages,
+# and `import` is a word of Python, so the functions of these commands have longer names.
+_MODULES = {
+    "triage.store.queries": ["Store"],
+    "tui.campaign_api": ["fuzz"],
+    "tui.culprit_api": ["attribute", "bisect_commits", "bisect_releases", "bisect_source", "replay"],
+    "tui.store_api": [
+        "add_to_corpus",
+        "compare_corpus",
+        "export",
+        "import_cases",
+        "list_bugs",
+        "replay_bugs",
+        "replay_corpus",
+        "triage_logs",
+        "triage_store",
+    ],
 }
+_ELSEWHERE = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _ELSEWHERE.get(name, ("opsieve.tui.api", name))
-    return getattr(importlib.import_module(module), attribute)
+    module = importlib.import_module(f"opsieve.{_ELSEWHERE.get(name, 'tui.api')}")
+    return getattr(module, "Queries" if name == "Store" else name)
 
 
 def __dir__() -> list[str]:

@@ -62,6 +62,24 @@ def test_a_reduction_keeps_the_objection(
     assert (small["nodes_after"], small["same"], small["minimal"], small["script"]) == (1, True, True, "")
 
 
+@pytest.mark.slow
+def test_commands_consult_the_named_oracle(package: tuple[Path, Path]) -> None:
+    again = f"-t {WRONG} --oracle probability --json"
+    added, ran, plain, small, made = ask(
+        package,
+        f"corpus add corpus Softmax.onnx {again}",
+        "corpus run corpus --oracle probability --json",
+        f"corpus run corpus -t {WRONG} --json",
+        f"reduce Softmax.onnx -o small {again}",
+        f"export Softmax.onnx --as case {again}",
+    )
+    (seen,) = added["added"][0]["targets"].values()
+    assert (seen["verdict"], seen["kind"]) == ("fail", "error")
+    assert [result["state"] for result in ran["results"]] == ["still-failing"]
+    assert plain["results"][0]["after"]["kind"] == "mismatch"
+    assert (small["nodes_after"], made["failure"]) == (1, "error")
+
+
 def test_an_oracle_that_is_not_heard_leaves_the_verdict_open(package: tuple[Path, Path]) -> None:
     (package[1] / "opsieve.toml").write_text('[run]\noracle = ["probability"]\n')
     answers = ask(

@@ -45,6 +45,7 @@ def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nightly_plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[opsieve.version_sources]\nnightlies = nightly_plugin:nightlies\n"
+        "[opsieve.oracles]\nmine = nightly_plugin:nightlies\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
@@ -76,6 +77,13 @@ def test_a_plug_in_is_searched(case: Path, capsys: pytest.CaptureFixture[str]) -
     ]
     again = json.loads(bisect(case, *search, capsys=capsys)[1])
     assert again["recalled"] == again["probes"] == answer["probes"]
+
+
+@pytest.mark.usefixtures("_plugin")
+def test_an_oracle_becomes_part_of_the_target(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = ["--source", "nightlies:2026-01-17", "--oracle", "mine", "--json"]
+    answer = json.loads(bisect(case, *search, capsys=capsys)[1])
+    assert (answer["target"], answer["recalled"]) == ("reference:oracle=mine", 0)
 
 
 @pytest.mark.usefixtures("_plugin")

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import onnx
 import pytest
@@ -20,6 +21,7 @@ from tui_driving import store_at
 
 import opsieve
 from opsieve.gen.case.case import Case, save
+from opsieve.tui.cli import Commands
 from opsieve.tui.samples import SAMPLES
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
@@ -51,6 +53,70 @@ def test_the_page_names_every_function() -> None:
     assert [name for name in opsieve.__all__ if name not in PAGE.read_text()] == []
     assert all(inspect.getdoc(getattr(opsieve, name)) for name in opsieve.__all__)
     assert set(opsieve.__all__) <= set(dir(opsieve))
+
+
+# Each command as functions.
+FUNCTIONS: dict[str, list[Any]] = {
+    "run": [opsieve.run],
+    "reduce": [opsieve.reduce],
+    "attribute": [opsieve.attribute],
+    "bisect": [opsieve.bisect_releases, opsieve.bisect_commits, opsieve.bisect_source],
+    "replay": [opsieve.replay],
+    "export": [opsieve.export],
+    "import": [opsieve.import_cases],
+    "fuzz": [opsieve.fuzz],
+    "triage": [opsieve.triage_store, opsieve.triage_logs],
+    "corpus add": [opsieve.add_to_corpus],
+    "corpus run": [opsieve.replay_corpus],
+    "corpus diff": [opsieve.compare_corpus],
+    "bugs": [opsieve.list_bugs],
+    "bugs replay": [opsieve.replay_bugs],
+}
+# The option of a command and its argument in Python, where the two differ by more than a plural.
+ARGUMENT = {
+    "models": "model", "case": "model", "what": "case", "place": "store", "folder": "store", "logs": "path",
+    "level": "same", "script": "check", "no-check": "check", "no-attribute": "attribute", "rtol": "tolerance",
+    "atol": "tolerance", "oracles": "oracle_file", "ops": "operators", "commits": "repository",
+    "releases": "package", "package": "packages", "index": "indexes", "as": "kind", "script-files": "scripts",
+    "no-history": "history",
+}  # fmt: skip
+# The results are objects, so nothing prints or writes them; the four switches are variables of the process.
+PRINTED = {
+    "json",
+    "json-lines",
+    "quiet",
+    "ci",
+    "report",
+    "junit",
+    "sarif",
+    "github",
+    "fail-on",
+    "page",
+    "stats",
+}
+PRINTED |= {"allow-unjudged", "version", "yes", "install", "env", "no-sandbox", "chance"}
+# `reduce --verify` checks a file of a result, and `fuzz --auto-triage` runs commands beside the campaign.
+ONLY_TYPED = {("reduce", "verify"), ("reduce", "store"), ("fuzz", "auto-triage")}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_takes_every_option_of_its_command(name: str) -> None:
+    top, _, sub = name.partition(" ")
+    command = Commands("opsieve").get_command(click.Context(Commands("opsieve")), top)
+    assert command is not None
+    command = command.commands[sub] if sub else command  # type: ignore[attr-defined]
+    taken = {parameter for each in FUNCTIONS[name] for parameter in inspect.signature(each).parameters}
+    missing = []
+    for parameter in command.params:
+        words = [
+            word.lstrip("-") for word in parameter.opts if not word.startswith("-") or word.startswith("--")
+        ]
+        word = words[0]
+        names = {word, f"{word}s", ARGUMENT.get(word, word), ARGUMENT.get(str(parameter.name), word)}
+        found = {each.replace("-", "_") for each in names} & taken
+        if not found and word not in PRINTED and (name, word) not in ONLY_TYPED:
+            missing.append(word)
+    assert missing == []
 
 
 def test_the_import_is_light() -> None:

@@ -91,7 +91,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
             yield known[name, entry.digest, target]
         else:
             chosen[name] = (target,)
-    asked_for = CorpusRequest(request.folder, (), request.limits, request.offline, chosen)
+    asked_for = CorpusRequest(request.folder, (), request.limits, request.offline, chosen=chosen)
     with give_consent() if request.newest else nullcontext():
         for found in replay_corpus(asked_for, say):
             if journal is not None and isinstance(found, CorpusResult):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygotes.zygote import Limits
@@ -26,13 +27,14 @@ from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, make_result
 from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
 
 _LIMITS = Limits()
+_NO_CHOICE = OracleChoice()
 _DEFAULT = "onnxruntime"
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """A corpus and how to judge its cases; `targets` replace those that the cases name.
+    """A corpus and how to judge its cases; `targets` replace those that the cases name, `oracles` are added.
 
     `chosen`, unless it is None, has the cases to judge by name, and their targets in place of the recorded
     ones.
@@ -42,11 +44,12 @@ class CorpusRequest:
     targets: tuple[str, ...] = ()
     limits: Limits = _LIMITS
     offline: bool = False
+    oracles: OracleChoice = _NO_CHOICE
     chosen: Mapping[str, tuple[str, ...]] | None = None
 
     def make_judge_request(self, targets: tuple[str, ...]) -> JudgeRequest:
         """Make the request to judge models on these targets."""
-        return JudgeRequest(targets=targets, limits=self.limits, offline=self.offline)
+        return JudgeRequest(targets, limits=self.limits, offline=self.offline, oracles=self.oracles)
 
 
 @dataclass(frozen=True, slots=True)

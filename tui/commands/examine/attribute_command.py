@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from opsieve.tui.commands.text import print_message
 @click.command()
 @click.argument("case", type=options.PATH)
 @options.TARGET
+@options.ORACLE
 @options.INPUTS
 @options.EXPECTED
 @options.SEED
@@ -25,14 +27,9 @@ from opsieve.tui.commands.text import print_message
 @options.JSON
 def command(
     case: Path,
-    target: str,
-    inputs: Path | None,
-    expected: Path | None,
-    seed: int,
-    seconds: float,
     memory: int,
-    offline: bool,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Find the optimiser passes that cause the failure of CASE: those that cure it when skipped.
 
@@ -42,16 +39,7 @@ def command(
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
 
-    request = BisectRequest(
-        case,
-        target=target or "",
-        inputs=inputs,
-        expected=expected,
-        seed=seed,
-        seconds=seconds,
-        memory=memory << 20,
-        offline=offline,
-    )
+    request = BisectRequest(case, memory=memory << 20, **given)
     found = attribute_passes(request, print_message)
     if as_json:
         click.echo(json.dumps(found.as_json()))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     help="A release, tag, date, commit or backend@path with the failure.  [default: the newest release]",
 )
 @options.TARGET
+@options.ORACLE
 @click.option("--sweep", is_flag=True, help="Test every release and report every transition.")
 @click.option("--build", type=options.PATH, help="Commits: script run in each work tree before the test.")
 @click.option(

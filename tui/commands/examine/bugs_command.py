@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +54,9 @@ def command(context: click.Context, folder: Path | None, page: Path | None, as_j
     if page is not None:
         _write_page(folder or SAMPLES, page)
     if as_json:
-        rows = [
-            {"name": name, "status": status(entry, bug), "target": latest(entry, bug)[0], **asdict(bug)}
-            for name, (entry, bug) in bugs.items()
-        ]
-        click.echo(json.dumps({"bugs": rows}))
+        from opsieve.tui.store_api import list_bugs
+
+        click.echo(json.dumps({"bugs": list_bugs(folder)}))
         return 0
     print_table(
         ("bug", "status", "target", "what"),

@@ -60,6 +60,7 @@ def command() -> None:
 @click.argument("folder", type=options.PATH)
 @click.argument("cases", nargs=-1, required=True, type=options.PATH)
 @_TARGETS
+@options.ORACLE
 @options.make_seconds(60.0)
 @options.make_memory()
 @options.OFFLINE
@@ -107,6 +108,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
 @command.command("run")
 @click.argument("folder", type=options.PATH)
 @_TARGETS
+@options.ORACLE
 @FAIL_ON
 @JUNIT
 @SARIF
@@ -187,11 +189,12 @@ def diff(
 
 def _make_request(folder: Path, **given: Any) -> "CorpusRequest":
     """Turn the options into a request."""
+    from opsieve.backends.judge.oracle_names import choose_oracles
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.session import CorpusRequest
 
     limits = Limits(seconds=given["seconds"], memory=given["memory"] << 20)
-    return CorpusRequest(folder, given["targets"], limits, given["offline"])
+    return CorpusRequest(folder, given["targets"], limits, given["offline"], choose_oracles(given["oracles"]))
 
 
 def report_results(

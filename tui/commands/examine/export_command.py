@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,9 @@ from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import print_message
+
+if TYPE_CHECKING:
+    from opsieve.triage.export.exports import Kind
 
 
 @click.command()
@@ -26,6 +30,7 @@ from opsieve.tui.commands.text import print_message
     help="File or directory to write to; - is stdout.  [default: the current directory]",
 )
 @options.TARGET
+@options.ORACLE
 @options.STORE
 @options.INPUTS
 @options.EXPECTED
@@ -38,17 +43,13 @@ from opsieve.tui.commands.text import print_message
 @options.JSON
 def command(
     what: str,
-    kind: str,
+    kind: "Kind",
     output: Path | None,
-    target: str,
     folder: Path,
-    inputs: Path | None,
-    expected: Path | None,
-    seed: int,
     seconds: float,
     memory: int,
-    offline: bool,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Reproduce the failure of CASE and write it for people without opsieve. Exit code 3 if the failure does
     not repeat.
@@ -56,26 +57,18 @@ def command(
     CASE is an .onnx file, a case directory, a directory with model.onnx and its data, or cases/KEY/N of the
     store; CLUSTER stands for its representative. The script needs only numpy, onnx and the compiler.
     """
-    from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.durable import write_output
-    from opsieve.reducer.sessions.export import case_folder, is_reduced, reproduce_failure
-    from opsieve.triage.export.exports import KINDS, export_failure
+    from opsieve.reducer.sessions.export import ExportRequest, export_case
 
-    place = case_folder(what, folder)
-    case = open_case(place, inputs, expected, seed)
-    with Workers(Limits(seconds=seconds, memory=memory << 20), offline=offline, say=print_message) as workers:
-        try:
-            exported = reproduce_failure(case, target, place, workers)
-        except NoFailure as error:
-            if as_json:
-                facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
-                click.echo(json.dumps(facts))
-            raise
-        made = export_failure(exported, next(each for each in KINDS if each == kind), workers)
-    if len(case.program.operators()) > 1 and not is_reduced(place):
-        print_message(f"this case was not reduced; to make it smaller: opsieve reduce {what}")
+    limits = Limits(seconds=seconds, memory=memory << 20)
+    try:
+        made, exported = export_case(ExportRequest(what, kind, folder, limits=limits, **given), print_message)
+    except NoFailure as error:
+        if as_json:
+            facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
+            click.echo(json.dumps(facts))
+        raise
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0

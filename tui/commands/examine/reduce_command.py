@@ -22,6 +22,7 @@ from opsieve.tui.commands.options import (
     JSON,
     NO_SANDBOX,
     OFFLINE,
+    ORACLE,
     PATH,
     RESOURCES,
     SCHEDULER,
@@ -33,11 +34,9 @@ from opsieve.tui.commands.options import (
 from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
-    from opsieve.backends.workers.workers import Workers
     from opsieve.reducer.engine.certificate import Certificate
     from opsieve.reducer.engine.form import Progress
     from opsieve.reducer.sessions.session import Reduced
-    from opsieve.triage.distributed.remote_workers import Further
 
 # Lines of the reduced graph
 _MOST_PRINTED = 60
@@ -58,6 +57,7 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
     multiple=True,
     help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: all installed]",
 )
+@ORACLE
 @click.option(
     "--against",
     metavar="TARGET",
@@ -144,7 +144,7 @@ def command(
     written with its inputs, a script and a certificate. Exit code 3 if nothing fails.
     """
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.reducer.sessions.worker_pool import WorkerPool
+    from opsieve.reducer.sessions.worker_pool import WorkerPool, open_cluster
 
     if scheduler is not None and options["script"] is not None:
         raise BadInput("--check runs its script on this machine: leave --scheduler out")
@@ -161,7 +161,7 @@ def command(
 
         request = ReductionRequest(place_of(case, store), jobs=here, **options)
         with (
-            _open_cluster(scheduler, resources, jobs, pool[0]) as further,
+            open_cluster(scheduler, resources, jobs, pool[0], print_message) as further,
             Session(request, pool, listener, further) as session,
         ):
             if verify:
@@ -191,20 +191,6 @@ def _format_stats(reduced: "Reduced") -> str:
         counts = f"{ended['same']:>8}{ended['gone']:>8}{ended['slippage']:>15}{ended['invalid']:>9}"
         lines.append(f"{name:16}{sum(ended.values()):>8}{counts}")
     return "\n".join(["", *lines])
-
-
-@contextmanager
-def _open_cluster(
-    scheduler: str | None, resources: dict[str, float], jobs: int | None, here: "Workers"
-) -> "Iterator[Further | None]":
-    """Yield a function that makes workers on the named cluster, or None."""
-    if scheduler is None:
-        yield None
-        return
-    from opsieve.triage.distributed.remote_workers import open_remote_workers
-
-    with open_remote_workers(scheduler, resources, jobs, here, print_message) as further:
-        yield further
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -4,8 +4,8 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.lane_spawn import Spawn
     from opsieve.triage.campaign.session import FuzzRequest
-    from opsieve.triage.store.finished_test import Campaign
 
 
 class Share(click.ParamType[float]):
@@ -235,6 +234,7 @@ def _run_campaign(
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.session import check_store, list_facts, open_campaign
     from opsieve.triage.store.store import Store
+    from opsieve.tui.campaign_api import open_lanes
     from opsieve.tui.commands.find.auto_triage import AutoTriage
     from opsieve.tui.commands.find.campaign_report import Growth
 
@@ -249,7 +249,7 @@ def _run_campaign(
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         beside = AutoTriage(request.store, auto_triage, left)
         with (
-            _open_lanes(request, campaign, local) as (lanes, start),
+            open_lanes(request, campaign, local, print_message) as (lanes, start),
             open_counting_bar(request.tests, "tests", quiet) as show,
             beside,
         ):
@@ -288,25 +288,6 @@ def _start_first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
     expected = given["targets"] or (() if given["resume"] else ("onnxruntime",))
     return nullcontext(spawn_lane) if elsewhere else start_first_lane(lambda: spawn_lane(expected))
-
-
-@contextmanager
-def _open_lanes(
-    request: "FuzzRequest", campaign: "Campaign", local: "Spawn"
-) -> "Iterator[tuple[int, Spawn]]":
-    """Yield the number of parallel tests, and a function that starts a lane: a process here, or on a
-    cluster.
-    """
-    if request.scheduler is None:
-        yield request.lanes or 1, local
-        return
-    from opsieve.triage.distributed.cluster import open_lanes
-
-    with open_lanes(request.scheduler, campaign, request.resources, print_message) as (threads, start):
-        print_message(
-            f"the cluster at {printable(request.scheduler)} can do {count_noun(threads, 'test')} at once"
-        )
-        yield request.lanes or threads, start
 
 
 def _take_evidence(folder: Path) -> None:

@@ -1,12 +1,10 @@
 """`opsieve triage`: run a round over a store, or over a log of another tool."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,12 +13,6 @@ from opsieve.tui.commands import options
 from opsieve.tui.commands.text import print_message
 from opsieve.tui.commands.triage.store_table import print_clusters, print_table
 
-if TYPE_CHECKING:
-    from opsieve.reducer.sessions.store_session import ReducedCase, Reducer, StoreReductionRequest
-    from opsieve.triage.review.review import TriageRound
-
-# Clusters that a round shows
-_FIRST = 10
 # The longest title beside moving parts, in characters.
 _TITLE = 60
 # The limit on messages about unusable entries.
@@ -74,19 +66,7 @@ _APART = 3
 @options.NO_SANDBOX
 @options.JSON
 def command(
-    place: Path | None,
-    folder: Path,
-    logs: Path | None,
-    reduce_: bool,
-    budget: float,
-    members: int,
-    jobs: int | None,
-    scheduler: str | None,
-    resources: dict[str, float],
-    refingerprint: bool,
-    dry_run: bool,
-    offline: bool,
-    as_json: bool,
+    place: Path | None, folder: Path, logs: Path | None, reduce_: bool, as_json: bool, **given: Any
 ) -> int:
     """Rank the clusters of STORE, match them with the rules of known bugs, and merge the results of reduce
     and bisect.
@@ -96,71 +76,28 @@ def command(
     """
     if logs is not None:
         return _cluster_logs(logs, as_json)
-    if dry_run and not refingerprint:
-        raise click.UsageError("--dry-run needs --refingerprint")
-    folder = place or folder
-    from opsieve.triage.review.review import recompute_fingerprints, run_triage
-    from opsieve.triage.store.queries import upgrade_index
+    from opsieve.reducer.sessions.triage_session import TriageRequest, triage_store
 
-    upgrade_index(folder)
-    facts: dict[str, Any] = {}
-    if refingerprint:
-        moves, unread = recompute_fingerprints(folder, dry_run=dry_run)
-        _print_problems(unread)
-        facts["moves"] = [asdict(move) for move in moves]
-        if dry_run:
-            _print_moves(facts["moves"], as_json)
-            return 0
-    if reduce_:
-        from opsieve.reducer.sessions.store_session import StoreReductionRequest
-
-        request = StoreReductionRequest(folder, budget, members, offline, jobs or 1)
-        facts |= _reduce_cases(request, jobs, scheduler, resources)
-    done = run_triage(folder, refingerprinted=refingerprint)
-    if done.moves is not None:
-        facts["moves"] = [asdict(move) for move in done.moves]
-    _print_problems(done.unread)
-    _print_problems(done.round.problems, most=None)
-    _print_round(folder, done.round, facts, as_json)
-    return 2 if done.round.problems else 0
-
-
-def _print_problems(problems: Sequence[str], most: int | None = _PROBLEMS) -> None:
-    for problem in problems[:most]:
+    request = TriageRequest(place or folder, reduce=reduce_, **given)
+    answer = triage_store(request, print_message, lambda _: None)
+    facts = answer.facts
+    for problem in [*answer.unread[:_PROBLEMS], *facts.get("problems", ())]:
         print_message(f"{single_line(problem)}.")
-
-
-def _print_round(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
-    """Print the round for a person, or as the keys of docs/reference/json.md."""
-    from opsieve.triage.store.queries import Queries
-
-    with Queries(folder) as store:
-        counts, rules = store.counts(), store.rules()
-        non_bugs = [asdict(entry) for entry in store.non_bugs(most=10)]
-        first = store.clusters(limit=_FIRST)
-    summary: dict[str, Any] = {
-        **asdict(counts),
-        "rules": [asdict(rule) for rule in rules],
-        "explained": done.explained,
-        "non_bugs": non_bugs,
-        # The key of `non_bugs` before 0.2
-        "aside": non_bugs,
-        **moved,
-        "problems": list(done.problems),
-        "store": str(folder),
-    }
+    if answer.clusters is None:
+        _print_moves(facts["moves"], as_json)
+        return 0
     if as_json:
-        click.echo(json.dumps(summary))
-        return
-    if moved.get("moves"):
-        _print_moves(moved["moves"], as_json)
-    click.echo(_write_summary(summary))
-    print_clusters(first.rows)
-    if first.next:
-        click.echo(
-            f"  and {first.total - len(first.rows):,} more: opsieve clusters --store"
-            f" {single_line(str(folder))}"
-        )
+        click.echo(json.dumps(facts))
+    else:
+        if facts.get("moves"):
+            _print_moves(facts["moves"], as_json)
+        click.echo(_write_summary(facts))
+        print_clusters(answer.clusters.rows)
+        if answer.clusters.next:
+            more = answer.clusters.total - len(answer.clusters.rows)
+            where = single_line(facts["store"])
+            click.echo(f"  and {more:,} more: opsieve clusters --store {where}")
+    return 2 if facts["problems"] else 0
 
 
 def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
@@ -196,56 +133,6 @@ def _list_move(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
         else:
             yield 4, f"{name} was {part['before']}"
             yield 6 + len(name), f"is {part['after']}"
-
-
-def _reduce_cases(
-    request: "StoreReductionRequest", jobs: int | None, scheduler: str | None, resources: dict[str, float]
-) -> dict[str, Any]:
-    """Reduce the waiting cases, here or on a cluster, and print each result.
-
-    Returns the keys `reductions` and `left` of docs/reference/json.md.
-    """
-    from opsieve.reducer.sessions.case_process import run_child
-    from opsieve.reducer.sessions.store_session import ReducedCase, cases_to_reduce, reduce_cases
-
-    wanted = cases_to_reduce(request)
-    clusters = {candidate.place: candidate.cluster for candidate in wanted}
-    done: dict[str, ReducedCase] = {}
-    print_message(f"{count_noun(len(wanted), 'case')} to reduce in {request.budget:g} s")
-    with ExitStack() as stack:
-        reducer: Reducer = run_child
-        if scheduler is not None and wanted:
-            from opsieve.reducer.sessions.store_session import cluster_reducer
-
-            targets = sorted({candidate.target for candidate in wanted})
-            threads, reducer = stack.enter_context(
-                cluster_reducer(scheduler, targets, resources, print_message)
-            )
-            request = replace(request, jobs=jobs or threads)
-        try:
-            for one in reduce_cases(request, wanted, reducer):
-                done[one.case] = one
-                print_message(f"[{len(done)}/{len(wanted)}] {clusters[one.case]} {_describe_result(one)}")
-        except KeyboardInterrupt:
-            print_message("finished reductions are kept; the next opsieve triage uses them")
-            raise
-    answers = Counter(one.answer for one in done.values())
-    left = len(wanted) - len(done) + answers["unfinished"]
-    summary = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
-    summary += [f"{left} left; run the same command to continue"] * bool(left)
-    if wanted:
-        print_message(", ".join(summary))
-    return {"reductions": [asdict(one) for one in done.values()], "left": left}
-
-
-def _describe_result(one: "ReducedCase") -> str:
-    """Describe the result of a case."""
-    whole = count_noun(one.nodes_before, "node")
-    nodes = (
-        whole if one.nodes_after is None else f"{one.nodes_before} to {count_noun(one.nodes_after, 'node')}"
-    )
-    why = f": {one.message}" if one.message else ""
-    return f"{one.case} {one.answer}, {nodes} in {one.seconds:.1f} s{why}"
 
 
 def _write_summary(summary: dict[str, Any]) -> str:
