@@ -23,7 +23,7 @@ KINDS = {
     "reducer": CODE,
     "bisect": CODE,
     "tui": {*CODE, ".tcss"},
-    "samples": {*CODE, ".onnx", ".pb", ".json", ".jsonl", ".toml", ".txt"},
+    "samples": {*CODE, ".cpp", ".onnx", ".pb", ".json", ".jsonl", ".toml", ".txt"},
     "src": {".py", ".typed"},
     "docs": {".md", ".svg", ".cast"},
     "tests": {*CODE, ".c", ".json", ".log", ".onnx", ".pb", ".svg", ".toml", ".txt"},

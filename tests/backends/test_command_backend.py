@@ -166,7 +166,9 @@ def test_a_command_runs_only_where_it_was_typed(folder: Path, capsys: pytest.Cap
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++, which builds the page's compiler")
 def test_the_example_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (source,) = blocks(PAGE, "cpp")
+    source = (ROOT / "samples" / "tiny.cpp").read_text()
+    (shown,) = blocks(PAGE, "cpp")
+    assert shown in source
     Path("tiny.cpp").write_text(source)
     (script,) = blocks(PAGE, "sh")
     built, model, commands = script.partition("opsieve run")[0], "", script.partition("opsieve run")[2]

@@ -21,28 +21,30 @@ _HEAD = """# What opsieve has found
 
 <!-- Made by `opsieve bugs --page docs/found.md`; tests/cli/test_bugs.py compares it with the collection. -->
 
-{live} of {distinct} distinct bugs are live in the newest judged release of their compiler; {fixed} are fixed. `opsieve bugs` lists
-them, `opsieve bugs replay --newest` judges all of them on the newest releases, and `opsieve sample NAME` copies one.
+{live} of {distinct} distinct bugs are live in the newest judged release of their compiler; {fixed} are fixed.
+
+    opsieve bugs                      # list them
+    opsieve bugs replay --newest      # judge all of them on the newest releases
+    opsieve sample NAME               # copy the case of one
 
 """
 _METHOD = """## Method
 
-opsieve generates programs that a compiler supports. It judges each one with the ONNX reference evaluator in float64 and with an
-independent implementation. A failure that both confirm, and that repeats in a fresh process, is reduced to the smallest program that still
-fails. Attribution and bisection name the guilty pass and the first bad release. An engineer reads the reduced program and writes
-`confirm.py`: at most 30 lines that confirm the bug with numpy, onnxruntime or the compiler's own API, without opsieve. A scheduled workflow
-replays every case on the newest releases. The tests run every `confirm.py` whose compiler is installed.
+opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and an independent implementation. A failure
+that both confirm, and that repeats in a fresh process, is reduced to the smallest program that still fails. Attribution and bisection name
+the guilty pass and the first bad release. An engineer then writes `confirm.py`, at most 30 lines that confirm the bug without opsieve. The
+tests run every `confirm.py` whose compiler is installed, and a scheduled workflow replays every case on the newest releases.
 
 ## What counts
 
 One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second bug only if its fix differs. A
-second case of a bug is kept, marked "same as" and not counted. Missing operators and types that a compiler reports, results that ONNX
-leaves open, and limits of opsieve itself do not count.
+second case of a bug is marked "same as" and not counted. Missing operators and types that a compiler reports, results that ONNX leaves
+open, and limits of opsieve itself do not count.
 
 ## Bugs
 
-A name leads to the case and its `confirm.py`. Each entry has the kind, the status in the newest judged release, the fault, the operators,
-the guilty part and the releases with the bug. `opsieve bugs --json` has all fields.
+A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says otherwise. `opsieve bugs --json`
+also has the operators and the targets.
 
 """
 
@@ -105,30 +107,35 @@ def _is_live(bug: Bug, release: str) -> bool:
 
 
 def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """List the cases by compiler, each as one bullet."""
+    """List the cases by compiler, each as one bullet, under the releases that judged them."""
     compilers: dict[str, list[str]] = {}
+    releases: dict[str, set[str]] = {}
     for name, (entry, bug) in bugs.items():
         target, seen = latest(entry, bug)
         found_on, release = Target.parse(bug.fails), Target.parse(target).release if seen else ""
         state = f"same as {bug.same_as}" if bug.same_as else status(entry, bug)
+        if release:
+            releases.setdefault(found_on.backend, set()).add(release)
         facts = [
-            ", ".join(bug.operators),
-            bug.guilty and f"guilty: {bug.guilty}",
-            found_on.options and f"found on {bug.fails}",
+            bug.guilty,
             bug.first_bad and f"since {bug.first_bad}",
             bug.fixed_in and f"fixed in {bug.fixed_in}" + f" ({bug.fixed_on})" * bool(bug.fixed_on),
         ]
+        said = [markdown(each) for each in (kind_of(entry, bug), state if state != "live" else "") if each]
         # A line that begins with a dash would become an item of a list.
         what = markdown(bug.what).replace(" - ", " \\- ")
         text = (
-            f"- [{name}]({_CASES}/{name}): {markdown(kind_of(entry, bug))}, {state}"
-            + f" in {release}" * bool(release and state == "live")
-            + f". {what} ({'; '.join(markdown(fact) for fact in facts if fact)})"
+            f"- [{name}]({_CASES}/{name}): {', '.join(said)}. {what}"
+            + f" ({'; '.join(markdown(fact) for fact in facts if fact)})" * any(facts)
             + f" [issue]({bug.upstream})" * bug.upstream.startswith("https://github.com/")
         )
         lines = wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         compilers.setdefault(found_on.backend, []).append("\n".join(lines))
     return "\n".join(
-        f"### {compiler}\n\n" + "\n".join(sorted(items)) + "\n"
+        f"### {compiler}\n\n{_judged_in(releases.get(compiler, set()))}" + "\n".join(sorted(items)) + "\n"
         for compiler, items in sorted(compilers.items())
     )
+
+
+def _judged_in(releases: set[str]) -> str:
+    return f"Judged in {', '.join(sorted(releases, key=release_key))}.\n\n" if releases else ""
