@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
-from opsieve.backends.command_words import absolute_command
 from opsieve.backends.protocol import Backend, BackendFacts, facts_of
-from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.target import BadTarget, Target, absolute_command
 from opsieve.gen.errors import BadInput, suggest_name
 
 GROUP = "opsieve.backends"

@@ -2,18 +2,20 @@
 
 Written `backend[==release | @path][:option[=value],...]`, for example `onnxruntime`, `onnxruntime:all`,
 `onnxruntime==1.20.1:extended`, `onnxruntime@~/venvs/nightly:basic`, `tvm:pipeline=zero`, `reference:float64`.
-One kind has no options: all that stands behind `command:` is the command (command_words.py), which is kept as
+One kind has no options: all that stands behind `command:` is the command (`command_words`), which is kept as
 the path of a build is, for it too is code of the user's own.
 
 The path of a build ends at the first colon. What would end it is percent-encoded as in a URL (RFC 3986,
 section 2.1): a colon as `%3A`, a percent sign as `%25`.
 """
 
+import os
 import re
+import shlex
 import urllib.parse
 from dataclasses import dataclass, replace
 
-from opsieve.gen.errors import BadInput
+from opsieve.gen.errors import BadInput, shown
 
 _TARGET = re.compile(
     r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)(?:==(?P<release>[A-Za-z0-9.!+_-]+)|@(?P<build>[^:]+))?(?::(?P<options>.*))?",
@@ -87,3 +89,59 @@ class Target:
             release = f"@{urllib.parse.quote(self.build, safe=_AS_IT_IS, errors='surrogateescape')}"
         options = ",".join(f"{name}={value}" if name else value for name, value in self.options)
         return f"{self.backend}{release}{':' if options else ''}{options}"
+
+
+# The words of a command that is a target: `command:./compile {model} {inputs} {outputs}`.
+
+
+PLACES = ("model", "inputs", "outputs")
+_COMMAND_FORM = f"{COMMAND}PROGRAM {{model}} {{inputs}} {{outputs}}"
+_PLACE = re.compile(r"\{(model|(?:inputs|outputs)(?::pb)?)\}")
+_LIKE_A_PLACE = re.compile(r"\{[\w:]*\}")
+
+
+def absolute_command(text: str) -> str:
+    """Return the command with its files as absolute paths, each word quoted where necessary. Raises BadTarget
+    for an invalid command.
+
+    The program is a path if it has a slash, otherwise it is looked up on PATH when it runs; other words are
+    paths if they name an existing file.
+    """
+    words = command_words(text)
+    found = {name.partition(":")[0] for word in words for name in _PLACE.findall(word)}
+    missing = [f"{{{name}}}" for name in PLACES if name not in found]
+    if missing:
+        raise BadTarget(f"the command {shown(text)} has no {' and no '.join(missing)}: write {_COMMAND_FORM}")
+    for word in words:
+        for like in _LIKE_A_PLACE.findall(word):
+            if not _PLACE.fullmatch(like):
+                raise BadTarget(
+                    f"the command {shown(text)} has {shown(like)}, which stands for nothing: write {_COMMAND_FORM}"
+                )
+    if _PLACE.search(words[0]):
+        raise BadTarget(f"the command {shown(text)} begins with no program: write {_COMMAND_FORM}")
+    paths = [_absolute(word, place == 0) for place, word in enumerate(words)]
+    return " ".join(shlex.quote(word) if re.search(r"""[\s'"\\]|^$""", word) else word for word in paths)
+
+
+def command_words(text: str) -> list[str]:
+    """The words of a command; BadTarget when there are none, or a quotation does not end."""
+    if not text.strip():
+        raise BadTarget(f"command needs what it runs: write {_COMMAND_FORM}")
+    if not text.isprintable():
+        raise BadTarget(
+            f"the command {shown(text)} holds what cannot be printed: write it in plain characters"
+        )
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadTarget(
+            f"the command {shown(text)} cannot be split into words: {str(error).lower()}"
+        ) from None
+
+
+def _absolute(word: str, program: bool) -> str:
+    path = os.path.expanduser(word)
+    if program:
+        return os.path.abspath(path) if "/" in path else word
+    return os.path.abspath(path) if os.path.isfile(path) or ("/" in path and os.path.exists(path)) else word

@@ -25,7 +25,7 @@ from typing import Any
 import onnx
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.inference import infer_types
+from opsieve.backends.workers.questions.programs import infer_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs

@@ -26,7 +26,7 @@ from opsieve.backends.probing.generation import load_corpus
 from opsieve.backends.probing.operator_support import share_support
 from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.inference import infer_types
+from opsieve.backends.workers.questions.programs import infer_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import operators

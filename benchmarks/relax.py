@@ -28,7 +28,7 @@ from relax_interface import operators as operators_in
 
 from opsieve.backends import registry
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.program_checker import get_validator
+from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure

@@ -33,7 +33,7 @@ from typing import Any
 import onnx
 
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.declared_types import lacks_types, with_types
+from opsieve.gen.model.structure import lacks_types, with_types
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
 from opsieve_research.corpus import ISRA_CORPUS

@@ -17,8 +17,7 @@ from opsieve.backends.probing.chosen_values import choose_values
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_checker import get_checker
-from opsieve.backends.workers.questions.program_text import add_script
+from opsieve.backends.workers.questions.programs import add_script, get_checker
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from opsieve.backends.judge.oracles import NATIVE, Lab
-from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
-from opsieve.backends.judge.refusals import find_common_reason
+from opsieve.backends.judge.reasons import Cause, find_common_reason, make_reason, make_verdict
 from opsieve.backends.judge.shown_failure import is_acceptance
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve

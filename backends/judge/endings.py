@@ -8,11 +8,16 @@ element type that a compiler refuses everywhere is a missing feature under any n
 from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, list_open_rules
 from opsieve.backends.judge.oracles import EXPECTED, NATIVE, is_independent
 from opsieve.backends.judge.pieces import find_refused_type
-from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
-from opsieve.backends.judge.refusals import find_common_reason, is_naming_rule
+from opsieve.backends.judge.reasons import (
+    Cause,
+    find_common_reason,
+    is_naming_rule,
+    make_reason,
+    make_verdict,
+)
 from opsieve.backends.judge.shown_failure import find_acceptor_of_lack
 from opsieve.backends.observation import Observation
-from opsieve.backends.reference.type_constraints import ILL_TYPED
+from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.irs.registry import ir_of

@@ -1,5 +1,5 @@
 """Oracles by name: what is always asked of a program, what is asked of programs that hold something, and what
-has to be chosen.
+has to be chosen; and the explanation of every verdict, kind, rule, hazard and oracle.
 
 Chosen by name or in a TOML file:
 
@@ -16,9 +16,11 @@ An oracle that compares builds of one compiler adds targets: those with another 
 One that a compiler's worker asks adds an option to the targets that have it.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -218,3 +220,38 @@ def _take_number(table: dict[str, Any], name: str, usual: float, file: Path | No
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(f"{shown(file, 160)}: `{name}` is to be a number from 1 to 1000")
     return float(value)
+
+
+# What a verdict, a kind of failure, a rule, a hazard or an oracle means, by name.
+
+
+_FILE = Path(__file__).with_name("explanations.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A name, what it is the name of (`verdict`, `kind`, `rule`, `hazard`, `oracle`), and its meaning."""
+
+    name: str
+    what: str
+    text: str
+
+
+@cache
+def read_explanations() -> tuple[Explanation, ...]:
+    """Read all explanations; a name such as `memory` can have several."""
+    sections = tomllib.loads(_FILE.read_text("utf-8"))
+    written = [
+        Explanation(name, what, text) for what, texts in sections.items() for name, text in texts.items()
+    ]
+    return (*written, *(Explanation(each.name, "oracle", each.asks) for each in ORACLES))
+
+
+def find_explanations(name: str) -> list[Explanation]:
+    """Find what a name means, without links; `accumulation:12` is explained as `accumulation:K`."""
+    family = name.partition(":")[0]
+    return [
+        Explanation(each.name, each.what, re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each.text))
+        for each in read_explanations()
+        if each.name == name or (":" in each.name and each.name.partition(":")[0] == family)
+    ]

@@ -1,9 +1,11 @@
-"""The reason of a verdict: a cause with its facts, and the table of sentences for people.
+"""The reason of a verdict: a cause with its facts, and the table of sentences for people; kinds of
+refusals.
 
 Decisions make a `Reason`, and its sentence is never parsed. An observation or mismatch among the facts is
 described when the sentence is made.
 """
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -222,3 +224,46 @@ def _shorten_pair(got: str, expected: str) -> tuple[str, str]:
         pairs = [(f"{float(got):.{digits}g}", f"{float(expected):.{digits}g}") for digits in range(5, 10)]
         return next((pair for pair in pairs if "." in got + expected and pair[0] != pair[1]), (got, expected))
     return got, expected
+
+
+# Classify refusals of a program by kinds that messages of different implementations share.
+
+
+# Characters of a message that are looked at
+_LONGEST = 4000
+# Linear patterns, over lower case; the first that fits names the kind.
+_KINDS = (
+    (
+        "an index out of range",
+        re.compile(r"out of (?:data )?(?:bounds|range)|invalid ind(?:ex|ices)|index exceeds"),
+    ),
+    (
+        "a shape that the elements do not fill",
+        re.compile(r"cannot (?:be )?reshape|invalid reshape|requested shape"),
+    ),
+    ("shapes that do not broadcast", re.compile(r"broadcast|invalid expand shape")),
+    ("parts of other sizes", re.compile(r"concat")),
+    (
+        "matrices whose inner sizes differ",
+        re.compile(r"core dimension|dimension mismatch|not aligned|dimensions? mismatch|must match exactly"),
+    ),
+)
+REFUSALS = ("error", "rejected")
+
+
+def find_common_reason(one: Observation, other: Observation) -> str:
+    """Return the kind of reason for which both refuse a program; "" if one accepts it or the kinds differ."""
+    if one.outcome not in REFUSALS or other.outcome not in REFUSALS:
+        return ""
+    kind = _classify(one)
+    return kind if kind and kind == _classify(other) else ""
+
+
+def is_naming_rule(reference: Observation) -> bool:
+    """Whether the reference refuses a program for a rule of an operator's page."""
+    return reference.outcome == "rejected" and (reference.exception or "").endswith(".Forbidden")
+
+
+def _classify(observation: Observation) -> str:
+    text = f"{observation.exception or ''} {observation.message or ''}"[:_LONGEST].lower()
+    return next((kind for kind, pattern in _KINDS if pattern.search(text)), "")

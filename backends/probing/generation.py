@@ -17,8 +17,7 @@ from opsieve.backends.probing.operator_support import Support, name_tables, shar
 from opsieve.backends.probing.prober import probe_targets
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.inference import infer_types
-from opsieve.backends.workers.questions.program_checker import get_checker, get_validator
+from opsieve.backends.workers.questions.programs import get_checker, get_validator, infer_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.analysis.reading import UnreadableModel, read

@@ -13,8 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from opsieve.backends.probing.answer_file import AnswerFile, get_cache_folder
-from opsieve.backends.probing.operator_support import ProbeAnswer, Support, collect_support, get_beginning
+from opsieve.backends.probing.operator_support import (
+    AnswerFile,
+    ProbeAnswer,
+    Support,
+    collect_support,
+    get_beginning,
+    get_cache_folder,
+)
 from opsieve.backends.probing.prober import Probe, classify_ending, iter_instances, strip_level
 from opsieve.backends.probing.support_tables import iter_shipped
 from opsieve.backends.registry import ResolvedTarget

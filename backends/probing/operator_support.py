@@ -10,16 +10,20 @@ and left out by `soundly` for programs that must run. backends/probing/prober.py
 
 import functools
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import msgspec
 
 from opsieve.gen.declarations.catalogue import form, name_with_domain
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import Journal
 
 # Attributes that interact with sizes.
 CHOOSY = "dilated"
@@ -254,3 +258,40 @@ def collect_support(
             by_rank |= {(key, answer.rank): answer.message for answer in bad}
     doubtful = frozenset(map(get_beginning, (*refused, *(key for key, _ in by_rank))))
     return Support(target, version, refused, by_rank, frozenset(outcomes), doubtful, dtypes, broken)
+
+
+# Files with the answers of compilers, one for each compiler and version, line by line; several processes
+# may append.
+
+
+# The version of the probing rules and of their files; other files are ignored.
+_RULES = 3
+
+
+class AnswerFile(Journal[ProbeAnswer]):
+    """The answers of a target's version in `folder`. `of` separates files of different kinds of probes."""
+
+    def __init__(self, folder: Path, target: str, version: str, of: str = "") -> None:
+        digest = hashlib.sha256(f"{_RULES} {target} {version}{of and ' '}{of}".encode()).hexdigest()[:12]
+        readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
+        super().__init__(folder / f"{readable}-{digest}.jsonl", ProbeAnswer)
+
+    def append_answers(self, answers: Sequence[ProbeAnswer]) -> None:
+        """Append answers; raises BadInput if the file cannot be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.add(answers, sync=False)
+        except OSError as error:
+            raise BadInput(
+                f"cannot keep what was probed in {self.path}: {error.strerror}; set OPSIEVE_STORE to a"
+                " folder that can be written"
+            ) from None
+
+
+def get_cache_folder(name: str) -> Path:
+    """Return the folder for answers of compilers: in the user's cache, or in OPSIEVE_STORE."""
+    if named := os.environ.get("OPSIEVE_STORE"):
+        return Path(named).expanduser() / name
+    from platformdirs import user_cache_path
+
+    return user_cache_path("opsieve") / name

@@ -17,13 +17,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.answer_file import AnswerFile, get_cache_folder
 from opsieve.backends.probing.operator_support import (
     CHOOSY,
     WRONG_SHAPE,
+    AnswerFile,
     ProbeAnswer,
     Support,
     collect_support,
+    get_cache_folder,
     get_rank,
     make_signature,
 )

@@ -17,13 +17,13 @@ import onnx
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, resolve
-from opsieve.backends.workers.questions.inference import INFERRING, add_inferred_types
+from opsieve.backends.workers.questions.programs import INFERRING, add_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.declared_types import lacks_types
+from opsieve.gen.model.structure import lacks_types
 
 # The backend of the gradient search, which the research kit brings (benchmarks/research)
 GRADIENT = "value-search"

@@ -317,7 +317,7 @@ def _check(model: Any, request: "Request") -> None:
     # note.
     import onnx
 
-    from opsieve.backends.reference.type_constraints import ILL_TYPED, ill_typed
+    from opsieve.backends.reference.forbidden import ILL_TYPED, ill_typed
     from opsieve.gen.irs.onnx.model_file import check
 
     # inference raises several unrelated classes, and the checker says why

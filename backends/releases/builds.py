@@ -29,7 +29,7 @@ from pathlib import Path
 
 from opsieve.backends.protocol import Backend, facts_of
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.commands import check_command, command_files, reads_of
+from opsieve.backends.releases import interpreters
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
 from opsieve.backends.target import may_be_own
@@ -161,9 +161,9 @@ def own_files(target: ResolvedTarget) -> list[Path]:
     """List the files that the user's own code in a target reads besides its Python environment: a build, the
     files of a command, libraries, and their neighbours.
     """
-    libraries = reads_of(map(Path, target.libraries))
+    libraries = interpreters.reads_of(map(Path, target.libraries))
     if target.facts.runs_command:
-        return [*reads_of(command_files(target.build)), *libraries]
+        return [*interpreters.reads_of(interpreters.command_files(target.build)), *libraries]
     return [*([Path(target.build)] if target.build else []), *libraries]
 
 
@@ -192,7 +192,7 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
     for a wheel. Raises BadInput if it is not a build.
     """
     if facts_of(backend).runs_command:
-        return command_files(path)
+        return interpreters.command_files(path)
     place = Path(path)
     if place.suffix == ".whl":
         return ()
@@ -228,7 +228,7 @@ def _mark(text: str) -> Path:
 def _check(backend: Backend, path: str) -> None:
     """BadInput unless there is a build of the compiler at `path`."""
     if facts_of(backend).runs_command:
-        check_command(path)
+        interpreters.check_command(path)
         return
     place = Path(path)
     if not place.exists():

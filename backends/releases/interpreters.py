@@ -1,14 +1,24 @@
-"""The Python interpreters of this machine: an old release of a compiler needs an old Python."""
+"""What this machine has: Python interpreters (an old release of a compiler needs an old Python), the files of
+commands that are targets, and installed compilers.
+"""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata, util
 from pathlib import Path
+
+from opsieve.backends.protocol import BackendFacts
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.target import command_words
+from opsieve.gen.errors import BadInput, shown
 
 # The oldest Python on which the workers' own files run.
 OLDEST = (3, 8)
@@ -117,3 +127,86 @@ def _output(command: list[str], environment: dict[str, str] | None) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+# The files of a command that is a target: whether they are there, which of them change with it, what such
+# code reads.
+
+
+def check_command(text: str) -> None:
+    """BadInput unless the program of a command is there and may be run."""
+    word = command_words(text)[0]
+    path = _program(word)
+    if path is None:
+        where = "nothing is there" if "/" in word else "it is not on PATH"
+        raise BadInput(f"the program {shown(word)} of the command cannot be run: {where}")
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise BadInput(
+            f"the program {shown(word)} of the command cannot be run: it is no executable file (chmod +x)"
+        )
+
+
+def command_files(text: str) -> tuple[Path, ...]:
+    """The program and the files among the other words: what makes another version of it."""
+    first, *others = command_words(text)
+    program = _program(first)
+    files = [Path(word) for word in others if os.path.isabs(word) and os.path.exists(word)]
+    return (*([program] if program else []), *files)
+
+
+def reads_of(files: Iterable[Path]) -> list[Path]:
+    """What programs and libraries of the user's read: the files, and what lies beside them, though never all
+    of a home.
+    """
+    home = Path.home()
+    found: list[Path] = []
+    for file in files:
+        folder = file.parent.resolve()
+        found += [
+            file,
+            *([folder] if file.is_file() and folder != home and folder not in home.parents else []),
+        ]
+    return found
+
+
+def _program(word: str) -> Path | None:
+    if "/" in word:
+        return Path(word) if os.path.exists(word) else None
+    found = shutil.which(word)
+    return Path(found) if found else None
+
+
+# Whether a compiler lies beside opsieve, and its version, without importing it, which takes some of them
+# seconds.
+
+
+def find_missing_module(facts: BackendFacts) -> str:
+    """Return the module of an extra that is not installed here; "" where only the import tells.
+
+    A process that cannot but fail at its import would cost half a second for each compiler that is missing.
+    """
+    module = (facts.module or facts.package).partition(".")[0]
+    return module if facts.extra and module and util.find_spec(module) is None else ""
+
+
+def installed_version(target: ResolvedTarget) -> str:
+    """Return the version that the package's distribution states, if the package lies in it; "" if only an
+    import tells.
+
+    So it is for a release or a build, for a backend that does not say so
+    (`BackendFacts.version_of_distribution`), and for a package that workers, which look into the environment
+    alone, would import from elsewhere.
+    """
+    facts = target.facts
+    own = target.zygote == (target.name, "")
+    if not own or not facts.version_of_distribution:
+        return ""
+    module = facts.module or facts.package
+    found = sys.modules.get(module) or util.find_spec(module)
+    origin = getattr(found, "__file__", None) or getattr(found, "origin", None)
+    for site in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        if origin and Path(origin).resolve().is_relative_to(Path(site).resolve()):
+            stated = next(iter(metadata.distributions(name=facts.package, path=[site])), None)
+            if stated is not None:
+                return stated.version
+    return ""

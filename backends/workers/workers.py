@@ -22,7 +22,7 @@ from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ORACLE, Plugin, ResolvedTarget, plugin, resolve
 from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
 from opsieve.backends.releases.consent import check_named
-from opsieve.backends.releases.installed import find_missing_module
+from opsieve.backends.releases.interpreters import find_missing_module
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, object_to, read_death, read_reply

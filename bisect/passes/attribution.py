@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from opsieve.backends.stacks.pass_trace import PassTrace
+from opsieve.backends.stacks.frame_lines import PassTrace
 from opsieve.bisect.search.search import TestResult
 
 Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]

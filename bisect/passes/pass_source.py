@@ -1,7 +1,7 @@
 """Switch off passes of a backend to attribute a failure to them.
 
 A backend takes part through its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names
-of passes joined with `+`, and `trace=on` prints which ran (`backends/stacks/pass_trace.py`). If its fact
+of passes joined with `+`, and `trace=on` prints which ran (`backends/stacks/frame_lines.py`). If its fact
 `counts_applications` is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
 default, are tried like passes.
 """
@@ -15,7 +15,7 @@ from opsieve.backends.compilers.torch.knobs import PARTS
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
-from opsieve.backends.stacks.pass_trace import PassTrace, choose_skip_option, read_trace
+from opsieve.backends.stacks.frame_lines import PassTrace, choose_skip_option, read_trace
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes

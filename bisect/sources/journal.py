@@ -17,8 +17,8 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.durable import Journal
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.journal import Journal
 from opsieve.version import VERSION
 
 # 3: a journal instead of a file for each probe

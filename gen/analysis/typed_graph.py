@@ -97,7 +97,7 @@ def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) 
     """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual
     ones elsewhere unknown.
 
-    Types are those that the model tells (`value_info`; backends/workers/questions/inference.py finds the
+    Types are those that the model tells (`value_info`; backends/workers/questions/programs.py finds the
     missing ones in a worker).
     """
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)

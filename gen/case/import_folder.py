@@ -1,20 +1,26 @@
 """Cases out of whatever lies in a folder: what other tools leave behind, recognised by the files that it
-consists of.
+consists of; and Polygraphy's JSON of inputs.
 """
 
+import base64
+import binascii
+import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
 
 from opsieve.gen.case.case import Case, Origin, is_case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.case.plain_pickle import read_oracle
-from opsieve.gen.case.polygraphy_json import is_polygraphy, read_polygraphy_inputs
-from opsieve.gen.data.data_set import check_values, fit_values
+from opsieve.gen.data.data_set import check_values, fit_values, read_npy
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.model_file import load_program
-from opsieve.gen.model.files import is_folder
+from opsieve.gen.model.files import bound_reading, is_folder, read_file
 from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
@@ -225,3 +231,63 @@ def _nnsmith(folder: Path, model: Path) -> ImportResult:
         "NNSmith bug",
         Case(program, dict(values), expected and dict(expected), Origin("nnsmith", None, {}, "oracle.pkl")),
     )
+
+
+# Inputs as Polygraphy saves them: JSON with base64 of numpy's `.npy` files.
+
+
+_LIMIT = 256 << 20
+_CLASS = "polygraphy_class"
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@bound_reading
+def is_polygraphy(path: Path) -> bool:
+    """Whether a JSON file speaks of Polygraphy's classes; False for one that cannot be read or is over 256
+    MiB.
+    """
+    try:
+        return f'"{_CLASS}"'.encode() in read_file(path, _LIMIT)
+    except BadInput:
+        return False
+
+
+@bound_reading
+def read_polygraphy_inputs(path: Path) -> list[Arrays]:
+    """The arrays by name of each iteration; BadInput for results of runners, and for anything that is not
+    plain arrays.
+    """
+    where = shown(path, 160)
+    try:
+        feeds = msgspec.json.decode(read_file(path, _LIMIT))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{where} is no readable JSON: {shown(str(error), 120)}") from None
+    if isinstance(feeds, dict) and feeds.get(_CLASS) == "RunResults":
+        raise BadInput(
+            f"{where} holds the results of some runners, and nobody says that they are right: import their"
+            " inputs"
+        )
+    if not isinstance(feeds, list) or not feeds or not all(isinstance(feed, dict) for feed in feeds):
+        raise BadInput(f"{where} holds no list of inputs as Polygraphy saves them")
+    return [
+        {name: _array(value, f"the value of {shown(name)} in {where}") for name, value in feed.items()}
+        for feed in feeds
+    ]
+
+
+def _array(value: Any, where: str) -> np.ndarray[Any, Any]:
+    if (
+        not isinstance(value, dict)
+        or value.get(_CLASS) != "ndarray"
+        or not isinstance(value.get("array"), str)
+    ):
+        kind = value.get(_CLASS) if isinstance(value, dict) else type(value).__name__
+        raise BadInput(f"{where} is no array but {shown(kind)}: save numpy arrays")
+    try:
+        data = base64.b64decode(value["array"], validate=True)
+        return read_npy(io.BytesIO(data), len(data), where)
+    except (binascii.Error, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{where} is no array in base64: {shown(str(error), 120)}") from None

@@ -1,9 +1,12 @@
-"""Replace files and folders atomically: after a crash at any moment the old or the new one is there.
+"""Replace files and folders atomically: after a crash at any moment the old or the new one is there. Append to
+journals.
 
 A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed
 with the folder. A folder that replaces another is exchanged with it in one step where the system can (Linux:
 renameat2), so there is always one in place. Leftovers of killed processes begin with `.saving-` and a process
 number; the next process that saves there removes them.
+
+A record of a journal is on the disk when `add` returns. A writer that is killed loses at most its last line.
 
 All functions raise OSError, except `check_output` and `write_output`, which write files that users name.
 """
@@ -19,9 +22,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import kind_of, reason
+from opsieve.gen.model.files import kind_of, read_file, reason
 
 SAVING = ".saving-"
 _LEFT = re.compile(r"\.saving-(\d{1,10})-\w{1,32}")
@@ -212,3 +218,38 @@ def _renameat2() -> Callable[[bytes, bytes], bool] | None:
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, _EXCHANGE) == 0
+
+
+# Append-only journals: files of records, one JSON value a line.
+
+
+_T = TypeVar("_T")
+
+
+class Journal(Generic[_T]):
+    """The records of one kind in the file at `path`, which need not be there; at most `limit` bytes are
+    read.
+    """
+
+    def __init__(self, path: Path, kind: type[_T], limit: int = 64 << 20):
+        self.path = path
+        self._limit = limit
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def read(self) -> list[_T]:
+        """Return the records, oldest first; an empty list for an unreadable or oversized file."""
+        try:
+            lines = read_file(self.path, self._limit).splitlines() if self.path.exists() else []
+        except BadInput:
+            return []
+        records = []
+        for line in lines:
+            try:
+                records.append(self._decoder.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+        return records
+
+    def add(self, records: Iterable[_T], *, sync: bool = True) -> None:
+        """Append records in one piece; without `sync` the system writes them when it likes. OSError."""
+        append(self.path, b"".join(msgspec.json.encode(record) + b"\n" for record in records), sync=sync)

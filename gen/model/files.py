@@ -2,7 +2,7 @@
 
 `BUDGET` holds all limits on reading one untrusted model in the main process. Code that walks, unfolds or
 expands the data counts against them and reports the exceeded limit in a sentence. TVM graphs have additional
-limits (`gen/irs/tvm/limits.py`). All work is linear in bytes, nodes and elements.
+limits (`gen/irs/tvm/nodes.py`). All work is linear in bytes, nodes and elements.
 """
 
 import functools

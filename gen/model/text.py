@@ -1,5 +1,5 @@
 """A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked
-(backends/workers/questions/program_text.py).
+(backends/workers/questions/programs.py).
 """
 
 from dataclasses import dataclass

@@ -30,10 +30,10 @@ from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import broadcast, divisors
 from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed
 from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, conv_fits, conv_type
-from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape
 from opsieve.gen.operators.normalisations import normal
 from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scale_and_zero, zero_point
+from opsieve.gen.operators.reshaping import with_zero
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")

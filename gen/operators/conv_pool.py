@@ -12,9 +12,15 @@ from opsieve.gen.declarations.instance import Attr, Draft, flag, look_up, since
 from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
 from opsieve.gen.declarations.tensor import Ins, Typed
-from opsieve.gen.operators.convolutions import CONVOLUTIONS
-from opsieve.gen.operators.layouts import with_zero
-from opsieve.gen.operators.windows import Windows, declare_windowed, infer_window_sizes, spatial, strides_fit
+from opsieve.gen.operators.convolutions import (
+    CONVOLUTIONS,
+    Windows,
+    declare_windowed,
+    infer_window_sizes,
+    spatial,
+    strides_fit,
+)
+from opsieve.gen.operators.reshaping import with_zero
 
 
 def _ceil(draft: Draft) -> None:

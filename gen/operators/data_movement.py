@@ -26,8 +26,7 @@ from opsieve.gen.declarations.symbolic_arith import (
 )
 from opsieve.gen.declarations.tensor import NUMBER, NUMERIC, Domain, Ins, Site, Typed, exact, lengths
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.layouts import layout, values_of, with_zero
-from opsieve.gen.operators.reshaping import RESHAPES
+from opsieve.gen.operators.reshaping import RESHAPES, layout, values_of, with_zero
 
 
 def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:

@@ -40,7 +40,7 @@ from opsieve.gen.declarations.tensor import (
     size_of,
 )
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.layouts import values_of
+from opsieve.gen.operators.reshaping import values_of
 
 # Written as a symbolic size of its own name
 _UNKNOWN = "?"

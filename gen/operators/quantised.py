@@ -25,9 +25,8 @@ from opsieve.gen.declarations.instance import (
 from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
 from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, is_float
-from opsieve.gen.operators.convolutions import conv_cost
+from opsieve.gen.operators.convolutions import Windows, conv_cost, infer_window_sizes
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
-from opsieve.gen.operators.windows import Windows, infer_window_sizes
 
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {

@@ -1,4 +1,5 @@
-"""Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand.
+"""Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand; and
+what declarations of operators that move elements share.
 
 Sources: the ONNX operator pages.
 """
@@ -7,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.builder import FREE, OpenBuilder
-from opsieve.gen.declarations.declaration import Moves, SizeRule, axis_inside
+from opsieve.gen.declarations.builder import FREE, Builder, OpenBuilder
+from opsieve.gen.declarations.declaration import Moves, Operator, SizeRule, axis_inside, hull
 from opsieve.gen.declarations.instance import (
     Attr,
     Draft,
@@ -25,10 +26,44 @@ from opsieve.gen.declarations.symbolic_arith import (
     Truth,
     broadcast,
     broadcasts,
+    divisors,
     product,
 )
-from opsieve.gen.declarations.tensor import Domain, Ins, Site, Tensor, Typed, every_axis, exact
-from opsieve.gen.operators.layouts import layout, sides_for, values_of
+from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Site, Tensor, Typed, every_axis, exact
+
+# What declarations of operators that move elements share.
+
+
+def values_of(tensor: Tensor) -> list[Any]:
+    """The elements of a tensor that a rule has to know: int-like, as sizes are."""
+    assert tensor.values is not None
+    return [int(value) if type(value) is float else value for value in tensor.values]
+
+
+def sides_for(builder: Builder, count: int) -> list[int]:
+    """Sizes whose product is `count`."""
+    rng, left, sides = builder.rng, count, list[int]()
+    for _ in range(rng.below(4)):
+        side = rng.choice(divisors(left))
+        sides.append(side)
+        left //= side
+    sides.insert(rng.below(len(sides) + 1), left)
+    return sides
+
+
+def all_hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """The interval of all inputs together."""
+    return min(t.low for t in ins), max(t.high for t in ins)
+
+
+def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """The interval of the first input and zero."""
+    return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
+
+
+def layout(name: str, **more: Any) -> Operator:
+    """An operator that moves elements."""
+    return Operator(name, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)
 
 
 def _same_elements(draft: Draft) -> list[int]:

@@ -42,8 +42,8 @@ from opsieve.gen.declarations.tensor import (
     like_output,
     size_of,
 )
-from opsieve.gen.operators.layouts import values_of, with_zero
-from opsieve.gen.operators.windows import declare_windowed
+from opsieve.gen.operators.convolutions import declare_windowed
+from opsieve.gen.operators.reshaping import values_of, with_zero
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")

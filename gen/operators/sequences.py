@@ -30,7 +30,7 @@ from opsieve.gen.declarations.tensor import NUMBER, ZERO, Ins, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph
-from opsieve.gen.operators.layouts import all_hull, values_of
+from opsieve.gen.operators.reshaping import all_hull, values_of
 from opsieve.gen.operators.slice_concat import split_sizes
 
 _ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")

@@ -40,7 +40,7 @@ from opsieve.gen.declarations.tensor import (
 )
 from opsieve.gen.model.tensors import DTYPES, data_size
 from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
-from opsieve.gen.operators.layouts import values_of
+from opsieve.gen.operators.reshaping import values_of
 
 
 def _length_axis(draft: Draft) -> int:

@@ -38,7 +38,7 @@ from opsieve.gen.declarations.tensor import (
     optional,
     size_of,
 )
-from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
+from opsieve.gen.operators.reshaping import all_hull, layout, values_of, with_zero
 
 
 def _slice(builder: Builder, x: Tensor) -> Instance:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.questions.program_text import add_script
+from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput

@@ -48,7 +48,7 @@ from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 
 OnnxPart: TypeAlias = Part[Subject]
-# Attributes that name an element type; `reducer/passes/dtypes.py` changes them with the tensors that have it.
+# Attributes that name an element type; `reducer/passes/values.py` changes them with the tensors that have it.
 DTYPE_ATTRIBUTES = frozenset(
     ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
 )

@@ -9,7 +9,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.engine.sequential import Trials
+from opsieve.reducer.engine.subset_search import Trials
 from opsieve.reducer.oracle.target_test import Runnable
 
 # The number of runs in one process whose median counts.

@@ -13,7 +13,7 @@ from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.shown_failure import compare_runs, is_refusal, judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.stacks.pass_trace import choose_skip_option, read_trace
+from opsieve.backends.stacks.frame_lines import choose_skip_option, read_trace
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers

@@ -3,7 +3,7 @@
 Inside a body a node is removed as outside: its result is replaced by a tensor of the same type that is in
 scope, or by a new input of the model with plain values (values inside bodies are not recorded). A Loop's trip
 count is a value like any other and is lowered by `opsieve.reducer.passes.values`; a scanned tensor is
-shortened by `opsieve.reducer.passes.dimensions`.
+shortened by `opsieve.reducer.passes.values`.
 """
 
 from collections.abc import Iterator

@@ -4,9 +4,8 @@ from functools import partial
 
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
-from opsieve.reducer.passes.dimensions import shrink_dimensions
-from opsieve.reducer.passes.dtypes import simplify_dtypes
 from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
+from opsieve.reducer.passes.values import shrink_dimensions, simplify_dtypes
 
 NODES = ListedPass("nodes", partial(drop_operations, EDITS))
 OUTPUTS = ListedPass("outputs", partial(drop_outputs, EDITS))

@@ -1,7 +1,8 @@
-"""Simplify values of inputs and stored tensors: splats, small whole numbers, fewer distinct ones, fewer
-digits. An input may also become a constant (one input less).
+"""Simplify tensors: values (splats, small whole numbers, fewer distinct ones, fewer digits), dimensions and
+element types. An input may also become a constant (one input less).
 
-`opsieve.reducer.problem.order.value_complexity` defines simpler; only simpler values are proposed.
+`opsieve.reducer.problem.order.value_complexity` defines simpler values; only those are proposed.
+Dimensions and types are changed by classes that change together.
 """
 
 from collections.abc import Iterator
@@ -11,10 +12,10 @@ from typing import TypeVar
 import numpy as np
 
 from opsieve.gen.irs.edits import ProgramEdits
-from opsieve.gen.irs.view import Array, StoredTensor
+from opsieve.gen.irs.view import Array, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.tensors import dtype_name
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.problem.order import value_complexity
+from opsieve.reducer.problem.order import DTYPE_RANKS, PLAIN_DTYPES, value_complexity
 
 S = TypeVar("S")
 # Elements up to which each is simplified by itself
@@ -102,3 +103,53 @@ def _plainer_elements(array: Array) -> Iterator[tuple[int, Array]]:
             if key not in seen and value_complexity(changed) < cost:
                 seen.add(key)
                 yield index, changed.reshape(array.shape)
+
+
+def shrink_dimensions(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
+    """Shrink every class of dimensions: all of them to 1 before any to 2, then to 3, to half, by one, those
+    with most elements first; then to the last element, and to all but the first.
+    """
+    found = edits.view(subject).sizes()
+    rounds = [_targets(each.size) for each in found]
+    for turn in range(max(map(len, rounds), default=0)):
+        for each, targets in zip(found, rounds, strict=True):
+            if turn < len(targets):
+                yield _resize(edits, each, targets[turn])
+    for each in found:
+        # What matters may stand behind.
+        for target in dict.fromkeys((1, each.size - 1)) if each.is_held else ():
+            yield _resize(edits, each, target, keep_last=True)
+
+
+def _resize(edits: ProgramEdits[S], sizes: SizeClass, target: int, keep_last: bool = False) -> Edit[S]:
+    label = f"shrink {sizes.label} from {sizes.size} to {'the last ' if keep_last else ''}{target}"
+    change = partial(edits.resize, sizes=sizes, size=target, keep_last=keep_last)
+    return Edit(label, sizes.touches, change)
+
+
+def _targets(size: int) -> list[int]:
+    return [target for target in dict.fromkeys((1, 2, 3, size // 2, size - 1)) if 0 < target < size]
+
+
+def simplify_dtypes(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
+    """Turn each element type into every simpler one of float32, int32 and int64: all classes of values that
+    have it at once, then each by itself.
+    """
+    together: dict[tuple[str, str], list[TypeClass]] = {}
+    for each in edits.view(subject).dtypes():
+        dtype = each.dtype
+        rank = DTYPE_RANKS.get(dtype, len(DTYPE_RANKS))
+        allowed = PLAIN_DTYPES if "int" in dtype or dtype == "bool" else PLAIN_DTYPES[:1]
+        for target in [
+            target for target in allowed if dtype and DTYPE_RANKS[target] < rank and target != dtype
+        ]:
+            if target in each.allowed:
+                together.setdefault((each.dtype, target), []).append(each)
+    largest = sorted(together.items(), key=lambda item: -len(item[1]))
+    groups = [(target, classes) for (_, target), classes in largest if len(classes) > 1]
+    groups += [(target, [each]) for (_, target), classes in together.items() for each in classes]
+    for target, classes in groups:
+        what = f"{len(classes)} classes of tensors" if len(classes) > 1 else classes[0].label
+        touches = frozenset().union(*(each.touches for each in classes))
+        change = partial(edits.retype, classes=classes, dtype=target)
+        yield Edit(f"turn {what} from {classes[0].dtype} to {target}", touches, change)

@@ -15,7 +15,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_text import add_script, print_program
+from opsieve.backends.workers.questions.programs import add_script, print_program
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case

@@ -32,13 +32,13 @@ from opsieve.reducer.engine.interestingness import (
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.engine.pairs import PairsPass
 from opsieve.reducer.irs.registry import ReducibleForm
-from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
 from opsieve.reducer.oracle.discover import find, still
 from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
 from opsieve.reducer.oracle.slowdown_test import MemoryTest, SlowdownTest
 from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, find_cures, finite
+from opsieve.reducer.oracle.validator import AcceptsInvalidTest
 from opsieve.triage.fingerprint.normalise import normalise_message
 from opsieve.triage.fingerprint.sameness import Level
 

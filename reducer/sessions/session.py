@@ -48,6 +48,8 @@ from opsieve.reducer.sessions.output import (
     save_reduction,
     save_story,
     save_subject,
+    target_of,
+    title_of,
 )
 from opsieve.reducer.sessions.reduction import (
     Listeners,
@@ -57,7 +59,6 @@ from opsieve.reducer.sessions.reduction import (
     reduce_by_check,
     reduce_failure,
 )
-from opsieve.reducer.sessions.store_cases import target_of, title_of
 from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import LEVELS, Level
 

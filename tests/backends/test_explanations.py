@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from repository import ROOT
 
-from opsieve.backends.judge.explanations import find_explanations, read_explanations
+from opsieve.backends.judge.oracle_names import find_explanations, read_explanations
 from opsieve.backends.verdict import Judgement, Kind
 
 PAGE = ROOT / "docs" / "explanation" / "oracles.md"

@@ -8,7 +8,7 @@ import pytest
 from models import X, chain
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.installed import find_missing_module, installed_version
+from opsieve.backends.releases.interpreters import find_missing_module, installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 

@@ -14,8 +14,8 @@ from opsieve.backends.judge.acceptance import find_accepted_forbidden
 from opsieve.backends.judge.judge import Judged, judge_program
 from opsieve.backends.judge.oracles import DERIVING, EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
+from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.backends.reference.reference import REFUSED
-from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from onnx.reference.op_run import RuntimeImplementationError
 
 from opsieve.backends.protocol import Request
+from opsieve.backends.reference.forbidden import ill_typed
 from opsieve.backends.reference.reference import BACKEND, REFUSED
-from opsieve.backends.reference.type_constraints import ill_typed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram

@@ -11,7 +11,7 @@ import pytest
 
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference.forbidden import Forbidden
-from opsieve.backends.reference.relax_request import prepare
+from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators

@@ -17,7 +17,7 @@ from tvm_programs import tir_program
 from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.program_text import add_script
+from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.tir.program import TirProgram

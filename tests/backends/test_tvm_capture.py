@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.script_reader import Choice, read_script
+from opsieve.backends.workers.questions.programs import Choice, read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs

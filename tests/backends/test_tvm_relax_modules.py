@@ -8,8 +8,7 @@ import pytest
 
 from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, find_precondition
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.questions.program_text import add_script
-from opsieve.backends.workers.questions.script_reader import read_script
+from opsieve.backends.workers.questions.programs import add_script, read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput

@@ -12,7 +12,7 @@ from onnx import parser
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.stacks.pass_trace import PassTrace, read_trace
+from opsieve.backends.stacks.frame_lines import PassTrace, read_trace
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
 from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes

@@ -12,7 +12,7 @@ from stores import done, filled, finding
 
 from opsieve.gen.case.case import load, save
 from opsieve.gen.model import durable
-from opsieve.gen.model.journal import Journal
+from opsieve.gen.model.durable import Journal
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME

@@ -18,9 +18,8 @@ from models import X
 from stores import CAMPAIGN, done, finding
 
 from opsieve.gen.case.case import load
-from opsieve.gen.case.import_folder import Imported, gather
+from opsieve.gen.case.import_folder import Imported, gather, read_polygraphy_inputs
 from opsieve.gen.case.plain_pickle import read_oracle
-from opsieve.gen.case.polygraphy_json import read_polygraphy_inputs
 from opsieve.gen.errors import BadInput
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Store

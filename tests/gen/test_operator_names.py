@@ -37,7 +37,7 @@ _EXCEPTIONS = {
     "triage/fingerprint/normalise.py": _SAME_NAMES,
     "tui/app/screens/cluster_screen.py": "a title",
     "gen/graph": _ADAPTED,
-    "gen/analysis/known_values.py": "an implementation of the few operators by which exporters compute sizes",
+    "gen/analysis/reading.py": "an implementation of the few operators by which exporters compute sizes",
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
     "gen/rewrites": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/strategies": ("programs of their own: patterns that compilers rewrite"),

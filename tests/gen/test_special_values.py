@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import graph_inputs, misfit
-from opsieve.gen.values.special import KINDS, special_inputs, special_numbers, steering
+from opsieve.gen.values.values import KINDS, special_inputs, special_numbers, steering
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -15,8 +15,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.strategies.registry import generate
-from opsieve.gen.values.special import KINDS
-from opsieve.gen.values.values import named_values, special_kinds
+from opsieve.gen.values.values import KINDS, named_values, special_kinds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, parse_plan
 
 MODELS = {

@@ -17,7 +17,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.engine.sequential import MOST, Trials
+from opsieve.reducer.engine.subset_search import MOST, Trials
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find, still
 from opsieve.reducer.oracle.nondeterminism_test import spread_of

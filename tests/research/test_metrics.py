@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from models import program
 from onnx import defs, helper
 
-from opsieve.backends.workers.questions.inference import infer_types
+from opsieve.backends.workers.questions.programs import infer_types
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.declared_types import lacks_types
+from opsieve.gen.model.structure import lacks_types
 from opsieve.gen.strategies.registry import generate
 from opsieve_research.baselines.strategies import BASELINES
 from opsieve_research.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus

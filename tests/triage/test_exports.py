@@ -27,7 +27,7 @@ from onnx import TensorProto, helper, parser
 
 from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.backends.observation import Frame
-from opsieve.backends.workers.questions.program_text import print_program
+from opsieve.backends.workers.questions.programs import print_program
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.case.open_case import open_case

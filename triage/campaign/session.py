@@ -13,7 +13,7 @@ from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import check_consent
-from opsieve.backends.releases.installed import installed_version
+from opsieve.backends.releases.interpreters import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput, shown

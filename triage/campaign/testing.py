@@ -17,7 +17,7 @@ from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, is_confirmin
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_text import add_script
+from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.rewrites.relation import choose_relation, rewrite_program

@@ -15,8 +15,8 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import JUDGED
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput, shown, suggest_name
+from opsieve.gen.model.durable import Journal
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.journal import Journal
 from opsieve.triage.corpus.collection import latest, read_bugs, status
 from opsieve.triage.corpus.corpus_file import read_corpus, write_corpus
 from opsieve.triage.corpus.session import CorpusRequest, Say, replay_corpus

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.backends.workers.questions.program_text import print_program
+from opsieve.backends.workers.questions.programs import print_program
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program

@@ -14,9 +14,9 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import PurePath
 
-from opsieve.backends.command_words import command_words
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.builds import unstated_version
+from opsieve.backends.target import command_words
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText

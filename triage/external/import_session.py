@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.backends.workers.questions.script_reader import Choice, read_script
+from opsieve.backends.workers.questions.programs import Choice, read_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.case.import_folder import Imported, ImportResult, Skipped, gather

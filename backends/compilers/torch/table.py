@@ -28,7 +28,6 @@ from opsieve.backends.compilers.torch import (
     quantized,
     recurrent,
     resampling,
-    sequences,
     shapes,
     signal_ops,
     windows,
@@ -392,7 +391,7 @@ ASKS: dict[str, tuple[int, ...]] = {}
 ALSO: dict[str, tuple[int, ...]] = {}
 FLOWS: dict[str, Callable[..., Any]] = flow.FLOWS
 FAMILIES: tuple[Any, ...] = (
-    elementwise, shapes, indexing, math_ops, windows, resampling, recurrent, quantized, sequences, signal_ops
+    elementwise, shapes, indexing, math_ops, windows, resampling, recurrent, quantized, flow, signal_ops
 )  # fmt: skip
 for _family in FAMILIES:
     TABLE.update(_family.TABLE)

@@ -1,5 +1,5 @@
 """Utilities in onnx's wheel that rewrite a model and must keep its meaning, as compilers:
-onnx.utils.Extractor and onnx.compose.
+onnx.utils.Extractor, onnx.compose and onnx.inliner.
 
 https://onnx.ai/onnx/api/utils.html: extracting everything between all inputs and all outputs of a model must
 give the model. https://onnx.ai/onnx/api/compose.html: `add_prefix` renames everything inside a model, except
@@ -53,5 +53,41 @@ COMPOSE = targets.Transformed(
     import_utilities,
     prefix,
     package="onnx",
+    may_lack=True,
+)
+
+
+# onnx.inliner as a compiler: the model without calls of its functions, run by onnxruntime with its
+# optimiser off.
+
+
+MEANINGS = (("environment", r"unexpected keyword argument '(?:inline_schema_functions|convert_version)'"),)
+
+
+def import_inliner() -> None:
+    """Import onnx.inliner."""
+    import onnx.inliner  # noqa: F401
+
+
+def inline(model: Any, options: Mapping[str, str]) -> Any:
+    """The model with the functions of the model, or with those of the schemas too, inlined."""
+    from onnx import inliner, shape_inference
+
+    if options["functions"] == "schema":
+        # A body can depend on types, and the inliner asserts that it knows them.
+        typed = shape_inference.infer_shapes(model)
+        return inliner.inline_selected_functions(typed, [], exclude=True, inline_schema_functions=True)
+    return inliner.inline_local_functions(model, convert_version=options["convert"] == "on")
+
+
+BACKEND = targets.Transformed(
+    "onnx-inliner",
+    {"functions": ("local", "schema"), "convert": ("off", "on")},
+    "functions",
+    ("protobuf", "ml_dtypes", "typing_extensions"),
+    import_inliner,
+    inline,
+    package="onnx",
+    patterns=MEANINGS,
     may_lack=True,
 )

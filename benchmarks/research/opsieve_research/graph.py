@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 import onnx
 
-from opsieve.gen.model.declared_types import is_ranked
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import bodies, is_ranked
 from opsieve.gen.model.tensors import DTYPES
 
 # A symbolic or unknown dimension is -1, an unknown rank None; the dtype of what is no tensor says what it is.

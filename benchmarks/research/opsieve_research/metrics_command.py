@@ -36,7 +36,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     and edges, HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are
     reported and skipped.
     """
-    from opsieve.backends.workers.questions.inference import infer_types
+    from opsieve.backends.workers.questions.programs import infer_types
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.errors import BadInput, shown
     from opsieve_research.summary import Metrics

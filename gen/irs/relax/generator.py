@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.irs.relax.declaration import Declared, Given, Solution, Want
-from opsieve.gen.irs.relax.draw import Draw, number, real, whole
+from opsieve.gen.irs.relax.draw import RATES, Draw, number, real, whole
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.known_faults import fault_of, settles
 from opsieve.gen.irs.relax.outlining import with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy, is_plain
-from opsieve.gen.irs.relax.rates import RATES
 from opsieve.gen.irs.relax.tree import (
     Call,
     Constant,

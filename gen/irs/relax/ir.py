@@ -4,8 +4,8 @@ from opsieve.gen.data.inputs import seeded_values
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.ir import OtherBuilds
 from opsieve.gen.irs.relax.program import RelaxProgram
-from opsieve.gen.irs.tvm.ir import tvm_ir
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
+from opsieve.gen.irs.tvm.program import tvm_ir
 
 
 def _is_editable(program: RelaxProgram) -> bool:
@@ -39,8 +39,8 @@ RELAX = tvm_ir(
     },
     strategies={"relax": 80, "relax-passes": 120, "relax-mutate": 0},
     usual_features=17.0,
-    rewrites="opsieve.gen.irs.relax.equivalents:REWRITES",
-    evaluator="opsieve.backends.reference.relax_request:prepare",
+    rewrites="opsieve.gen.irs.relax.rewrites:REWRITES",
+    evaluator="opsieve.backends.reference.tvm_requests:prepare_relax",
     reduction="opsieve.reducer.irs.tvm_reduction:RelaxReduction",
     is_editable=_is_editable,
     importer="tvm:emit=relax",

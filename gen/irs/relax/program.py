@@ -8,8 +8,15 @@ from typing import ClassVar
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
-from opsieve.gen.irs.tvm.program import TvmProgram, attribute_of, object_nodes
-from opsieve.gen.irs.tvm.value_types import leaf_nodes, leaves_of, size_of, type_of
+from opsieve.gen.irs.tvm.program import (
+    TvmProgram,
+    attribute_of,
+    leaf_nodes,
+    leaves_of,
+    object_nodes,
+    size_of,
+    type_of,
+)
 from opsieve.gen.model.program import FAULT, Broken
 from opsieve.gen.model.tensors import ValueType
 

@@ -4,18 +4,26 @@
 2. `wrapped`   a function is wrapped by one without parameters that yields it; calls go through what that
    yields
 3. `returned`  a new function returns the call of the function; calls go to the new one
+
+`REWRITERS` applies them to programs, as metamorphic relations use them.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.renaming import all_names
 from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, Module, Var
 from opsieve.gen.irs.relax.types import Sym, Type, concrete, symbols
 from opsieve.gen.irs.relax.walk import functions
-from opsieve.gen.irs.tvm.nodes import ObjectNode
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
+from opsieve.gen.model.tensors import Value
 
 Rewrite = Callable[[Module, str], Module]
 
@@ -106,3 +114,25 @@ def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], 
         Var(names.fresh(param.name + "_"), concrete(param.type, found)) for param in function.params
     )
     return params, lambda kind: concrete(kind, found)
+
+
+def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed: str) -> Rewritten | None:
+    """The module after a rewrite of its last function, or of the one that a seed chooses."""
+    try:
+        module = from_json(program.module.decode())
+    except (MalformedGraph, UnicodeDecodeError):
+        # It holds nodes that the trees of gen/irs/relax lack.
+        return None
+    places = [each for each, _ in functions(module)]
+    if not places:
+        return None
+    place = places[(int(seed) if seed else len(places) - 1) % len(places)]
+    text = to_json(REWRITES[name](module, place)).encode()
+    changed = replace(program, module=text, script="", script_is_exact=False)
+    # The rewrites give parameters new names and keep their order.
+    return Rewritten(
+        changed, {new: inputs[old] for old, new in zip(program.inputs(), changed.inputs(), strict=True)}
+    )
+
+
+REWRITERS: Mapping[str, Rewriter[RelaxProgram]] = {name: partial(_rewrite, name) for name in REWRITES}

@@ -1,7 +1,7 @@
 """The record of TIR, TVM's IR of loops."""
 
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tvm.ir import tvm_ir
+from opsieve.gen.irs.tvm.program import tvm_ir
 
 TIR = tvm_ir(
     TirProgram,
@@ -11,7 +11,7 @@ TIR = tvm_ir(
     # runs.
     timed_repeats=1,
     strategies={"tir": 100},
-    evaluator="opsieve.backends.reference.tir_request:prepare",
+    evaluator="opsieve.backends.reference.tvm_requests:prepare_tir",
     reduction="opsieve.reducer.irs.tvm_reduction:TirReduction",
     importer="tvm:emit=tir",
 )

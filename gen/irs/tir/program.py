@@ -5,8 +5,7 @@
 from typing import ClassVar
 
 from opsieve.gen.irs.tvm.nodes import ObjectNode
-from opsieve.gen.irs.tvm.program import TvmProgram, object_nodes, operator_called, walk
-from opsieve.gen.irs.tvm.value_types import type_of
+from opsieve.gen.irs.tvm.program import TvmProgram, object_nodes, operator_called, type_of, walk
 from opsieve.gen.model.tensors import ValueType
 
 _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))

@@ -12,13 +12,11 @@ a variable is one node, wherever it is read.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Union
-
-from opsieve.gen.irs.tvm.limits import Measure
 
 # Of the TVM that the schema describes
 VERSION = "0.27.0.post1"
@@ -231,3 +229,36 @@ class _NodeWriter:
             item = value.fields.get(name)
             data[name] = self.index(item) if declared.startswith("@") else item
         return {"type": value.type, "data": data}
+
+
+# Limits on the size and depth of a graph of nodes, which may be hostile.
+
+
+# In the list
+NODES = 2_000_000
+# Nodes of the tree that the graph unfolds to
+TREE = 50_000_000
+# A nested branch takes about six
+DEPTH = 400
+
+
+class Measure:
+    """Depth and unfolded size of each node of a list whose references go backwards."""
+
+    def __init__(self, fail: Callable[[str], Exception]) -> None:
+        self._fail = fail
+        self._depths: list[int] = []
+        self._sizes: list[int] = []
+
+    def add(self, references: Iterable[int]) -> None:
+        """The next node, which refers to these earlier ones."""
+        depth, size = 1, 1
+        for index in references:
+            depth = max(depth, self._depths[index] + 1)
+            size += self._sizes[index]
+        self._depths.append(depth)
+        self._sizes.append(size)
+        if len(self._depths) > NODES or size > TREE:
+            raise self._fail(f"the graph unfolds to more than {TREE:,} nodes")
+        if depth > DEPTH:
+            raise self._fail(f"the graph is nested more than {DEPTH} deep")

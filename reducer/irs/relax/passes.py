@@ -34,10 +34,8 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.irs.relax.edits import RelaxEdits, put_module, tree_of
 from opsieve.reducer.irs.relax.hoisting import hoist_functions
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
-from opsieve.reducer.passes.dimensions import shrink_dimensions
-from opsieve.reducer.passes.dtypes import simplify_dtypes
 from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
-from opsieve.reducer.passes.values import freeze_inputs, simplify_values
+from opsieve.reducer.passes.values import freeze_inputs, shrink_dimensions, simplify_dtypes, simplify_values
 from opsieve.reducer.problem.order import value_complexity
 
 

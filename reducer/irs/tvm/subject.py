@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.workers.questions.program_checker import get_validator
+from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.program import TvmProgram, walk

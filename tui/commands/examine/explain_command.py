@@ -13,7 +13,7 @@ from opsieve.tui.commands.triage.show_command import print_components
 
 
 def _complete_names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    from opsieve.backends.judge.explanations import read_explanations
+    from opsieve.backends.judge.oracle_names import read_explanations
 
     return [
         CompletionItem(each.name, help=each.text[:60])
@@ -32,7 +32,7 @@ def command(name: str, folder: Path, as_json: bool) -> int:
 
     More: docs/explanation/oracles.md.
     """
-    from opsieve.backends.judge.explanations import find_explanations, read_explanations
+    from opsieve.backends.judge.oracle_names import find_explanations, read_explanations
     from opsieve.triage.fingerprint.component import encode_component
     from opsieve.triage.store.queries import Queries
 

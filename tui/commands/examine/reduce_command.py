@@ -154,10 +154,9 @@ def command(
         WorkerPool(limits, here, offline, options["targets"], print_message) as pool,
         _open_listener(sys.stderr.isatty() and not as_json) as listener,
     ):
-        from opsieve.reducer.sessions.session import ReductionRequest, Session
-
         # While the workers start
-        from opsieve.reducer.sessions.store_cases import place_of
+        from opsieve.reducer.sessions.output import place_of
+        from opsieve.reducer.sessions.session import ReductionRequest, Session
 
         request = ReductionRequest(place_of(case, store), jobs=here, **options)
         with (

@@ -21,8 +21,7 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import Draw, number, numbers, real, whole
-from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.draw import RATES, Draw, number, numbers, real, whole
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 
 # Types that TVM lowers to the mathematical functions of LLVM and libm.

@@ -16,9 +16,8 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, Draw, whole
+from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw, whole
 from opsieve.gen.irs.relax.operators.reductions import unfold_shape
-from opsieve.gen.irs.relax.rates import RATES
 from opsieve.gen.irs.relax.tree import Scalar, ShapeValue
 from opsieve.gen.irs.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value

@@ -10,8 +10,7 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import Draw
-from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.draw import RATES, Draw
 from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size
 from opsieve.gen.irs.tvm.nodes import Dtype, Value
 

@@ -13,8 +13,7 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, Draw
-from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw
 from opsieve.gen.irs.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.irs.tvm.nodes import Dtype
 

@@ -12,8 +12,7 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, Draw, numbers, whole
-from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw, numbers, whole
 from opsieve.gen.irs.relax.tree import Tuple
 from opsieve.gen.irs.relax.types import RelaxTensorType
 

@@ -12,8 +12,7 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import Draw, numbers, real, whole
-from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.draw import RATES, Draw, numbers, real, whole
 from opsieve.gen.irs.relax.tree import Scalar, ShapeValue
 from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.tvm.nodes import Dtype

@@ -1,17 +1,22 @@
-"""The reference evaluator's handling of TIR programs."""
+"""The reference evaluator's handling of TVM's programs: a Relax module is traced with its inputs and the trace is evaluated;
+a TIR function runs step by step.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opsieve.backends.reference import tir
+from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
+from opsieve.gen.irs.registry import ONNX
+from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.tir.program import TirProgram
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 
-def prepare(request: "Request") -> "Run":
+def prepare_tir(request: "Request") -> "Run":
     """Prepare a step-by-step run of the function; its passes are skipped, because they keep its meaning.
 
     In float64, a result that depends on rounding (it changes when every operation is rounded to its type) is
@@ -33,3 +38,18 @@ def prepare(request: "Request") -> "Run":
         return exact
 
     return run
+
+
+def prepare_relax(request: "Request") -> "Run":
+    """A Relax module; its passes are left out, since they change no result."""
+    from opsieve.backends.reference.reference import BACKEND
+
+    request.stage("import")
+    module = from_json(request.model.decode("utf-8"))
+    request.stage("compile")
+    translates = request.options.get("tell") == "onnx"
+    model = ModuleEvaluator(module, translates).trace(request.inputs).SerializeToString()
+    if translates:
+        return lambda inputs: {"model": np.frombuffer(model, np.uint8)}
+    request.model, request.ir = model, ONNX
+    return BACKEND.prepare(request)
