@@ -11,19 +11,10 @@ from opsieve.backends.judge.oracle_names import find_explanations, read_explanat
 from opsieve.backends.verdict import Judgement, Kind
 
 PAGE = ROOT / "docs" / "explanation" / "oracles.md"
-TABLES = {"verdict": "meaning", "kind": "meaning", "hazard": "where"}
 
 
 def _draw(what: str) -> str:
     rows = [each for each in read_explanations() if each.what == what]
-    if what in TABLES:
-        return "\n".join(
-            [
-                f"| {what} | {TABLES[what]} |",
-                "|---|---|",
-                *(f"| `{each.name}` | {each.text} |" for each in rows),
-            ]
-        )
     lines = []
     for each in rows:
         text = f"- `{each.name}`: {each.text}"

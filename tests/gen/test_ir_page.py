@@ -35,7 +35,7 @@ def test_a_program_of_another_ir_is_read_run_and_judged(python: Path, folder: Pa
         python=python,
     )
     assert "output 'e': got 3.3721, expected 0.37852 at [1]" in shown
-    assert "reference:float64 and calcc:off agree" in shown
+    assert "the float64 reference and off agree" in shown
     verdicts = [row["verdict"] for row in json.loads(others)["results"]]
     assert verdicts == ["pass", "unsupported", "pass"]
 

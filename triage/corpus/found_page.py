@@ -30,31 +30,32 @@ _HEAD = """# What opsieve has found
 """
 _METHOD = """## Method
 
-opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and an independent implementation. A failure
-that both confirm, and that repeats in a fresh process, is reduced to the smallest program that still fails. Attribution and bisection name
-the guilty pass and the first bad release. An engineer then writes `confirm.py`, at most 30 lines that confirm the bug without opsieve. The
-tests run every `confirm.py` whose compiler is installed, and a scheduled workflow replays every case on the newest releases.
+opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and a second, independent
+implementation. A failure that both confirm, and that repeats in a fresh process, is reduced and attributed to a pass
+and a release. An engineer then writes `confirm.py`, which confirms the bug without opsieve in at most 30 lines. The
+tests run every `confirm.py` whose compiler is installed, and a scheduled workflow replays every case on the newest
+releases.
 
 ## What counts
 
-One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second bug only if its fix differs. A
-second case of a bug is marked "same as" and not counted. Missing operators and types that a compiler reports, results that ONNX leaves
-open, and limits of opsieve itself do not count.
+One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second bug only
+if its fix differs. A second case of a bug is marked "same as" and not counted. Missing operators and types that a
+compiler reports, results that ONNX leaves open, and limits of opsieve itself do not count.
 
 ## Bugs
 
-A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says otherwise. `opsieve bugs --json`
-also has the operators and the targets.
+A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says otherwise.
+`opsieve bugs --json` also has the operators and the targets.
 
 """
 
 
 def found_page(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """Return the page in Markdown: totals, releases, method, and an entry for each case."""
+    """Return the page in Markdown: counts, releases, method, and an entry for each case."""
     counted = {name: (entry, bug) for name, (entry, bug) in bugs.items() if not bug.same_as}
     statuses = Counter(status(entry, bug) for entry, bug in counted.values())
     head = _HEAD.format(live=statuses["live"], distinct=len(counted), fixed=statuses["fixed"])
-    return head + _totals(counted) + _releases(counted) + _METHOD + _list_bugs(bugs)
+    return head + _kinds(counted) + _releases(counted) + _METHOD + _list_bugs(bugs)
 
 
 def kind_of(entry: CorpusEntry, bug: Bug) -> str:
@@ -63,17 +64,9 @@ def kind_of(entry: CorpusEntry, bug: Bug) -> str:
     return KINDS.get(seen.kind or "", seen.kind or "") if seen else ""
 
 
-def _totals(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    counts: dict[str, Counter[str]] = {}
-    for entry, bug in bugs.values():
-        counts.setdefault(Target.parse(bug.fails).backend, Counter())[status(entry, bug)] += 1
+def _kinds(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
     kinds = Counter(kind_of(entry, bug) or "other" for entry, bug in bugs.values())
-    total = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    items = (
-        f"- {name}: {', '.join(f'{row[state]} {state}' for state in _STATUSES if row[state])}\n"
-        for name, row in sorted(counts.items())
-    )
-    return f"## By compiler and kind\n\nKinds: {total}.\n\n{''.join(items)}\n"
+    return f"By kind: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n\n"
 
 
 def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
@@ -110,12 +103,13 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
     """List the cases by compiler, each as one bullet, under the releases that judged them."""
     compilers: dict[str, list[str]] = {}
     releases: dict[str, set[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for name, (entry, bug) in bugs.items():
         target, seen = latest(entry, bug)
         found_on, release = Target.parse(bug.fails), Target.parse(target).release if seen else ""
         state = f"same as {bug.same_as}" if bug.same_as else status(entry, bug)
-        if release:
-            releases.setdefault(found_on.backend, set()).add(release)
+        releases.setdefault(found_on.backend, set()).update(filter(None, [release]))
+        counts.setdefault(found_on.backend, Counter()).update([] if bug.same_as else [state])
         facts = [
             bug.guilty,
             bug.first_bad and f"since {bug.first_bad}",
@@ -132,10 +126,12 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         lines = wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         compilers.setdefault(found_on.backend, []).append("\n".join(lines))
     return "\n".join(
-        f"### {compiler}\n\n{_judged_in(releases.get(compiler, set()))}" + "\n".join(sorted(items)) + "\n"
+        f"### {compiler}\n\n{_summarise(counts[compiler], releases[compiler])}" + "\n".join(sorted(items)) + "\n"
         for compiler, items in sorted(compilers.items())
     )
 
 
-def _judged_in(releases: set[str]) -> str:
-    return f"Judged in {', '.join(sorted(releases, key=release_key))}.\n\n" if releases else ""
+def _summarise(counts: Counter[str], releases: set[str]) -> str:
+    numbers = ", ".join(f"{counts[state]} {state}" for state in _STATUSES if counts[state])
+    judged = f" in {', '.join(sorted(releases, key=release_key))}" if releases else ""
+    return f"{numbers}{judged}.\n\n"

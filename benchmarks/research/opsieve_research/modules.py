@@ -27,7 +27,7 @@ class ModuleMetrics:
         self._passes.update(step.partition(":")[0] for step in program.passes)
 
     def report(self) -> dict[str, Any]:
-        """The keys of `modules` in `opsieve metrics --json` (docs/reference/json.md)."""
+        """The keys of `modules` in `opsieve metrics --json` (benchmarks/research/README.md)."""
         return {
             "modules": self.modules,
             "functions": self._functions,

@@ -35,7 +35,7 @@ class Metrics:
         self.growth.append((self.coverage.instances, self.coverage.proper_edges))
 
     def report(self) -> dict[str, Any]:
-        """All figures; the keys are those of `opsieve metrics --json` (docs/reference/json.md)."""
+        """All figures; the keys are those of `opsieve metrics --json` (benchmarks/research/README.md)."""
         frequencies = self.coverage.frequencies
         return {
             "models": self.coverage.models,

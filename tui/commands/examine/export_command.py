@@ -10,7 +10,7 @@ import click
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.text import name_oracles, print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.export.exports import Kind
@@ -83,9 +83,6 @@ def command(
         "failure": exported.verdict.kind,
         "message": exported.verdict.reason,
     }
-    click.echo(
-        json.dumps(summary)
-        if as_json
-        else printable(f"{path}  {exported.verdict.kind}: {exported.verdict.reason}")
-    )
+    reason = name_oracles(exported.verdict.reason, exported.target.display)
+    click.echo(json.dumps(summary) if as_json else printable(f"{path}  {exported.verdict.kind}: {reason}"))
     return 0

@@ -16,7 +16,7 @@ from opsieve.tui.app.views.located_lines import list_located
 from opsieve.tui.cli import print_problem, report_fault
 from opsieve.tui.commands import options
 from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.text import name_oracles, print_message
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green", "accent": "cyan"}
@@ -161,7 +161,7 @@ def _format_result(result: dict[str, Any], width: int) -> str:
     )
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
-    reason = result["reason"].removeprefix(result["target"]).lstrip(": ")
+    reason = name_oracles(result["reason"].removeprefix(result["target"]).lstrip(": "), result["target"])
     if reason.startswith("wrong output"):
         what = ""
     return word + printable(f"{result['target']:<{width}}  {result['model']}  {what}{reason}{known}")

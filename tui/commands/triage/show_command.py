@@ -11,6 +11,7 @@ import click
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.app.widgets.visible import format_time
 from opsieve.tui.commands import completions, options
+from opsieve.tui.commands.text import name_oracles
 from opsieve.tui.commands.triage.store_table import list_cluster_facts, print_table
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
                 member = details.member
                 click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
                 _print_facts(
-                    ("verdict", f"{member.verdict}: {member.reason}"),
+                    ("verdict", f"{member.verdict}: {name_oracles(member.reason, member.target)}"),
                     ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
                     ("target", f"{member.target} {member.version}"),
                     ("message", member.message[:600]),
