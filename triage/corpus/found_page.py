@@ -126,7 +126,9 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         lines = wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         compilers.setdefault(found_on.backend, []).append("\n".join(lines))
     return "\n".join(
-        f"### {compiler}\n\n{_summarise(counts[compiler], releases[compiler])}" + "\n".join(sorted(items)) + "\n"
+        f"### {compiler}\n\n{_summarise(counts[compiler], releases[compiler])}"
+        + "\n".join(sorted(items))
+        + "\n"
         for compiler, items in sorted(compilers.items())
     )
 
