@@ -149,6 +149,9 @@ def _omissions(
         endless = node.op_type == "Loop" and parameter.name == "M"
         if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
+            if index == len(node.input) - 1:
+                # Exporters write an empty name here, and a compiler may count the inputs.
+                yield _omission(path, node, index, parameter.name, is_named=True)
     if len(schema.inputs) and schema.inputs[-1].option == _VARIADIC:
         for index in range(len(node.input) - 1, len(schema.inputs) - 2, -1):
             if len(node.input) > schema.min_input:
@@ -161,7 +164,8 @@ def _omissions(
             yield _output_omission(path, node, index)
 
 
-def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> OnnxEdit:
+def _omission(path: Path, node: onnx.NodeProto, index: int, what: str, is_named: bool = False) -> OnnxEdit:
+    """Leave out an input; with `is_named` an empty name stays in its place, even in the last one."""
     key, name = first_output(node), node.input[index]
     variadic = what.startswith("input ")
 
@@ -173,11 +177,12 @@ def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> OnnxEd
             del target.input[index]
         else:
             target.input[index] = ""
-        while target.input and not target.input[-1]:
+        while target.input and not target.input[-1] and not is_named:
             del target.input[-1]
         return drop_unused(model, inputs)
 
-    return changing(f"leave out {what} of {label(node)}", {"/".join((*path, key, f"<{index}"))}, change)
+    how = ", its place stays" if is_named else ""
+    return changing(f"leave out {what} of {label(node)}{how}", {"/".join((*path, key, f"<{index}"))}, change)
 
 
 def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> OnnxEdit:

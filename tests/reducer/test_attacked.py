@@ -403,3 +403,10 @@ def test_a_result_with_two_uses_is_shown_for_one_of_its_readers(workers: Workers
     found = reduce_by_check(form, start, [test], workers, None, Journal(""), Listeners())
     assert found.minimal
     assert len(operators(found.best)) == 2
+
+
+def test_the_last_optional_input_becomes_an_empty_name_where_inputs_are_counted() -> None:
+    text = f"{HEAD} g (float x) => (float y) <float low = {{0}}, float high = {{1}}> {{ y = Clip (x, low, high) }}"
+    start = subject(text, x=np.float32(0))
+    end = reduced(start, PASSES, lambda now: len(now.model.graph.node[0].input) == 3)
+    assert list(end.model.graph.node[0].input)[1:] == ["", ""]
