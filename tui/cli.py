@@ -47,6 +47,10 @@ GROUPS = {
         "triage": ("triage.triage_command", "Rank, reduce and explain the failures of a store."),
         "clusters": ("triage.clusters_command", "List the bugs of a store."),
         "show": ("triage.show_command", "Show a cluster or a case, and why it is there."),
+        "watch": (
+            "triage.watch_command",
+            "Replay a store on new releases; close what is fixed, reopen what fails.",
+        ),
         "report": ("triage.report_command", "Write a store as one HTML page."),
         "known": ("triage.known_command", "Compare clusters with public issues, to tell which are known."),
     },

@@ -16,6 +16,7 @@ from opsieve.triage.corpus import bugs_replay, session
 from opsieve.triage.corpus.collection import latest, read_bugs, status
 from opsieve.triage.corpus.session import AddedCase, CorpusRequest
 from opsieve.triage.corpus.states import CorpusResult
+from opsieve.triage.corpus.watch import WatchedCluster, WatchRequest, record_decisions, watch_store
 from opsieve.triage.export.exports import Export, Kind
 from opsieve.triage.external.external_logs import LogTriage, read_and_cluster
 from opsieve.triage.external.import_session import ImportedCase, ImportRequest
@@ -260,6 +261,47 @@ def replay_corpus(
     with name_targets(targets, oracle) as named:
         request = CorpusRequest(Path(folder), named.targets, limits, offline, named.oracles)
         return _collect(map(_make_result, session.replay_corpus(request, say)), progress)
+
+
+def watch(
+    store: _Path = "opsieve-store",
+    targets: Sequence[str] = (),
+    *,
+    members: int = 2,
+    dry_run: bool = False,
+    seconds: float = 60.0,
+    memory: int = 0,
+    offline: bool = False,
+    say: Say = ignore,
+    progress: Callable[[WatchedCluster], object] = ignore,
+) -> list[WatchedCluster]:
+    """Judge the cases of a store on new releases, close what is fixed and reopen what fails again, as `opsieve
+    watch` does.
+
+    Args:
+        store: The folder of the store.
+        targets: Compilers that judge the cases; the newest release of each one that failed if empty.
+        members: Cases of each cluster to judge, besides its reduced one.
+        dry_run: Whether to leave the clusters as they are.
+        seconds: Time limit of one run, in seconds of wall time.
+        memory: Memory limit of one run in bytes; 0 for the default.
+        offline: Use only releases that are installed.
+        say: Receives diagnostics, one sentence per call.
+        progress: Receives the result of each cluster.
+
+    Returns:
+        Results like those of `replay_corpus`, each with its ``cluster`` and ``title``.
+
+    Raises:
+        BadInput: If the folder holds no store, or a target is unknown.
+    """
+    limits = make_limits(seconds, memory)
+    with name_targets(targets) as named:
+        request = WatchRequest(Path(store), named.targets, members, limits, offline)
+        results = _collect(watch_store(request, say), progress)
+    if not dry_run:
+        record_decisions(request.store, results)
+    return results
 
 
 def compare_corpus(old: _Path, new: _Path) -> list[CorpusResult]:

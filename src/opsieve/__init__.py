@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         replay_corpus,
         triage_logs,
         triage_store,
+        watch,
     )
 
 __version__ = VERSION
@@ -55,6 +56,7 @@ __all__ = [
     "run",
     "triage_logs",
     "triage_store",
+    "watch",
 ]
 # The functions that other modules than `opsieve.tui.api` have. `opsieve.triage` and `opsieve.bisect` are packages,
 # and `import` is a word of Python, so the functions of these commands have longer names.
@@ -72,6 +74,7 @@ _MODULES = {
         "replay_corpus",
         "triage_logs",
         "triage_store",
+        "watch",
     ],
 }
 _ELSEWHERE = {name: module for module, names in _MODULES.items() for name in names}

@@ -69,6 +69,7 @@ FUNCTIONS: dict[str, list[Any]] = {
     "corpus add": [opsieve.add_to_corpus],
     "corpus run": [opsieve.replay_corpus],
     "corpus diff": [opsieve.compare_corpus],
+    "watch": [opsieve.watch],
     "bugs": [opsieve.list_bugs],
     "bugs replay": [opsieve.replay_bugs],
 }

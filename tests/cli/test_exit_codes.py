@@ -14,6 +14,7 @@ from collection import collection_of_one
 from commands import opsieve as call
 from models import X, chain
 from repository import ROOT
+from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
 from opsieve.tui import cli
@@ -114,6 +115,12 @@ def compared(column: str) -> list[str]:
     return ["corpus", "diff", "old.json", "new.json"]
 
 
+def watched(column: str) -> list[str]:
+    """`watch` of a store with a failure that was never seen in this way."""
+    filled(Path("kept"), [done(0, finding("no kernel", frames=["main", "f"]))])
+    return ["watch", "kept", "-t", TARGETS[column]]
+
+
 # What runs each row of the table that judges; the word is the name of a column.
 RUNS: dict[str, Callable[[str], list[str]]] = {
     "run": lambda column: ["run", "case", "-t", TARGETS[column]],
@@ -121,6 +128,7 @@ RUNS: dict[str, Callable[[str], list[str]]] = {
     "corpus run": replayed,
     "corpus diff": compared,
     "bugs replay": bugs_replayed,
+    "watch": watched,
     "corpus add": lambda column: ["corpus", "add", "corpus", "case", "-t", TARGETS[column]],
     "fuzz": lambda column: ["fuzz", "--tests", "4", "--ops", "Relu", "-t", TARGETS[column]],
     "reduce": lambda column: ["reduce", "case", "-t", TARGETS[column]],

@@ -53,6 +53,14 @@ class CorpusRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCase:
+    """A case folder or model, and its recorded verdicts by target."""
+
+    path: Path
+    targets: Mapping[str, SeenVerdict]
+
+
+@dataclass(frozen=True, slots=True)
 class AddedCase:
     """A case in the corpus: its name there, and its verdicts by target, with reasons."""
 
@@ -101,29 +109,36 @@ def replay_corpus(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | R
         BadInput: If the folder is not a corpus, or a target of the request is unknown.
     """
     entries = read_corpus(request.folder)
+    cases = {name: RecordedCase(request.folder / name, entry.targets) for name, entry in entries.items()}
+    return replay_cases(cases, request, say)
+
+
+def replay_cases(
+    cases: Mapping[str, RecordedCase], request: CorpusRequest, say: Say
+) -> Iterator[CorpusResult | RefusedModel]:
+    """Judge cases by name, as `replay_corpus` does."""
     for text in request.targets:
         resolve(text)
     groups: dict[tuple[str, ...], list[str]] = {}
-    chosen = {name: tuple(entry.targets) for name, entry in entries.items()}
+    chosen = {name: tuple(case.targets) for name, case in cases.items()}
     for name, recorded in (chosen if request.chosen is None else request.chosen).items():
-        targets, entry = [], entries[name]
+        targets = []
         for text in request.targets or recorded or (_DEFAULT,):
             try:
                 resolve(named_by_file(text, request.offline) if not request.targets else text)
                 targets.append(text)
             except BadInput as error:
-                yield CorpusResult(name, text, "not-judged", entry.targets.get(text), None, str(error))
+                yield CorpusResult(name, text, "not-judged", cases[name].targets.get(text), None, str(error))
         if targets:
             groups.setdefault(tuple(targets), []).append(name)
     for asked, group in groups.items():
-        names = {str(request.folder / name): name for name in group}
+        names = {str(cases[name].path): name for name in group}
         for found in judge_models([Path(path) for path in names], request.make_judge_request(asked), say):
             name = names[found.model]
             if isinstance(found, RefusedModel):
                 yield replace(found, model=name)
                 continue
-            result = found.facts()
-            records = entries[name].targets
+            result, records = found.facts(), cases[name].targets
             yield make_result(
                 name, result["target"], records, _make_verdict(found), result["reason"], result["seconds"]
             )

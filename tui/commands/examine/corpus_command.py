@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
 # Of one command, however many of its cases failed
 _REPORTS = 3
-_TARGETS = click.option(
+TARGETS = click.option(
     "-t",
     "--target",
     "targets",
@@ -59,7 +59,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("folder", type=options.PATH)
 @click.argument("cases", nargs=-1, required=True, type=options.PATH)
-@_TARGETS
+@TARGETS
 @options.ORACLE
 @options.make_seconds(60.0)
 @options.make_memory()
@@ -107,7 +107,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
 
 @command.command("run")
 @click.argument("folder", type=options.PATH)
-@_TARGETS
+@TARGETS
 @options.ORACLE
 @FAIL_ON
 @JUNIT
@@ -205,14 +205,17 @@ def report_results(
     allow_unjudged: bool,
     as_json: bool,
     words: "Mapping[State, str] | None" = None,
+    rows: list[dict[str, Any]] | None = None,
 ) -> int:
     """Print and write the results in the forms that were asked for, and return the exit code.
 
-    `words`, where they are given, are what the counts and the key `status` call the states.
+    `words`, where they are given, are what the counts and the key `status` call the states; `rows` replace
+    those of `--json`.
     """
     from opsieve.triage.corpus import states
 
-    failing, numbers, rows = states.FAIL_ON[fail_on], states.count_states(results), states.list_facts(results)
+    failing, numbers = states.FAIL_ON[fail_on], states.count_states(results)
+    rows = rows or states.list_facts(results)
     if words is not None:
         numbers = dict(Counter(words[result.state] for result in results))
         rows = [{**row, "status": words[row["state"]]} for row in rows]

@@ -1,0 +1,159 @@
+"""One call of `opsieve watch`: the cases of a store judged on new releases, its clusters closed and reopened."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.releases.consent import give_consent
+from opsieve.backends.verdict import FAILING
+from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.errors import BadInput
+from opsieve.triage.corpus.bugs_replay import find_newest
+from opsieve.triage.corpus.session import CorpusRequest, RecordedCase, Say, make_refusal, replay_cases
+from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, State
+from opsieve.triage.judging import RefusedModel
+from opsieve.triage.store.decisions import Ledger, Status
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.rows import ClusterRow, MemberRow
+
+WORDS: Mapping[State, str] = {
+    "newly-failing": "reopened",
+    "changed": "changed",
+    "still-failing": "open",
+    "fixed": "closed",
+    "passing": "fixed",
+    "not-judged": "not judged",
+}
+# What a state makes of a cluster's status
+_MARKS: Mapping[State, Status] = {"newly-failing": "confirmed", "fixed": "fixed"}
+_LIMITS = Limits()
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """A store, and where to judge `members` cases of each cluster.
+
+    They run on `targets`, or else on the newest release of the compiler that failed (with `offline` the newest
+    one that is installed).
+    """
+
+    store: Path
+    targets: tuple[str, ...] = ()
+    members: int = 2
+    limits: Limits = _LIMITS
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedCluster(CorpusResult):
+    """The result of a cluster: that of its decisive case."""
+
+    cluster: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    row: ClusterRow
+    fingerprints: frozenset[str]
+    cases: Mapping[str, MemberRow]
+
+
+def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
+    """Judge the clusters of a store; flaky failures and clusters marked `wontfix` are left out.
+
+    A cluster is fixed only if each of its cases passes, the reduced one and others. It fails still if one of
+    them fails with a fingerprint of the cluster.
+
+    Raises:
+        BadInput: If the store cannot be used, or a target is unknown.
+    """
+    cases: dict[str, RecordedCase] = {}
+    chosen: dict[str, tuple[str, ...]] = {}
+    waiting: list[tuple[_Watched, list[CorpusResult]]] = []
+    newest = cache(lambda package: find_newest(package, request.offline))
+    with Queries(request.store) as store:
+        for watched in _iter_watched(store, request.members):
+            results: list[CorpusResult] = []
+            for path, member in watched.cases.items():
+                seen = SeenVerdict(
+                    member.verdict, member.kind, member.stage, member.fingerprint, member.version
+                )
+                try:
+                    target = resolve(member.target)
+                    if target.facts.package and not target.build:
+                        target = target.with_release(newest(target.facts.package))
+                except BadInput as error:
+                    results.append(CorpusResult(path, member.target, "not-judged", seen, reason=str(error)))
+                else:
+                    cases[path] = RecordedCase(Path(path), {member.target: seen})
+                    chosen[path] = request.targets or (target.display,)
+            waiting.append((watched, results))
+    asked = CorpusRequest(request.store, request.targets, request.limits, request.offline, chosen=chosen)
+    with nullcontext() if request.offline else give_consent():
+        found = [
+            make_refusal(one) if isinstance(one, RefusedModel) else one
+            for one in replay_cases(cases, asked, say)
+        ]
+    for watched, results in waiting:
+        yield _combine(watched, [*results, *(one for one in found if one.case in watched.cases)])
+
+
+def record_decisions(folder: Path, results: Sequence[WatchedCluster]) -> None:
+    """Mark what is fixed, and what has come back; each is a decision that `opsieve undo` takes back."""
+    with Ledger(folder) as ledger:
+        for result in results:
+            if mark := _MARKS.get(result.state):
+                ledger.mark(result.cluster, mark)
+
+
+def _iter_watched(store: Queries, most: int) -> Iterator[_Watched]:
+    """Yield the clusters that have cases: the reduced representative, and members as they were found."""
+    after = ""
+    while True:
+        page = store.clusters(after=after, limit=_PAGE)
+        for row in page.rows:
+            if row.status == "wontfix" or not row.representative:
+                continue
+            cases: dict[str, MemberRow] = {}
+            first = store.case(row.representative)
+            if first.reduced is not None:
+                cases[str(first.reduced)] = first.member
+            for member in store.members(row.id, limit=_PAGE).rows:
+                if (
+                    member.folder
+                    and member.verdict != "flaky"
+                    and len(cases) < most + (first.reduced is not None)
+                ):
+                    cases[str(store.folder / member.folder)] = member
+            keys = frozenset(one.key.partition("~")[0] for one in store.fingerprints(row.id))
+            yield _Watched(row, keys, cases)
+        if not page.next:
+            return
+        after = page.next
+
+
+def _combine(watched: _Watched, results: Sequence[CorpusResult]) -> WatchedCluster:
+    """Return the result of a cluster from those of its cases."""
+    row = watched.row
+    failing = [one for one in results if one.after is not None and one.after.verdict in FAILING]
+    same = [one for one in failing if one.after is not None and one.after.fingerprint in watched.fingerprints]
+    unjudged = [one for one in results if one.state == "not-judged"]
+    state: State
+    if same:
+        state = "newly-failing" if row.status == "fixed" else "still-failing"
+    elif failing:
+        state = "changed"
+    elif unjudged:
+        state = "not-judged"
+    else:
+        state = "passing" if row.status == "fixed" else "fixed"
+    one = (same or failing or unjudged or list(results))[0]
+    return WatchedCluster(
+        row.representative, one.target, state, one.before, one.after, one.reason, one.seconds, one.refused,
+        cluster=row.id, title=row.listed_title,
+    )  # fmt: skip

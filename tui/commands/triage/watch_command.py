@@ -1,0 +1,92 @@
+"""`opsieve watch`: replay the cases of a store on new releases."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opsieve.gen.model.durable import check_output, write_output
+from opsieve.gen.model.printable import printable
+from opsieve.tui.commands import options
+from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
+from opsieve.tui.commands.examine.corpus_command import FAIL_ON, TARGETS, report_results
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED
+from opsieve.tui.commands.text import print_message
+
+_COLOURS = {"reopened": "red", "changed": "red", "open": "yellow", "closed": "green"}
+
+
+@click.command()
+@click.argument("place", metavar="[STORE]", type=options.PATH, required=False)
+@options.STORE
+@TARGETS
+@click.option(
+    "--members",
+    type=click.IntRange(1, 50),
+    default=2,
+    show_default=True,
+    help="Cases of each cluster to judge, besides its reduced one.",
+)
+@click.option("--dry-run", is_flag=True, help="Only report; close and reopen no cluster.")
+@click.option("--report", type=options.PATH, metavar="FILE", help="Write the results as a page in Markdown.")
+@FAIL_ON
+@JUNIT
+@SARIF
+@GITHUB
+@options.make_seconds(60.0)
+@options.make_memory()
+@options.OFFLINE
+@options.NO_SANDBOX
+@ALLOW_UNJUDGED
+@options.JSON
+def command(
+    place: Path | None,
+    folder: Path,
+    targets: tuple[str, ...],
+    members: int,
+    dry_run: bool,
+    report: Path | None,
+    fail_on: str,
+    junit: Path | None,
+    sarif: Path | None,
+    github: bool,
+    seconds: float,
+    memory: int,
+    offline: bool,
+    allow_unjudged: bool,
+    as_json: bool,
+) -> int:
+    """Judge the cases of STORE on the newest release of each compiler, close the clusters that are fixed, and
+    reopen those that fail again.
+
+    STORE defaults to --store. New releases are installed; --offline uses the newest one that is. Each change is a
+    decision that opsieve undo takes back. Exit code 1 as --fail-on says, else 2 if a target gave no verdict.
+    """
+    from opsieve.backends.workers.zygotes.zygote import Limits
+    from opsieve.triage.corpus.reports import make_job_summary
+    from opsieve.triage.corpus.states import list_facts
+    from opsieve.triage.corpus.watch import WORDS, WatchRequest, record_decisions, watch_store
+
+    output, store = CiOutput(junit, sarif, github), place or folder
+    output.check_paths()
+    if report is not None:
+        check_output(report)
+    request = WatchRequest(store, targets, members, Limits(seconds=seconds, memory=memory << 20), offline)
+    results = []
+    for found in watch_store(request, print_message):
+        results.append(found)
+        if not as_json:
+            word = click.style(f"{WORDS[found.state]:<11}", fg=_COLOURS.get(WORDS[found.state]))
+            line = f"{found.cluster}  {found.target}  {found.title}: {found.sentence}"
+            click.echo(word + printable(line).replace("##[", "## ["))
+    if not dry_run:
+        record_decisions(store, results)
+    if report is not None:
+        named = [replace(one, case=f"{one.cluster} {one.title}") for one in results]
+        write_output(report, make_job_summary(named, f"watch {store}").encode())
+    rows: list[dict[str, Any]] = [
+        {**row, "cluster": one.cluster, "title": one.title}
+        for row, one in zip(list_facts(results), results, strict=True)
+    ]
+    return report_results(results, store, fail_on, output, allow_unjudged, as_json, words=WORDS, rows=rows)
