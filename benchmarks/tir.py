@@ -30,8 +30,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import NoFailure
-from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir import nodes as N, passes
 from opsieve.gen.irs.tir.arguments import program, values
 from opsieve.gen.irs.tir.fuzzing import mutate_function
 from opsieve.gen.irs.tir.program import TirProgram

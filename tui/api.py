@@ -160,8 +160,7 @@ def compare(
     Returns:
         The comparison: ``agrees``, ``mismatches`` by output name, ``worst``.
     """
-    from opsieve.backends.compare import POLICY
-    from opsieve.backends.compare import compare as compared
+    from opsieve.backends.compare import POLICY, compare as compared
 
     wanted = {name: _convert_value(value) for name, value in expected.items()}
     given = {name: _convert_value(value) for name, value in got.items()}

@@ -11,8 +11,10 @@ from opsieve.bisect.sessions.commits import bisect_commits as search_commits
 from opsieve.bisect.sessions.passes import attribute_passes
 from opsieve.bisect.sessions.replay import ReplayAnswer, ReplayRequest, replay_report
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.versions import bisect_releases as search_releases
-from opsieve.bisect.sessions.versions import bisect_source as search_source
+from opsieve.bisect.sessions.versions import (
+    bisect_releases as search_releases,
+    bisect_source as search_source,
+)
 from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.tui.api import Model, Say, Values, ignore, make_limits, name_targets, write_files
 

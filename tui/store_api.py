@@ -10,8 +10,7 @@ from opsieve.gen.case.import_folder import Skipped
 from opsieve.gen.model.durable import write_output
 from opsieve.reducer.sessions.export import ExportRequest, export_case
 from opsieve.reducer.sessions.store_session import ReducedCase
-from opsieve.reducer.sessions.triage_session import TriageAnswer, TriageRequest
-from opsieve.reducer.sessions.triage_session import triage_store as run_round
+from opsieve.reducer.sessions.triage_session import TriageAnswer, TriageRequest, triage_store as run_round
 from opsieve.triage.corpus import bugs_replay, session
 from opsieve.triage.corpus.collection import latest, read_bugs, status
 from opsieve.triage.corpus.session import AddedCase, CorpusRequest
@@ -19,8 +18,7 @@ from opsieve.triage.corpus.states import CorpusResult
 from opsieve.triage.corpus.watch import WatchedCluster, WatchRequest, record_decisions, watch_store
 from opsieve.triage.export.exports import Export, Kind
 from opsieve.triage.external.external_logs import LogTriage, read_and_cluster
-from opsieve.triage.external.import_session import ImportedCase, ImportRequest
-from opsieve.triage.external.import_session import import_cases as iter_imported
+from opsieve.triage.external.import_session import ImportedCase, ImportRequest, import_cases as iter_imported
 from opsieve.triage.judging import RefusedModel
 from opsieve.tui.api import Model, Say, Values, ignore, make_limits, name_targets, write_files
 from opsieve.tui.samples import SAMPLES

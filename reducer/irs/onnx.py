@@ -25,8 +25,7 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OPENING, OUTPUTS
-from opsieve.reducer.passes.operators import PASS as PLAINER
-from opsieve.reducer.passes.operators import WORDED
+from opsieve.reducer.passes.operators import PASS as PLAINER, WORDED
 from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import record_values
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import opsieve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from models import X, chain
 
 from opsieve.backends.registry import resolve

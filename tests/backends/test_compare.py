@@ -5,8 +5,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.backends.compare import SCREENS, Comparison, Policy, compare, error, identical
 from opsieve.backends.judge.reasons import describe_mismatch

@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx.parser
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models import X, program
 
 from opsieve.backends.compilers.fake import KINDS, VALUE_FAULTS, BadFaults, alter_value, parse

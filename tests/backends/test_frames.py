@@ -4,8 +4,7 @@ import traceback
 
 import pytest
 from golden_logs import KINDS, logs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary

@@ -6,8 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.reference.hazards import disturb_value, nodes_reaching, open_results

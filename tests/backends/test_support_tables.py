@@ -5,8 +5,7 @@ wheel, answers of one's own.
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.backends.probing import support_tables
 from opsieve.backends.probing.operator_support import ProbeAnswer

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compare import compare
-from opsieve.backends.compilers.torch import knobs
-from opsieve.backends.compilers.torch import targets as torch_targets
+from opsieve.backends.compilers.torch import knobs, targets as torch_targets
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers

@@ -3,8 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from opsieve.backends.workers.inside.wire import ALIGN, pack_value, unpack_value

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from histories import History
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank_by_evidence
 from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit

@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import opsieve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve

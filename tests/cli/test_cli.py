@@ -18,8 +18,7 @@ from golden import assert_golden, normalised
 from models import X, chain
 from repository import SAMPLES
 
-from opsieve.__main__ import main as start_opsieve
-from opsieve.__main__ import reduce as start_reduce
+from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
 from opsieve.backends.workers.questions import probe_backend
 from opsieve.triage.corpus.collection import read_bugs
 from opsieve.tui.cli import COMMANDS

@@ -3,8 +3,7 @@ for before.
 """
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.batches import Batches

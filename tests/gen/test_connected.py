@@ -2,8 +2,7 @@
 
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import choices

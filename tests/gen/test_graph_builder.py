@@ -6,8 +6,7 @@ import gc
 import weakref
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from opsieve.gen.declarations.builder import Budget, Style
 from opsieve.gen.declarations.rng import Rng, _bins

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import opsieve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from import_corpus import BAD, GOOD, HIDDEN, Y, build, feed
 from models import X

@@ -7,8 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import valid_models
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from repository import ROOT

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers

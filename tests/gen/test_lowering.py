@@ -2,8 +2,7 @@ import numpy as np
 import onnx
 import pytest
 import valid_models
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, defs, helper
 from onnx.reference import ReferenceEvaluator
 

@@ -2,10 +2,8 @@
 
 import random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from relax_interface import inputs, outputs
-from relax_interface import operators as operators_of
+from hypothesis import given, settings, strategies as st
+from relax_interface import inputs, operators as operators_of, outputs
 
 from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
 from opsieve.gen.irs.relax.declaration import Solution, Want

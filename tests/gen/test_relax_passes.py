@@ -1,8 +1,7 @@
 import random
 from collections.abc import Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.gen.irs.relax.passes import (
     LEFT_OUT,

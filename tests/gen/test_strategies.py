@@ -12,8 +12,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from plugged import installed
 from program_bytes import digest
 from repository import ROOT, SUPPORT

@@ -7,8 +7,7 @@ from collections import Counter
 
 import numpy as np
 import onnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from program_bytes import digest
 from repository import SAMPLES, SUPPORT
 

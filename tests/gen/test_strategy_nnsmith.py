@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from in_process import InProcessLab
 
 from opsieve.backends.registry import resolve

@@ -6,12 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir import nodes as N, passes
 from opsieve.gen.irs.tir.arguments import arguments, program, values
 from opsieve.gen.irs.tir.domain import DOMAIN
 from opsieve.gen.irs.tir.expressions import expression, index

@@ -2,8 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
 from opsieve.gen.irs.tvm.tensors import Array, from_node, to_node

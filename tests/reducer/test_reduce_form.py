@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.reducer.engine.census import Part, improve_untried
 from opsieve.reducer.engine.certificate import certify, to_fixpoint

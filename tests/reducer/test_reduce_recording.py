@@ -9,8 +9,7 @@ from typing import Any, cast
 import numpy as np
 import onnx
 from failing import host
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models import program
 from onnx import TensorProto, helper
 

@@ -8,8 +8,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from relax_interface import operators
 
 from opsieve.gen.irs.relax.generator import generate

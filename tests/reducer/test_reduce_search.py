@@ -5,8 +5,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from opsieve.reducer.engine.interestingness import CheckResult, replayed_by
 from opsieve.reducer.engine.search import (

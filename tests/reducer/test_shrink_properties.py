@@ -5,8 +5,7 @@ every time.
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx.reference import ReferenceEvaluator
 from random_subjects import subjects
 

@@ -4,8 +4,7 @@ import math
 
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers

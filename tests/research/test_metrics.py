@@ -5,8 +5,7 @@ import random
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from models import program
 from onnx import defs, helper
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from stores import CAMPAIGN, NOW, done, filled, finding
 
 from opsieve.gen.errors import BadInput

@@ -20,8 +20,7 @@ import numpy as np
 import onnx
 import pytest
 from exported import exported, model
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from onnx import TensorProto, helper, parser
 

@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from golden_logs import KINDS, PATHS, GoldenLog, logs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import helper
 
 from opsieve.backends.observation import Frame, Observation

@@ -16,8 +16,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from test_campaign import FAKE, WHOLE, contents, plan
 
 from opsieve.backends.observation import Frame, Observation
@@ -29,8 +28,7 @@ from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.triage.campaign import campaign as campaign_loop
-from opsieve.triage.campaign import lane_messages
+from opsieve.triage.campaign import campaign as campaign_loop, lane_messages
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_messages import (
     Begin,

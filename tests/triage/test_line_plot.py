@@ -5,8 +5,7 @@ import math
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.triage.campaign.line_plot import choose_ticks, draw_lines
 

@@ -2,8 +2,7 @@
 
 import pytest
 from golden_logs import KINDS, logs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.triage.fingerprint.normalise import find_blamed_operator, find_operators, normalise_message
 from opsieve.triage.fingerprint.source_location import describe_location, get_qualified_name

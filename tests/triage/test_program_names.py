@@ -2,8 +2,7 @@
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Frame, Observation

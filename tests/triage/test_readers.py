@@ -20,8 +20,7 @@ import damage
 import numpy as np
 import pytest
 import valid_models
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from models import X, chain
 from onnx import numpy_helper
 from stores import done, filled, finding

@@ -4,8 +4,7 @@ import json
 
 import pytest
 from golden_logs import KINDS, PATHS, GoldenLog, logs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.backends.observation import Frame
 from opsieve.triage.fingerprint.source_location import add_location, find_location

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, get_severity, rank_clusters

@@ -13,8 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from repository import SAMPLES
 from rich.cells import cell_len
 

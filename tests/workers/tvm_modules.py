@@ -2,9 +2,7 @@
 
 # ruff: noqa: F841 - the names are TVMScript's
 
-from tvm.script import ir as I
-from tvm.script import relax as R
-from tvm.script import tirx as T
+from tvm.script import ir as I, relax as R, tirx as T
 
 
 @I.ir_module

@@ -18,8 +18,7 @@ from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.strategies.registry import generate
-from opsieve.triage.campaign.schedule.costs import NONE, Costs
-from opsieve.triage.campaign.schedule.costs import parse_costs as read_costs
+from opsieve.triage.campaign.schedule.costs import NONE, Costs, parse_costs as read_costs
 
 _NO_CHOICE = OracleChoice()
 USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)

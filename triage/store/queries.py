@@ -14,8 +14,7 @@ from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.failure_record import read_observations
-from opsieve.triage.store.index.filters import SORTS as SORTS
-from opsieve.triage.store.index.filters import Sort as Sort
+from opsieve.triage.store.index.filters import SORTS as SORTS, Sort as Sort
 from opsieve.triage.store.index.index_file import (
     INDEX,
     describe_error,
@@ -25,9 +24,7 @@ from opsieve.triage.store.index.index_file import (
 )
 
 # Part of this interface
-from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS
-from opsieve.triage.store.index.index_reader import Grouping as Grouping
-from opsieve.triage.store.index.index_reader import IndexReader
+from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS, Grouping as Grouping, IndexReader
 from opsieve.triage.store.index.schema import SCHEMA, limit_time
 from opsieve.triage.store.rows import (
     CaseDetails,

@@ -30,12 +30,10 @@ from opsieve.backends.compilers.torch import (
     resampling,
     shapes,
     signal_ops,
+    values as onnx_values,
     windows,
 )
-from opsieve.backends.compilers.torch import values as onnx_values
-from opsieve.backends.compilers.torch.values import Unsupported
-from opsieve.backends.compilers.torch.values import to_tensor as to_tensor
-from opsieve.backends.compilers.torch.values import to_value as to_value
+from opsieve.backends.compilers.torch.values import Unsupported, to_tensor as to_tensor, to_value as to_value
 
 STANDARD = ("", "ai.onnx")
 OLDEST = 7  # before it, broadcasting and most reductions were other operators

@@ -109,8 +109,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
         yield
         return
     import onnx_ir as ir
-    from onnxscript.rewriter import _DEFAULT_REWRITE_RULES as rules
-    from onnxscript.rewriter import RewriteRule
+    from onnxscript.rewriter import _DEFAULT_REWRITE_RULES as rules, RewriteRule
 
     kept: List[Tuple[Any, str, Any]] = []
 

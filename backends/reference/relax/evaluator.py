@@ -15,39 +15,10 @@ from onnx import ModelProto
 from opsieve.backends.reference.forbidden import Forbidden
 from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
 from opsieve.backends.reference.relax.portable_trace import PortableTrace
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.spellings.spelling import SpelledCall
-from opsieve.gen.irs.relax.tree import (
-    Bind,
-    Binding,
-    Call,
-    Constant,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    Module,
-    Projection,
-    RelaxOperator,
-    Scalar,
-    Seq,
-    ShapeValue,
-    Text,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import (
-    PrimType,
-    RelaxTensorType,
-    ShapeType,
-    Size,
-    Sym,
-    TupleType,
-    Type,
-    size_value,
-)
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
@@ -60,7 +31,7 @@ _KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", 
 class Closure:
     """A local function with the outer values that it reads."""
 
-    def __init__(self, function: Function, scope: "Bindings") -> None:
+    def __init__(self, function: R.Function, scope: "Bindings") -> None:
         self.function, self.scope = function, scope
 
 
@@ -75,7 +46,7 @@ class Bindings:
 class ModuleEvaluator:
     """One module, run once. With `portable` the trace is for other compilers than the reference."""
 
-    def __init__(self, module: Module, portable: bool = False) -> None:
+    def __init__(self, module: R.Module, portable: bool = False) -> None:
         self.module, self.portable = module, portable
         self.onnx = PortableTrace() if portable else OnnxTrace()
         self._depth = 0
@@ -99,18 +70,18 @@ class ModuleEvaluator:
         """
         return self.onnx.build_model(self.run(inputs))
 
-    def fed(self, kind: Type, name: str, inputs: Mapping[str, Any]) -> Any:
+    def fed(self, kind: T.Type, name: str, inputs: Mapping[str, Any]) -> Any:
         """An argument of main. Shapes and scalars become numbers of the model."""
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return tuple(
                 self.fed(field, f"{name}.{place}", inputs) for place, field in enumerate(kind.fields)
             )
-        if isinstance(kind, ShapeType):
+        if isinstance(kind, T.ShapeType):
             return tuple(int(size) for size in inputs[name])
         value = np.asarray(inputs[name])
-        return value.item() if isinstance(kind, PrimType) else self.onnx.add_input(name, value)
+        return value.item() if isinstance(kind, T.PrimType) else self.onnx.add_input(name, value)
 
-    def function(self, function: Function, args: list[Any], scope: Bindings) -> Any:
+    def function(self, function: R.Function, args: list[Any], scope: Bindings) -> Any:
         """The result of a call."""
         self._depth += 1
         if self._depth > _DEPTH:
@@ -122,69 +93,69 @@ class ModuleEvaluator:
         self._depth -= 1
         return result
 
-    def seq(self, seq: Seq, scope: Bindings) -> Any:
+    def seq(self, seq: R.Seq, scope: Bindings) -> Any:
         """The value of a sequence."""
         for binding in seq.bindings():
             scope.values[binding.var.name] = self.binding(binding, scope)
         return self.expr(seq.body, scope)
 
-    def binding(self, binding: Binding, scope: Bindings) -> Any:
+    def binding(self, binding: R.Binding, scope: Bindings) -> Any:
         """The value of a binding; a match_cast gives symbols their values."""
-        if isinstance(binding, Bind) and isinstance(binding.value, Function):
+        if isinstance(binding, R.Bind) and isinstance(binding.value, R.Function):
             closure = Closure(binding.value, scope)
             closure.scope = Bindings(scope)
             closure.scope.values[binding.var.name] = closure
             return closure
         value = self.expr(binding.value, scope)
-        if not isinstance(binding, Bind):
+        if not isinstance(binding, R.Bind):
             self.bind_sizes(binding.type, value, scope, True)
         return value
 
-    def bind_sizes(self, kind: Type, value: Any, scope: Bindings, check: bool = False) -> None:
+    def bind_sizes(self, kind: T.Type, value: Any, scope: Bindings, check: bool = False) -> None:
         """Give the symbols of a type their values; Mismatched where a size that is known differs."""
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             for field, item in zip(kind.fields, value, strict=True):
                 self.bind_sizes(field, item, scope, check)
             return
         sizes = (
             kind.shape
-            if isinstance(kind, RelaxTensorType)
+            if isinstance(kind, T.RelaxTensorType)
             else kind.sizes
-            if isinstance(kind, ShapeType)
+            if isinstance(kind, T.ShapeType)
             else None
         )
-        given = value.shape if isinstance(kind, RelaxTensorType) else value
+        given = value.shape if isinstance(kind, T.RelaxTensorType) else value
         for size, number in zip(sizes or (), given if sizes else (), strict=sizes is not None):
-            if isinstance(size, Sym) and size.name not in scope.sizes:
+            if isinstance(size, T.Sym) and size.name not in scope.sizes:
                 scope.sizes[size.name] = int(number)
-            elif check and size_value(size, scope.sizes) != number:
-                wanted = size_value(size, scope.sizes)
+            elif check and T.size_value(size, scope.sizes) != number:
+                wanted = T.size_value(size, scope.sizes)
                 raise Forbidden(f"match_cast wants {wanted} where there is {number}")
 
-    def expr(self, expr: Expr, scope: Bindings) -> Any:
+    def expr(self, expr: R.Expr, scope: Bindings) -> Any:
         """The value of an expression."""
-        if isinstance(expr, Var):
+        if isinstance(expr, R.Var):
             return scope.values[expr.name]
-        if isinstance(expr, Constant):
+        if isinstance(expr, R.Constant):
             flat = np.frombuffer(expr.array.data, np.dtype(expr.array.dtype))
             return flat.reshape(expr.array.shape)
-        if isinstance(expr, Scalar):
+        if isinstance(expr, R.Scalar):
             return expr.value if isinstance(expr.value, bool | int | float) else self.size(expr.value, scope)
-        if isinstance(expr, ShapeValue):
+        if isinstance(expr, R.ShapeValue):
             return tuple(self.size(size, scope) for size in expr.sizes)
-        if isinstance(expr, Tuple):
+        if isinstance(expr, R.Tuple):
             return tuple(self.expr(item, scope) for item in expr.fields)
-        if isinstance(expr, Projection):
+        if isinstance(expr, R.Projection):
             return self.expr(expr.tuple, scope)[expr.index]
-        if isinstance(expr, Function):
+        if isinstance(expr, R.Function):
             return Closure(expr, scope)
-        if isinstance(expr, If):
+        if isinstance(expr, R.If):
             return self.take_branch(expr, scope)
-        if isinstance(expr, Call):
+        if isinstance(expr, R.Call):
             return self.call(expr, scope)
-        return expr.value if isinstance(expr, Text) else expr
+        return expr.value if isinstance(expr, R.Text) else expr
 
-    def take_branch(self, expr: If, scope: Bindings) -> Any:
+    def take_branch(self, expr: R.If, scope: Bindings) -> Any:
         """The value of the side that is taken.
 
         Rounding may take the other side where floats decide. So a portable trace has both then, and chooses.
@@ -208,40 +179,40 @@ class ModuleEvaluator:
             raise NotImplementedError("floats decide on a branch whose sides are of several types")
         return then
 
-    def size(self, size: Size, scope: Bindings) -> int:
+    def size(self, size: T.Size, scope: Bindings) -> int:
         """The value of a size."""
-        return size_value(size, scope.sizes)
+        return T.size_value(size, scope.sizes)
 
-    def call(self, call: Call, scope: Bindings) -> Any:
+    def call(self, call: R.Call, scope: Bindings) -> Any:
         """The result of a call of any kind."""
         args = [self.expr(arg, scope) for arg in call.args]
-        if isinstance(call.op, Var):
+        if isinstance(call.op, R.Var):
             closure = scope.values[call.op.name]
             return self.function(closure.function, args, Bindings(closure.scope))
-        if isinstance(call.op, GlobalVar):
+        if isinstance(call.op, R.GlobalVar):
             found = self.module.get(call.op.name)
-            if not isinstance(found, Function):
+            if not isinstance(found, R.Function):
                 raise NotImplementedError(f"{call.op.name} is no function of Relax")
             return self.function(found, args, Bindings())
         name = call.op.name
-        if isinstance(call.op, RelaxOperator) and name in (
+        if isinstance(call.op, R.RelaxOperator) and name in (
             "relax.call_tir",
             "relax.call_dps_packed",
             "relax.call_pure_packed",
         ):
             return self.foreign(name, args, call.type)
-        spelling = None if isinstance(call.op, Extern) else spelling_of(name)
+        spelling = None if isinstance(call.op, R.Extern) else spelling_of(name)
         if spelling is None:
             raise NotImplementedError(f"no spelling of {name} in ONNX")
-        kind = call.type.fields[0] if isinstance(call.type, TupleType) and call.type.fields else call.type
-        dtype = kind.dtype if isinstance(kind, RelaxTensorType) else ""
+        kind = call.type.fields[0] if isinstance(call.type, T.TupleType) and call.type.fields else call.type
+        dtype = kind.dtype if isinstance(kind, T.RelaxTensorType) else ""
         self.onnx.label = name
         return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, dtype))
 
-    def foreign(self, name: str, args: list[Any], kind: Type) -> Any:
+    def foreign(self, name: str, args: list[Any], kind: T.Type) -> Any:
         """A kernel of gen/irs/relax/kernels.py, or a copy."""
         callee = args[0]
-        if isinstance(callee, Extern):
+        if isinstance(callee, R.Extern):
             if callee.name not in _IDENTITY:
                 raise NotImplementedError(f"no spelling of the packed function {callee.name}")
             return args[1][0] if name == "relax.call_dps_packed" else args[1]
@@ -253,9 +224,9 @@ class ModuleEvaluator:
         return self.onnx(_KERNELS[which], *args[1])
 
 
-def _which_kernel(name: str, found: ObjectNode, kind: Type) -> str:
+def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:
     """Which of KINDS a kernel is, "" for none: it is compared node by node with each."""
-    if not isinstance(kind, RelaxTensorType) or not kind.rank:
+    if not isinstance(kind, T.RelaxTensorType) or not kind.rank:
         return ""
     text = encode(found)
     return next((which for which in KINDS if encode(kernel(name, which, kind)) == text), "")

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.known_faults import settles
-from opsieve.gen.irs.relax.tree import Bind, Binding, BindingBlock, Expr, MatchCast, Seq, Var
-from opsieve.gen.irs.relax.types import Type
 
 
 class FreshNames:
@@ -33,24 +32,24 @@ class Body:
     """
 
     names: FreshNames
-    scope: list[Var] = field(default_factory=list)
+    scope: list[R.Var] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
     plain: bool = False
     depth: int = 0
     settled: set[str] = field(default_factory=set)
-    _blocks: list[BindingBlock] = field(default_factory=list)
-    _bindings: list[Binding] = field(default_factory=list)
+    _blocks: list[R.BindingBlock] = field(default_factory=list)
+    _bindings: list[R.Binding] = field(default_factory=list)
 
-    def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
+    def bind(self, value: R.Expr, kind: T.Type, stem: str = "") -> R.Var:
         """Bind a value to a new variable."""
-        var = Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
+        var = R.Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
         self._note(var, value)
         return var
 
-    def cast(self, value: Expr, kind: Type) -> Var:
+    def cast(self, value: R.Expr, kind: T.Type) -> R.Var:
         """Bind a value to a new variable and check its type at run time."""
-        var = Var(self.names.fresh("lv" if self.plain else "gv"), kind, self.plain)
-        self._bindings.append(MatchCast(var, value, kind))
+        var = R.Var(self.names.fresh("lv" if self.plain else "gv"), kind, self.plain)
+        self._bindings.append(R.MatchCast(var, value, kind))
         self.scope.append(var)
         return var
 
@@ -73,28 +72,28 @@ class Body:
         for name in set(self.symbols) - before:
             del self.symbols[name]
 
-    def export(self, value: Expr, kind: Type) -> Var:
+    def export(self, value: R.Expr, kind: T.Type) -> R.Var:
         """A variable of the dataflow block that is open that outlives it."""
-        var = Var(self.names.fresh("gv"), kind)
+        var = R.Var(self.names.fresh("gv"), kind)
         self._note(var, value)
         return var
 
-    def _note(self, var: Var, value: Expr) -> None:
-        self._bindings.append(Bind(var, value))
+    def _note(self, var: R.Var, value: R.Expr) -> None:
+        self._bindings.append(R.Bind(var, value))
         self.scope.append(var)
         if settles(value, self.settled):
             self.settled.add(var.name)
 
-    def seq(self, result: Expr) -> Seq:
+    def seq(self, result: R.Expr) -> R.Seq:
         """All that was bound, and the result."""
-        return Seq(self.blocks(), result)
+        return R.Seq(self.blocks(), result)
 
-    def blocks(self) -> tuple[BindingBlock, ...]:
+    def blocks(self) -> tuple[R.BindingBlock, ...]:
         """All that was bound."""
         self._close(self.plain)
         return tuple(self._blocks)
 
     def _close(self, dataflow: bool) -> None:
         if self._bindings:
-            self._blocks.append(BindingBlock(tuple(self._bindings), dataflow))
+            self._blocks.append(R.BindingBlock(tuple(self._bindings), dataflow))
             self._bindings = []

@@ -6,20 +6,7 @@ lowering.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opsieve.gen.irs.relax.tree import (
-    Bind,
-    Binding,
-    Call,
-    Expr,
-    Function,
-    If,
-    Projection,
-    RelaxOperator,
-    Seq,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.walk import all_bindings, bodies, reads
 
 _PACKED = frozenset(["relax.call_pure_packed", "relax.call_dps_packed"])
@@ -33,23 +20,23 @@ class Side:
     then: bool
 
 
-def lending(function: Function) -> tuple[Side, ...]:
+def lending(function: R.Function) -> tuple[Side, ...]:
     """The sides of branches that give storage back which something outside of them, behind in the text, may
     be given; outer ones first.
     """
     return tuple(dict.fromkeys(_lending(function.body, [])))
 
 
-def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
+def _lending(seq: R.Seq, behind: list[set[str]]) -> Iterator[Side]:
     """Yield the branches that could reuse storage; `behind` are the element types planned after the sequence,
     outside of it.
     """
     bindings = list(seq.bindings())
     for place, binding in enumerate(bindings):
         value = binding.value
-        if isinstance(value, Function):
+        if isinstance(value, R.Function):
             yield from _lending(value.body, [])
-        if not isinstance(value, If):
+        if not isinstance(value, R.If):
             continue
         after = set().union(*behind, *(list_planned_dtypes(item) for item in bindings[place + 1 :]))
         others = set().union(*(list_planned_dtypes(item) for item in value.other.bindings()))
@@ -59,17 +46,17 @@ def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
             yield from _lending(side, [wanted])
 
 
-def list_planned_dtypes(binding: Binding) -> set[str]:
+def list_planned_dtypes(binding: R.Binding) -> set[str]:
     """Return the element types for which storage is planned where a binding is computed, including its
     branches.
     """
     found = set(_results(binding))
-    for body in bodies(binding.value) if isinstance(binding.value, If) else ():
+    for body in bodies(binding.value) if isinstance(binding.value, R.If) else ():
         found.update(*(list_planned_dtypes(item) for item in body.bindings()))
     return found
 
 
-def given_back(side: Seq) -> set[str]:
+def given_back(side: R.Seq) -> set[str]:
     """Return the element types of values that operators compute in a branch and that stay inside it, so that
     their storage is freed.
     """
@@ -84,39 +71,41 @@ def given_back(side: Seq) -> set[str]:
     return {dtype for name, binding in bound.items() if name not in kept for dtype in _results(binding)}
 
 
-def _results(binding: Binding) -> Iterator[str]:
-    if isinstance(binding, Bind) and _is_planned(binding.value):
+def _results(binding: R.Binding) -> Iterator[str]:
+    if isinstance(binding, R.Bind) and _is_planned(binding.value):
         yield from _dtypes(binding.value.type)
 
 
-def _is_planned(value: Expr) -> bool:
+def _is_planned(value: R.Expr) -> bool:
     """Whether an operator of TVM computes a value."""
-    return isinstance(value, Call) and isinstance(value.op, RelaxOperator) and value.op.name not in _PACKED
+    return (
+        isinstance(value, R.Call) and isinstance(value.op, R.RelaxOperator) and value.op.name not in _PACKED
+    )
 
 
-def _dtypes(kind: Type) -> Iterator[str]:
-    if isinstance(kind, RelaxTensorType):
+def _dtypes(kind: T.Type) -> Iterator[str]:
+    if isinstance(kind, T.RelaxTensorType):
         yield kind.dtype
-    elif isinstance(kind, TupleType):
+    elif isinstance(kind, T.TupleType):
         for field in kind.fields:
             yield from _dtypes(field)
 
 
-def _handed_on(binding: Binding) -> set[str]:
+def _handed_on(binding: R.Binding) -> set[str]:
     """Return the variables that a binding reads as a condition, or passes to something other than an
     operator.
     """
     value = binding.value
-    if isinstance(value, If):
+    if isinstance(value, R.If):
         return reads(value.condition)
-    return reads(value) if isinstance(value, Call) and not _is_planned(value) else set()
+    return reads(value) if isinstance(value, R.Call) and not _is_planned(value) else set()
 
 
-def _same_storage(binding: Binding) -> set[str]:
+def _same_storage(binding: R.Binding) -> set[str]:
     """The variables whose storage the variable of a binding has: it is another name of theirs, or a tuple of
     them.
     """
     value = binding.value
-    if isinstance(value, If):
+    if isinstance(value, R.If):
         return reads(value.then.body) | reads(value.other.body)
-    return reads(value) if isinstance(value, Var | Tuple | Projection) else set()
+    return reads(value) if isinstance(value, R.Var | R.Tuple | R.Projection) else set()

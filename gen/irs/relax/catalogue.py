@@ -19,9 +19,12 @@ from opsieve.gen.irs.relax.operators import (
     selection,
     sources,
 )
-from opsieve.gen.irs.relax.spellings import elementwise as spelled_elementwise
-from opsieve.gen.irs.relax.spellings import folds, windows
-from opsieve.gen.irs.relax.spellings import layouts as spelled_layouts
+from opsieve.gen.irs.relax.spellings import (
+    elementwise as spelled_elementwise,
+    folds,
+    layouts as spelled_layouts,
+    windows,
+)
 from opsieve.gen.irs.relax.spellings.spelling import Spelling, spell_as
 from opsieve.gen.irs.relax.types import RelaxTensorType
 

@@ -4,19 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from opsieve.gen.irs.relax.tree import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    Module,
-    Seq,
-    Var,
-)
-from opsieve.gen.irs.relax.types import FuncType, symbols
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, functions, list_called, reads
 
 _T = TypeVar("_T")
@@ -33,7 +21,7 @@ class Unread:
     functions: frozenset[str] = frozenset()
 
 
-def unread(module: Module) -> Unread:
+def unread(module: R.Module) -> Unread:
     """The unread parts of a module. A part that only an unread one reads does not count: it goes with it."""
     bindings, parameters = set[tuple[str, str]](), set[tuple[str, str]]()
     for name, function in functions(module):
@@ -47,7 +35,7 @@ def unread(module: Module) -> Unread:
     )
 
 
-def clean_module(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
+def clean_module(module: R.Module, kept: Unread | None = None, parameters: bool = True) -> R.Module:
     """Remove everything that main's result does not depend on, except `kept` items; keeps all parameters
     unless `parameters`. Every operation is pure; a `match_cast` stays while its symbols are used.
     """
@@ -59,57 +47,57 @@ def clean_module(module: Module, kept: Unread | None = None, parameters: bool = 
         module = smaller
 
 
-def prune_module(module: Module, kept: Unread, parameters: bool = True) -> Module:
+def prune_module(module: R.Module, kept: Unread, parameters: bool = True) -> R.Module:
     """Remove items without a reader once, as `cleaned` does; items that only those read stay."""
     smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
     return _without_parameters(smaller, kept.parameters) if parameters else smaller
 
 
-def is_closed(module: Module) -> bool:
+def is_closed(module: R.Module) -> bool:
     """Return whether the module defines every variable and function that it reads."""
     names = {name for name, _ in module.functions}
     for _, function in functions(module):
         bound = {param.name for param in function.params}
         for binding in all_bindings(function.body):
             bound.add(binding.var.name)
-            if isinstance(binding.value, Function):
+            if isinstance(binding.value, R.Function):
                 bound.update(param.name for param in binding.value.params)
         if not reads(function.body) <= bound or not list_called(function.body) <= names:
             return False
     return True
 
 
-def _is_needed(binding: Binding, read: set[str], used: set[str]) -> bool:
+def _is_needed(binding: R.Binding, read: set[str], used: set[str]) -> bool:
     return binding.var.name in read or (
-        isinstance(binding, MatchCast) and not used.isdisjoint(symbols(binding.type))
+        isinstance(binding, R.MatchCast) and not used.isdisjoint(T.symbols(binding.type))
     )
 
 
-def _callables(module: Module) -> Iterator[tuple[str, Function]]:
+def _callables(module: R.Module) -> Iterator[tuple[str, R.Function]]:
     """The functions of the module, and local ones by the variables that they are bound to."""
     for name, function in functions(module):
         yield name, function
         for binding in all_bindings(function.body):
-            if isinstance(binding.value, Function):
+            if isinstance(binding.value, R.Function):
                 yield binding.var.name, binding.value
 
 
-def _wanted_parameters(name: str, function: Function) -> set[tuple[str, str]]:
+def _wanted_parameters(name: str, function: R.Function) -> set[tuple[str, str]]:
     """The parameters that are read, or give a symbol its value, after the name of their function."""
     read, used = reads(function.body), _used_symbols(function)
     return {
         (name, param.name)
         for param in function.params
-        if param.name in read or not used.isdisjoint(symbols(param.type))
+        if param.name in read or not used.isdisjoint(T.symbols(param.type))
     }
 
 
-def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
+def _swept(module: R.Module, kept: Collection[tuple[str, str]]) -> R.Module:
     """Remove unread bindings from each function; a local function shares its reads with the enclosing one."""
-    return Module(
+    return R.Module(
         tuple(
             (name, _Sweep(function, {binding for owner, binding in kept if owner == name}).function(function))
-            if isinstance(function, Function)
+            if isinstance(function, R.Function)
             else (name, function)
             for name, function in module.functions
         ),
@@ -120,30 +108,30 @@ def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
 class _Sweep(Rebuild):
     """Drops bindings that are not read in a function of the module."""
 
-    def __init__(self, function: Function, kept: set[str]) -> None:
+    def __init__(self, function: R.Function, kept: set[str]) -> None:
         self._read = reads(function.body) | kept
         self._symbols = _used_symbols(function)
 
-    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+    def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
         """Drop a binding without readers."""
         return (binding,) if _is_needed(binding, self._read, self._symbols) else ()
 
 
-def _used_symbols(function: Function) -> set[str]:
+def _used_symbols(function: R.Function) -> set[str]:
     """Return the symbols that occur anywhere but in an unread match_cast."""
     read = reads(function.body)
-    found: set[str] = set(symbols(function.result))
+    found: set[str] = set(T.symbols(function.result))
     for binding in all_bindings(function.body):
         if binding.var.name in read:
-            found.update(symbols(binding.var.type))
+            found.update(T.symbols(binding.var.type))
     for expr in expressions(function.body):
-        found.update(symbols(expr.type))
-        if isinstance(expr, Call):
-            found.update(name for kind in expr.type_args for name in symbols(kind))
+        found.update(T.symbols(expr.type))
+        if isinstance(expr, R.Call):
+            found.update(name for kind in expr.type_args for name in T.symbols(kind))
     return found
 
 
-def _list_reached(module: Module, roots: Iterable[str]) -> set[str]:
+def _list_reached(module: R.Module, roots: Iterable[str]) -> set[str]:
     """Return the functions reachable from some, including those."""
     table = dict(functions(module))
     reached, waiting = set[str](), list(roots)
@@ -155,13 +143,13 @@ def _list_reached(module: Module, roots: Iterable[str]) -> set[str]:
     return reached
 
 
-def _without_functions(module: Module, kept: Collection[str]) -> Module:
+def _without_functions(module: R.Module, kept: Collection[str]) -> R.Module:
     """Remove functions that main and the kept functions do not reach."""
     reached = _list_reached(module, ["main", *kept])
-    return Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
+    return R.Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
 
 
-def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Module:
+def _without_parameters(module: R.Module, kept: Collection[tuple[str, str]]) -> R.Module:
     """Remove unread parameters from functions and their calls. A parameter that gives a symbol its value
     stays.
     """
@@ -174,12 +162,12 @@ def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Mo
     return _Narrow(keep).module(module) if keep else module
 
 
-def _is_passed_on(module: Module, name: str) -> bool:
+def _is_passed_on(module: R.Module, name: str) -> bool:
     """Whether a function is named other than to be called."""
     for _, function in functions(module):
-        args = [arg for expr in expressions(function.body) if isinstance(expr, Call) for arg in expr.args]
+        args = [arg for expr in expressions(function.body) if isinstance(expr, R.Call) for arg in expr.args]
         args += [binding.value for binding in all_bindings(function.body)]
-        if any(isinstance(arg, GlobalVar | Var) and arg.name == name for arg in args):
+        if any(isinstance(arg, R.GlobalVar | R.Var) and arg.name == name for arg in args):
             return True
     return False
 
@@ -190,51 +178,51 @@ class _Narrow(Rebuild):
     def __init__(self, keep: Mapping[str, Sequence[int]]) -> None:
         self._keep = keep
 
-    def module(self, module: Module) -> Module:
+    def module(self, module: R.Module) -> R.Module:
         """Calls first, then the functions themselves."""
         made = super().module(module)
         table = tuple(
-            (n, self._narrow_function(n, f) if isinstance(f, Function) else f) for n, f in made.functions
+            (n, self._narrow_function(n, f) if isinstance(f, R.Function) else f) for n, f in made.functions
         )
-        return Module(table, made.attrs)
+        return R.Module(table, made.attrs)
 
-    def _narrow_function(self, name: str, function: Function) -> Function:
+    def _narrow_function(self, name: str, function: R.Function) -> R.Function:
         return replace(function, params=self._keep_items(name, function.params))
 
     def _keep_items(self, name: str, items: tuple[_T, ...]) -> tuple[_T, ...]:
         return tuple(items[n] for n in self._keep[name]) if name in self._keep else items
 
-    def var(self, var: Var) -> Var:
+    def var(self, var: R.Var) -> R.Var:
         """The variable of a local function with its new type."""
-        if not isinstance(var.type, FuncType) or var.type.params is None:
+        if not isinstance(var.type, T.FuncType) or var.type.params is None:
             return var
         return replace(var, type=replace(var.type, params=self._keep_items(var.name, var.type.params)))
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: R.Expr) -> R.Expr:
         """A call with the arguments that are left."""
-        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar | Var):
+        if isinstance(expr, R.Call) and isinstance(expr.op, R.GlobalVar | R.Var):
             return replace(expr, args=self._keep_items(expr.op.name, expr.args))
         return expr
 
-    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+    def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
         """A local function with the parameters that are left."""
-        if isinstance(binding.value, Function):
+        if isinstance(binding.value, R.Function):
             return (replace(binding, value=self._narrow_function(binding.var.name, binding.value)),)
         return (binding,)
 
 
-def plain(seq: Seq) -> Seq:
+def plain(seq: R.Seq) -> R.Seq:
     """The same bindings without dataflow blocks."""
     return _Plain().seq(seq)
 
 
 class _Plain(Rebuild):
-    def var(self, var: Var) -> Var:
+    def var(self, var: R.Var) -> R.Var:
         """A variable that is seen everywhere."""
         return replace(var, dataflow=False)
 
-    def seq(self, seq: Seq) -> Seq:
+    def seq(self, seq: R.Seq) -> R.Seq:
         """One block."""
         made = super().seq(seq)
         bindings = tuple(binding for block in made.blocks for binding in block.bindings)
-        return Seq((BindingBlock(bindings),) if bindings else (), made.body)
+        return R.Seq((R.BindingBlock(bindings),) if bindings else (), made.body)

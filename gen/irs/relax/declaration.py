@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Union
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.draw import Draw
-from opsieve.gen.irs.relax.tree import Attributes, Expr
-from opsieve.gen.irs.relax.types import RelaxTensorType, Size, Type, is_static
 from opsieve.gen.irs.tvm.nodes import Value, schema
 
 FLOATS = ("float32", "float64", "float16")
@@ -34,12 +33,12 @@ ALL = (*NUMBERS, "bool")
 class Want:
     """An argument to be generated: its type, and the numbers it may hold, both ends included (None: any)."""
 
-    type: Type
+    type: T.Type
     within: tuple[float, float] | None = None
 
 
 # A tuple is a tuple of arguments.
-Given = Union[Want, Expr, "tuple[Given, ...]"]
+Given = Union[Want, R.Expr, "tuple[Given, ...]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,12 @@ class Solution:
     """
 
     args: tuple[Given, ...]
-    attrs: Attributes | None = None
-    whole: Type | None = None
+    attrs: R.Attributes | None = None
+    whole: T.Type | None = None
     index: int = 0
 
 
-Solver = Callable[[Draw, RelaxTensorType], Solution]
+Solver = Callable[[Draw, T.RelaxTensorType], Solution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,11 @@ class Recogniser:
     static: bool = True
     condition: Callable[[tuple[int, ...]], bool] | None = None
 
-    def __call__(self, kind: Type) -> bool:
+    def __call__(self, kind: T.Type) -> bool:
         """Whether a type can be the result."""
-        if not isinstance(kind, RelaxTensorType) or kind.dtype not in self.dtypes or kind.shape is None:
+        if not isinstance(kind, T.RelaxTensorType) or kind.dtype not in self.dtypes or kind.shape is None:
             return False
-        if not self.ranks[0] <= kind.rank <= self.ranks[1] or (self.static and not is_static(kind)):
+        if not self.ranks[0] <= kind.rank <= self.ranks[1] or (self.static and not T.is_static(kind)):
             return False
         return self.condition is None or self.condition(static_sizes(kind))
 
@@ -88,7 +87,7 @@ class Declared:
     solve: Solver
     onnx: str = ""
 
-    def sample(self, draw: Draw) -> tuple[RelaxTensorType, Solution]:
+    def sample(self, draw: Draw) -> tuple[T.RelaxTensorType, Solution]:
         """A result type that the recogniser takes, and its solution.
 
         Raises:
@@ -101,20 +100,20 @@ class Declared:
         raise LookupError(f"no result type of {self.name} was found")
 
 
-def attributes(kind: str, **values: Value) -> Attributes:
+def attributes(kind: str, **values: Value) -> R.Attributes:
     """Attributes of a kind (`SoftmaxAttrs`), in the order of TVM's own fields; all fields must be given."""
     full = f"relax.attrs.{kind}"
-    return Attributes(full, tuple((name, values[name]) for name in schema()[full]))
+    return R.Attributes(full, tuple((name, values[name]) for name in schema()[full]))
 
 
-def static_sizes(kind: RelaxTensorType) -> tuple[int, ...]:
+def static_sizes(kind: T.RelaxTensorType) -> tuple[int, ...]:
     """Return the sizes of a static shape; a symbol counts as 0."""
     return tuple(size if isinstance(size, int) else 0 for size in kind.shape or ())
 
 
-def tensor(dtype: str, shape: Sequence[Size]) -> RelaxTensorType:
+def tensor(dtype: str, shape: Sequence[T.Size]) -> T.RelaxTensorType:
     """The type of a tensor."""
-    return RelaxTensorType(dtype, tuple(shape))
+    return T.RelaxTensorType(dtype, tuple(shape))
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
-from opsieve.gen.irs.relax.tree import Constant, Scalar
-from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size, Sym, size_value
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.tensors import Array
 
 # Elements of a tensor
@@ -49,37 +48,37 @@ class Draw:
         """A small size."""
         return min(self.rng.choice(SIZES), max(1, limit))
 
-    def value(self, size: Size) -> int:
+    def value(self, size: T.Size) -> int:
         """Return the value of a size at run time."""
-        return size_value(size, self.symbols)
+        return T.size_value(size, self.symbols)
 
-    def count(self, shape: Sequence[Size]) -> int:
+    def count(self, shape: Sequence[T.Size]) -> int:
         """How many elements a shape has when the program runs."""
         return math.prod(map(self.value, shape))
 
-    def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> RelaxTensorType:
+    def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> T.RelaxTensorType:
         """Any tensor type of these."""
         allowed = [dtype for dtype in self.dtypes if not dtypes or dtype in dtypes]
         dtype = self.rng.choice(allowed or list(dtypes) or list(self.dtypes))
         low, high = ranks
         rank = min(high, max(low, self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5))))
-        return RelaxTensorType(dtype, self.shape(rank))
+        return T.RelaxTensorType(dtype, self.shape(rank))
 
-    def shape(self, rank: int) -> Shape:
+    def shape(self, rank: int) -> T.Shape:
         """A shape of a rank."""
-        shape: list[Size] = []
+        shape: list[T.Size] = []
         for _ in range(rank):
             room = max(1, LIMIT // 2 // self.count(shape)) if shape else 8
             if self.symbols and self.rng.random() < self.symbolic:
-                shape.append(Sym(self.rng.choice(list(self.symbols))))
+                shape.append(T.Sym(self.rng.choice(list(self.symbols))))
             else:
                 shape.append(self.size(room))
         return tuple(shape)
 
-    def broadcast(self, shape: Shape) -> tuple[Shape, Shape]:
+    def broadcast(self, shape: T.Shape) -> tuple[T.Shape, T.Shape]:
         """Two shapes that broadcast to one."""
         kept = self.rng.randrange(2)
-        pair: list[list[Size]] = [list(shape), list(shape)]
+        pair: list[list[T.Size]] = [list(shape), list(shape)]
         for axis in range(len(shape)):
             if self.rng.random() < RATES.side_of_one:
                 pair[self.rng.randrange(2)][axis] = 1
@@ -113,7 +112,7 @@ class Draw:
         axis = self.rng.randrange(rank)
         return axis - rank if self.chance(RATES.negative_axis) else axis
 
-    def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> Constant:
+    def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> R.Constant:
         """A constant with elements between two numbers, both included; of whole numbers where the type has no
         others.
         """
@@ -125,30 +124,30 @@ class Draw:
         ends = math.ceil(low), math.floor(high)
         return numbers(dtype, shape, [self.rng.randint(*ends) for _ in range(count)])
 
-    def indices(self, shape: Sequence[int], size: int, dtype: str = "int64") -> Constant:
+    def indices(self, shape: Sequence[int], size: int, dtype: str = "int64") -> R.Constant:
         """A constant of indices into an axis of a size."""
         return self.constant(dtype, shape, 0, size - 1)
 
 
-def numbers(dtype: str, shape: Sequence[int], values: Sequence[float]) -> Constant:
+def numbers(dtype: str, shape: Sequence[int], values: Sequence[float]) -> R.Constant:
     """A constant of these elements, row by row, rounded to the element type."""
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
-    return Constant(Array(dtype, tuple(shape), np.array(values).astype(kind).tobytes()))
+    return R.Constant(Array(dtype, tuple(shape), np.array(values).astype(kind).tobytes()))
 
 
-def number(dtype: str, value: float) -> Constant:
+def number(dtype: str, value: float) -> R.Constant:
     """A constant of rank 0."""
     return numbers(dtype, (), [value])
 
 
-def whole(value: int) -> Scalar:
+def whole(value: int) -> R.Scalar:
     """A scalar of 64-bit integer."""
-    return Scalar(value, "int64")
+    return R.Scalar(value, "int64")
 
 
-def real(value: float) -> Scalar:
+def real(value: float) -> R.Scalar:
     """A scalar of 64-bit floating point."""
-    return Scalar(float(value), "float64")
+    return R.Scalar(float(value), "float64")
 
 
 # How often the generator of Relax modules makes each optional choice: rates between 0 and 1.

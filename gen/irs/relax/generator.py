@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.irs.relax.declaration import Declared, Given, Solution, Want
@@ -18,39 +19,7 @@ from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.known_faults import fault_of, settles
 from opsieve.gen.irs.relax.outlining import with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy, is_plain
-from opsieve.gen.irs.relax.tree import (
-    Call,
-    Constant,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    Module,
-    Projection,
-    RelaxOperator,
-    Scalar,
-    ShapeValue,
-    Text,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import (
-    AnyType,
-    FuncType,
-    PrimType,
-    RelaxTensorType,
-    ShapeType,
-    Size,
-    StringType,
-    Sym,
-    TupleType,
-    Type,
-    concrete,
-    is_static,
-    size_value,
-    symbols,
-)
+from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.relax.walk import is_recursive
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
@@ -62,7 +31,7 @@ DPS_COPY = (
 )
 _CLIPPED = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8")
 # what infers the type of a call
-_PACKED = FuncType(None, AnyType(), False, "tvm.relax.type.infer_by_ty_args")
+_PACKED = T.FuncType(None, T.AnyType(), False, "tvm.relax.type.infer_by_ty_args")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +40,7 @@ class Generated:
     what it is made of.
     """
 
-    module: Module
+    module: R.Module
     symbols: Mapping[str, int]
     forms: Mapping[str, int]
 
@@ -87,13 +56,13 @@ class Generator:
         policy: GenerationPolicy,
         solutions: Solutions | None = None,
         names: FreshNames | None = None,
-        existing: Mapping[str, Function | ObjectNode] | None = None,
+        existing: Mapping[str, R.Function | ObjectNode] | None = None,
     ) -> None:
         self.rng = rng
         self.policy = policy
         self.names = names or FreshNames()
         self.forms: dict[str, int] = {}
-        self.functions: dict[str, Function | ObjectNode] = dict(existing or {})
+        self.functions: dict[str, R.Function | ObjectNode] = dict(existing or {})
         self._solutions = solutions
         self._left = policy.bindings
 
@@ -110,10 +79,10 @@ class Generator:
         known = {name: value for name, value in known.items() if name in bound}
         body = Body(self.names, list(params), dict(known))
         if not set(symbols(target)) <= bound:
-            target = concrete(target, draw.symbols)
+            target = T.concrete(target, draw.symbols)
         result = self.expr(target, body, self.policy.fuel)
-        main = Function(params, body.seq(result), target, True, (("global_symbol", "main"),))
-        module = Module((*self.functions.items(), ("main", main)))
+        main = R.Function(params, body.seq(result), target, True, (("global_symbol", "main"),))
+        module = R.Module((*self.functions.items(), ("main", main)))
         return Generated(
             module if self.policy.known_faults else with_own_sides(module), known, dict(self.forms)
         )
@@ -121,19 +90,19 @@ class Generator:
     def _draw(self, known: Mapping[str, int]) -> Draw:
         return Draw(self.rng, known, self.policy.dtypes, self.policy.symbolic)
 
-    def _params(self, draw: Draw, target: Type) -> tuple[Var, ...]:
+    def _params(self, draw: Draw, target: T.Type) -> tuple[R.Var, ...]:
         """The parameters of main: tensors, some of them of a type that the result has."""
-        wanted = list(target.fields if isinstance(target, TupleType) else (target,))
+        wanted = list(target.fields if isinstance(target, T.TupleType) else (target,))
         count = self.rng.choice((1, 2, 2, 3, 4))
         kinds = [
             self.rng.choice(wanted) if self.rng.random() < RATES.of_result else draw.tensor_type()
             for _ in range(count)
         ]
-        return tuple(Var(self.names.fresh("x"), kind) for kind in kinds)
+        return tuple(R.Var(self.names.fresh("x"), kind) for kind in kinds)
 
     # ------------------------------------------------------------------ choosing a form
 
-    def expr(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def expr(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """Generate a leaf of exactly this type; the operations it depends on are bound in the body."""
         if fuel <= 0 or self._left <= 0:
             return self._base(kind, body)
@@ -143,9 +112,9 @@ class Generator:
         made = forms[name](kind, body, fuel - 1)
         return self._base(kind, body) if made is None else made
 
-    def _possible(self, kind: Type, body: Body) -> dict[str, Callable[..., Expr | None]]:
+    def _possible(self, kind: T.Type, body: Body) -> dict[str, Callable[..., R.Expr | None]]:
         shares = self.policy.forms
-        forms: dict[str, Callable[..., Expr | None]] = {
+        forms: dict[str, Callable[..., R.Expr | None]] = {
             "let": self.let,
             "projection": self.projection,
             "function": self.function,
@@ -153,9 +122,9 @@ class Generator:
         }
         if any(var.type == kind for var in body.scope):
             forms["variable"] = self.variable
-        if isinstance(kind, RelaxTensorType) and kind.shape is not None:
+        if isinstance(kind, T.RelaxTensorType) and kind.shape is not None:
             forms |= {"operator": self.operator, "cast": self.cast, "packed": self.make_packed_call}
-            if is_static(kind) and kind.rank:
+            if T.is_static(kind) and kind.rank:
                 forms["kernel"] = self.kernel
         if not body.plain:
             forms |= {"dataflow": self.dataflow, "branch": self.branch, "closure": self.closure}
@@ -169,7 +138,7 @@ class Generator:
             "literal": self.literal
         }
 
-    def _base(self, kind: Type, body: Body) -> Expr:
+    def _base(self, kind: T.Type, body: Body) -> R.Expr:
         """A variable of the type where there is one, else a literal."""
         if self.rng.random() < RATES.in_scope and any(var.type == kind for var in body.scope):
             return self.variable(kind, body, 0)
@@ -177,44 +146,46 @@ class Generator:
 
     # ------------------------------------------------------------------ forms without parts
 
-    def variable(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def variable(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """Choose a variable in scope, recent ones more often, so that computed values get used."""
         found = [var for var in body.scope if var.type == kind]
         return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
 
-    def literal(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def literal(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """The literal of a type."""
         draw = self._draw(body.symbols)
-        if isinstance(kind, RelaxTensorType):
+        if isinstance(kind, T.RelaxTensorType):
             return self._tensor(kind, body)
-        if isinstance(kind, ShapeType):
+        if isinstance(kind, T.ShapeType):
             sizes = kind.sizes if kind.sizes is not None else draw.shape(max(0, kind.rank))
-            return ShapeValue(sizes)
-        if isinstance(kind, PrimType):
+            return R.ShapeValue(sizes)
+        if isinstance(kind, T.PrimType):
             return (
-                Scalar(self.rng.randint(0, 3), kind.dtype) if "int" in kind.dtype else Scalar(1.5, kind.dtype)
+                R.Scalar(self.rng.randint(0, 3), kind.dtype)
+                if "int" in kind.dtype
+                else R.Scalar(1.5, kind.dtype)
             )
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return self._tuple(kind, body, fuel)
-        if isinstance(kind, FuncType):
+        if isinstance(kind, T.FuncType):
             return self._local(kind, body, fuel)
-        return Text("text") if isinstance(kind, StringType) else Tuple(())
+        return R.Text("text") if isinstance(kind, T.StringType) else R.Tuple(())
 
-    def _tensor(self, kind: RelaxTensorType, body: Body) -> Expr:
+    def _tensor(self, kind: T.RelaxTensorType, body: Body) -> R.Expr:
         """A constant, or `full` where the shape is symbolic or the constant would be large."""
         draw = self._draw(body.symbols)
         if kind.shape is None:
-            static = RelaxTensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
+            static = T.RelaxTensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
             return self._bind(self._compute_value(self._tensor(static, body), body), body, kind, cast=True)
-        if is_static(kind) and draw.count(kind.shape) <= 64:
-            return draw.constant(kind.dtype, [size_value(size, {}) for size in kind.shape])
+        if T.is_static(kind) and draw.count(kind.shape) <= 64:
+            return draw.constant(kind.dtype, [T.size_value(size, {}) for size in kind.shape])
         return self._full(kind, body)
 
-    def _full(self, kind: RelaxTensorType, body: Body) -> Expr:
+    def _full(self, kind: T.RelaxTensorType, body: Body) -> R.Expr:
         full = operators()["relax.full"]
         return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
 
-    def _compute_value(self, made: Expr, body: Body) -> Expr:
+    def _compute_value(self, made: R.Expr, body: Body) -> R.Expr:
         """Bind a constant to an operator's result, or copy the value: TVM 0.27 cannot build a `match_cast` of
         a constant.
         """
@@ -222,16 +193,16 @@ class Generator:
             return made
         return (
             self._full(made.type, body)
-            if isinstance(made, Constant)
+            if isinstance(made, R.Constant)
             else self._copy_value(made, made.type, body)
         )
 
-    def _tuple(self, kind: TupleType, body: Body, fuel: int) -> Expr:
-        return Tuple(tuple(self.expr(field, body, fuel - 1) for field in kind.fields))
+    def _tuple(self, kind: T.TupleType, body: Body, fuel: int) -> R.Expr:
+        return R.Tuple(tuple(self.expr(field, body, fuel - 1) for field in kind.fields))
 
     # ------------------------------------------------------------------ forms with parts
 
-    def operator(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr | None:
+    def operator(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr | None:
         """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
         cached = (
             self._solutions.of(kind, self.rng)
@@ -250,41 +221,41 @@ class Generator:
             None if self._faulty(chosen, solution, kind) else self._call(chosen, solution, kind, body, fuel)
         )
 
-    def _faulty(self, declared: Declared, solution: Solution, kind: Type) -> bool:
+    def _faulty(self, declared: Declared, solution: Solution, kind: T.Type) -> bool:
         return not self.policy.known_faults and fault_of(declared.name, kind, solution.attrs) != ""
 
     def weight(self, operator: str) -> float:
         """How often an operator is chosen: as the policy says, but never what TVM cannot build."""
         return 0 if operator in UNBUILDABLE and not self.policy.known_faults else self.policy.weight(operator)
 
-    def _call(self, declared: Declared, solution: Solution, kind: Type, body: Body, fuel: int) -> Expr:
+    def _call(self, declared: Declared, solution: Solution, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         args = tuple(
             self._make_operand(g, declared, place, body, fuel) for place, g in enumerate(solution.args)
         )
         self._left -= 1
-        made = Call(RelaxOperator(declared.name), args, solution.whole or kind, solution.attrs)
+        made = R.Call(R.RelaxOperator(declared.name), args, solution.whole or kind, solution.attrs)
         var = self._bind(made, body, made.type)
         return (
-            var if solution.whole is None else self._bind(Projection(var, solution.index, kind), body, kind)
+            var if solution.whole is None else self._bind(R.Projection(var, solution.index, kind), body, kind)
         )
 
-    def _make_operand(self, given: Given, declared: Declared, place: int, body: Body, fuel: int) -> Expr:
+    def _make_operand(self, given: Given, declared: Declared, place: int, body: Body, fuel: int) -> R.Expr:
         if isinstance(given, tuple):
-            return Tuple(tuple(self._make_operand(item, declared, place, body, fuel) for item in given))
+            return R.Tuple(tuple(self._make_operand(item, declared, place, body, fuel) for item in given))
         if not isinstance(given, Want):
             return given
         within = given.within or (domain(declared.onnx, place) if declared.onnx else None)
         made = self.expr(given.type, body, fuel)
-        if within is None or not isinstance(given.type, RelaxTensorType):
+        if within is None or not isinstance(given.type, T.RelaxTensorType):
             return made
         return self._guard_value(made, given.type, within, body)
 
     def _guard_value(
-        self, made: Expr, kind: RelaxTensorType, within: tuple[float, float], body: Body
-    ) -> Expr:
+        self, made: R.Expr, kind: T.RelaxTensorType, within: tuple[float, float], body: Body
+    ) -> R.Expr:
         """Keep a value between two numbers: draw a constant anew, clip anything else."""
         low, high = within
-        if isinstance(made, Constant):
+        if isinstance(made, R.Constant):
             return self._draw({}).constant(kind.dtype, made.array.shape, low, high)
         if kind.dtype not in _CLIPPED or self.rng.random() > self.policy.guarded:
             return made
@@ -292,19 +263,19 @@ class Generator:
             bounds = real(low), real(high)
         else:
             bounds = whole(int(max(low, 0 if kind.dtype == "uint8" else low))), whole(int(min(high, 100)))
-        return self._bind(Call(RelaxOperator("relax.clip"), (made, *bounds), kind), body, kind)
+        return self._bind(R.Call(R.RelaxOperator("relax.clip"), (made, *bounds), kind), body, kind)
 
-    def projection(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def projection(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A field of a tuple that holds the type."""
         draw = self._draw(body.symbols)
-        fields: list[Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
+        fields: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         index = self.rng.randint(0, len(fields))
         fields.insert(index, kind)
-        whole_type = TupleType(tuple(fields))
+        whole_type = T.TupleType(tuple(fields))
         var = self._bind(self._tuple(whole_type, body, fuel), body, whole_type)
-        return self._bind(Projection(var, index, kind), body, kind)
+        return self._bind(R.Projection(var, index, kind), body, kind)
 
-    def let(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def let(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """Something else first, which is in scope from then on."""
         other = (
             self.rng.choice(self._solutions.types())
@@ -314,7 +285,7 @@ class Generator:
         self.expr(other, body, fuel)
         return self.expr(kind, body, fuel)
 
-    def dataflow(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def dataflow(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A dataflow block that exports the value, and sometimes another."""
         with body.dataflow():
             made = self.expr(kind, body, fuel)
@@ -328,14 +299,14 @@ class Generator:
                 body.export(other, other.type)
             return body.export(made, kind)
 
-    def branch(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def branch(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A branch on a boolean that is computed, with a body on either side."""
-        condition = self.expr(RelaxTensorType("bool", ()), body, min(fuel, 2))
+        condition = self.expr(T.RelaxTensorType("bool", ()), body, min(fuel, 2))
         # TVM 0.27 dies of a condition that turns out to be a constant
         if not self.policy.known_faults:
-            no = self._full(RelaxTensorType("bool", ()), body)
+            no = self._full(T.RelaxTensorType("bool", ()), body)
             condition = self._bind(
-                Call(RelaxOperator("relax.logical_xor"), (condition, no), no.type), body, no.type
+                R.Call(R.RelaxOperator("relax.logical_xor"), (condition, no), no.type), body, no.type
             )
         sides = []
         for _ in range(2):
@@ -343,24 +314,24 @@ class Generator:
             result = self.expr(kind, side, fuel - 1)
             sides.append(side.seq(self._bind(result, side, kind)))
         self._left -= 1
-        return self._bind(If(condition, sides[0], sides[1], kind), body, kind)
+        return self._bind(R.If(condition, sides[0], sides[1], kind), body, kind)
 
-    def cast(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def cast(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """The value with its shape forgotten, then checked again: by symbols that are new, and by the type
         itself.
         """
         made = self._compute_value(self.expr(kind, body, fuel), body)
-        loose = self._bind(made, body, RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
+        loose = self._bind(made, body, T.RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
         if kind.rank and self.rng.random() < RATES.named_sizes:
             draw = self._draw(body.symbols)
-            shape: list[Size] = []
+            shape: list[T.Size] = []
             for size in kind.shape or ():
                 if self.rng.random() < RATES.named_size:
                     name = self.names.fresh("m")
                     body.symbols[name] = draw.value(size)
-                    size = Sym(name)
+                    size = T.Sym(name)
                 shape.append(size)
-            named = RelaxTensorType(kind.dtype, tuple(shape))
+            named = T.RelaxTensorType(kind.dtype, tuple(shape))
             made = self._bind(loose, body, named, cast=True)
             if self.rng.random() < RATES.more_computed and fuel > 0:
                 made = self.expr(named, body, fuel - 1)
@@ -370,48 +341,48 @@ class Generator:
             made = loose
         return self._bind(made, body, kind, cast=True)
 
-    def kernel(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def kernel(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """A kernel of TIR, by `call_tir`."""
         which = self.rng.choice(list(KINDS if kind.dtype != "bool" else ["exchange"]))
         name = self.names.fresh("kernel")
         self.functions[name] = kernel(name, which, kind)
-        args = Tuple(tuple(self.expr(kind, body, fuel) for _ in range(KINDS[which][0])))
+        args = R.Tuple(tuple(self.expr(kind, body, fuel) for _ in range(KINDS[which][0])))
         self._left -= 1
-        call = Call(RelaxOperator("relax.call_tir"), (GlobalVar(name), args), kind, None, (kind,))
+        call = R.Call(R.RelaxOperator("relax.call_tir"), (R.GlobalVar(name), args), kind, None, (kind,))
         return self._bind(call, body, kind)
 
-    def make_packed_call(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def make_packed_call(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """Call a packed function of the runtime, in either style."""
         made = self.expr(kind, body, fuel)
         self._left -= 1
         if self.rng.random() < RATES.copied:
             return self._copy_value(made, kind, body)
-        call = Call(
-            RelaxOperator("relax.call_dps_packed"),
-            (Extern(DPS_COPY, _PACKED), Tuple((made,))),
+        call = R.Call(
+            R.RelaxOperator("relax.call_dps_packed"),
+            (R.Extern(DPS_COPY, _PACKED), R.Tuple((made,))),
             kind,
             None,
             (kind,),
         )
         return self._bind(call, body, kind)
 
-    def _copy_value(self, made: Expr, kind: Type, body: Body) -> Var:
-        call = Call(
-            RelaxOperator("relax.call_pure_packed"), (Extern(COPY, _PACKED), made), kind, None, (kind,)
+    def _copy_value(self, made: R.Expr, kind: T.Type, body: Body) -> R.Var:
+        call = R.Call(
+            R.RelaxOperator("relax.call_pure_packed"), (R.Extern(COPY, _PACKED), made), kind, None, (kind,)
         )
         return self._bind(call, body, kind)
 
     # ------------------------------------------------------------------ functions
 
-    def function(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def function(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """The call of another function of the module, one that is there or a new one."""
-        if isinstance(kind, RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
+        if isinstance(kind, T.RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
             return self._generic(kind, body, fuel)
-        static = concrete(kind, body.symbols)
+        static = T.concrete(kind, body.symbols)
         known = [
             (name, function)
             for name, function in self.functions.items()
-            if isinstance(function, Function)
+            if isinstance(function, R.Function)
             and function.result == static
             and not set(symbols(function.type))
             # A count that is computed could be any number of calls.
@@ -423,85 +394,91 @@ class Generator:
             name, function = self._new_function(static, fuel)
         args = tuple(self.expr(param.type, body, fuel - 1) for param in function.params)
         self._left -= 1
-        made = self._bind(Call(GlobalVar(name, function.type), args, static), body, static)
+        made = self._bind(R.Call(R.GlobalVar(name, function.type), args, static), body, static)
         return made if static == kind else self._bind(made, body, kind, cast=True)
 
-    def _new_function(self, kind: Type, fuel: int) -> tuple[str, Function]:
+    def _new_function(self, kind: T.Type, fuel: int) -> tuple[str, R.Function]:
         """A private function of a static result type."""
         draw = self._draw({})
-        types: list[Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
+        types: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         if self.rng.random() < RATES.other_field:
             # Never empty: TVM 0.27 dies of an empty tuple that is yielded.
-            pair = TupleType((draw.tensor_type(), *types))
-            types.append(self.rng.choice((ShapeType(draw.shape(2)), PrimType("int64"), pair)))
+            pair = T.TupleType((draw.tensor_type(), *types))
+            types.append(self.rng.choice((T.ShapeType(draw.shape(2)), T.PrimType("int64"), pair)))
         if self.rng.random() < RATES.of_own_type:
             types.insert(0, kind)
         return self._define("sub", types, kind, {}, fuel)
 
-    def _generic(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def _generic(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """The call of a new function that leaves sizes of its first parameter open, and yields a tensor of
         its type.
         """
         sizes: dict[str, int] = {}
-        shape: list[Size] = []
+        shape: list[T.Size] = []
         for size in kind.shape or ():
-            value = size_value(size, body.symbols)
+            value = T.size_value(size, body.symbols)
             if self.rng.random() < RATES.symbolic_side or not isinstance(size, int):
                 name = self.names.fresh("k")
                 sizes[name] = value
-                shape.append(Sym(name))
+                shape.append(T.Sym(name))
             else:
                 shape.append(value)
-        wide = RelaxTensorType(kind.dtype, tuple(shape))
+        wide = T.RelaxTensorType(kind.dtype, tuple(shape))
         name, function = self._define("sub", [wide], wide, sizes, fuel)
         self._left -= 1
-        call = Call(GlobalVar(name, function.type), (self.expr(kind, body, fuel - 1),), kind)
+        call = R.Call(R.GlobalVar(name, function.type), (self.expr(kind, body, fuel - 1),), kind)
         return self._bind(call, body, kind)
 
     def _define(
-        self, stem: str, types: list[Type], kind: Type, sizes: dict[str, int], fuel: int
-    ) -> tuple[str, Function]:
+        self, stem: str, types: list[T.Type], kind: T.Type, sizes: dict[str, int], fuel: int
+    ) -> tuple[str, R.Function]:
         name = self.names.fresh(stem)
-        params = tuple(Var(self.names.fresh("p"), item) for item in types)
+        params = tuple(R.Var(self.names.fresh("p"), item) for item in types)
         inner = Body(self.names, list(params), sizes, False, 1)
         result = self.expr(kind, inner, min(fuel, 4))
-        function = Function(params, inner.seq(result), kind)
+        function = R.Function(params, inner.seq(result), kind)
         self.functions[name] = function
         return name, function
 
-    def recursion(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
+    def recursion(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """A function that calls itself a given number of times, each time with one less."""
         wanted, kind = (
             kind,
-            RelaxTensorType(kind.dtype, tuple(size_value(size, body.symbols) for size in kind.shape or ())),
+            T.RelaxTensorType(
+                kind.dtype, tuple(T.size_value(size, body.symbols) for size in kind.shape or ())
+            ),
         )
-        count = RelaxTensorType("int64", ())
+        count = T.RelaxTensorType("int64", ())
         name, data, times = (
             self.names.fresh("loop"),
-            Var(self.names.fresh("p"), kind),
-            Var(self.names.fresh("p"), count),
+            R.Var(self.names.fresh("p"), kind),
+            R.Var(self.names.fresh("p"), count),
         )
-        signature = FuncType((kind, count), kind)
+        signature = T.FuncType((kind, count), kind)
         inner = Body(self.names, [data, times], {}, False, 2)
         more = inner.bind(
-            Call(RelaxOperator("relax.greater"), (times, number("int64", 0)), RelaxTensorType("bool", ())),
-            RelaxTensorType("bool", ()),
+            R.Call(
+                R.RelaxOperator("relax.greater"), (times, number("int64", 0)), T.RelaxTensorType("bool", ())
+            ),
+            T.RelaxTensorType("bool", ()),
         )
         again, done = inner.make_nested(), inner.make_nested()
-        step = again.bind(Call(RelaxOperator("relax.subtract"), (times, number("int64", 1)), count), count)
+        step = again.bind(
+            R.Call(R.RelaxOperator("relax.subtract"), (times, number("int64", 1)), count), count
+        )
         value = self.expr(kind, again, min(fuel, 3))
-        last = again.bind(Call(GlobalVar(name, signature), (value, step), kind), kind)
+        last = again.bind(R.Call(R.GlobalVar(name, signature), (value, step), kind), kind)
         stop = done.bind(data, kind)
-        result = inner.bind(If(more, again.seq(last), done.seq(stop), kind), kind)
-        self.functions[name] = Function((data, times), inner.seq(result), kind)
+        result = inner.bind(R.If(more, again.seq(last), done.seq(stop), kind), kind)
+        self.functions[name] = R.Function((data, times), inner.seq(result), kind)
         self._left -= 3
         args = (self.expr(kind, body, fuel - 1), number("int64", self.rng.randint(0, 3)))
-        made = self._bind(Call(GlobalVar(name, signature), args, kind), body, kind)
+        made = self._bind(R.Call(R.GlobalVar(name, signature), args, kind), body, kind)
         return made if kind == wanted else self._bind(made, body, wanted, cast=True)
 
-    def _local(self, kind: FuncType, body: Body, fuel: int) -> Var:
+    def _local(self, kind: T.FuncType, body: Body, fuel: int) -> R.Var:
         """Generate a local function of a type, which may read the variables in scope."""
-        params = tuple(Var(self.names.fresh("q"), item) for item in kind.params or ())
+        params = tuple(R.Var(self.names.fresh("q"), item) for item in kind.params or ())
         inner = body.make_nested()
         if not self.policy.known_faults:
             inner.scope.clear()
@@ -510,48 +487,50 @@ class Generator:
         result = self.expr(kind.result, inner, min(fuel, 3))
         result = inner.bind(result, kind.result)
         self._left -= 1
-        return body.bind(Function(params, inner.seq(result), kind.result), kind, "f")
+        return body.bind(R.Function(params, inner.seq(result), kind.result), kind, "f")
 
-    def closure(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def closure(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A local function, called where it stands; it is in scope from then on."""
         draw = self._draw(body.symbols if self.policy.known_faults else {})
-        types: tuple[Type, ...] = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
-        inside = kind if self.policy.known_faults else concrete(kind, body.symbols)
+        types: tuple[T.Type, ...] = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
+        inside = kind if self.policy.known_faults else T.concrete(kind, body.symbols)
         if inside == kind and self.rng.random() < RATES.carried:
             types = (*types, kind)
-        local = self._local(FuncType(types, inside), body, fuel)
+        local = self._local(T.FuncType(types, inside), body, fuel)
         args = tuple(self.expr(item, body, fuel - 1) for item in types)
-        made = self._bind(Call(local, args, inside), body, inside)
+        made = self._bind(R.Call(local, args, inside), body, inside)
         return made if inside == kind else self._bind(made, body, kind, cast=True)
 
-    def higher_order(self, kind: Type, body: Body, fuel: int) -> Expr:
+    def higher_order(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A local function that takes a function and calls it."""
         wanted = kind
-        kind = kind if self.policy.known_faults else concrete(kind, body.symbols)
-        inner_type = FuncType((kind,), kind)
-        outer = FuncType((inner_type, kind), kind)
-        taken, data = Var(self.names.fresh("q"), inner_type), Var(self.names.fresh("q"), kind)
+        kind = kind if self.policy.known_faults else T.concrete(kind, body.symbols)
+        inner_type = T.FuncType((kind,), kind)
+        outer = T.FuncType((inner_type, kind), kind)
+        taken, data = R.Var(self.names.fresh("q"), inner_type), R.Var(self.names.fresh("q"), kind)
         inner = Body(self.names, [taken, data])
-        once = inner.bind(Call(taken, (data,), kind), kind)
+        once = inner.bind(R.Call(taken, (data,), kind), kind)
         result = (
-            inner.bind(Call(taken, (once,), kind), kind) if self.rng.random() < RATES.applied_twice else once
+            inner.bind(R.Call(taken, (once,), kind), kind)
+            if self.rng.random() < RATES.applied_twice
+            else once
         )
-        applied = body.bind(Function((taken, data), inner.seq(result), kind), outer, "f")
+        applied = body.bind(R.Function((taken, data), inner.seq(result), kind), outer, "f")
         passed = self._local(inner_type, body, fuel)
         self._left -= 2
-        made = self._bind(Call(applied, (passed, self.expr(kind, body, fuel - 1)), kind), body, kind)
+        made = self._bind(R.Call(applied, (passed, self.expr(kind, body, fuel - 1)), kind), body, kind)
         return made if kind == wanted else self._bind(made, body, wanted, cast=True)
 
     # ------------------------------------------------------------------ binding
 
-    def _bind(self, value: Expr, body: Body, kind: Type, cast: bool = False) -> Var:
+    def _bind(self, value: R.Expr, body: Body, kind: T.Type, cast: bool = False) -> R.Var:
         return body.cast(value, kind) if cast else body.bind(value, kind)
 
 
-def _list_bound_symbols(kind: Type) -> set[str]:
+def _list_bound_symbols(kind: T.Type) -> set[str]:
     """Return the symbols that a parameter of this type binds: those that stand alone as a size."""
-    if isinstance(kind, RelaxTensorType):
-        return {size.name for size in kind.shape or () if isinstance(size, Sym)}
+    if isinstance(kind, T.RelaxTensorType):
+        return {size.name for size in kind.shape or () if isinstance(size, T.Sym)}
     return set()
 
 

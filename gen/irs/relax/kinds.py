@@ -7,8 +7,7 @@ variables, scalars, functions of the module, blocks and bindings, because they d
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from opsieve.gen.irs.relax import tree as R
-from opsieve.gen.irs.relax import types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 
 
 class Part(NamedTuple):

@@ -6,66 +6,50 @@ another: an edit may not introduce a pattern that the module did not have.
 
 from collections.abc import Collection
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE
-from opsieve.gen.irs.relax.tree import (
-    Attributes,
-    Bind,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    Module,
-    Projection,
-    RelaxOperator,
-    Seq,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
 from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
 
 
-def patterns(module: Module) -> frozenset[str]:
+def patterns(module: R.Module) -> frozenset[str]:
     """Return the names of the known patterns that occur in a module."""
     return frozenset(name for _, function in functions(module) for name in _of(function))
 
 
-def _of(function: Function) -> set[str]:
-    values = {b.var.name: b.value for b in all_bindings(function.body) if isinstance(b, Bind)}
-    capturing = {name for name, value in values.items() if isinstance(value, Function) and captures(value)}
+def _of(function: R.Function) -> set[str]:
+    values = {b.var.name: b.value for b in all_bindings(function.body) if isinstance(b, R.Bind)}
+    capturing = {name for name, value in values.items() if isinstance(value, R.Function) and captures(value)}
     constant = list_settled(function.body)
-    found = {"empty-result"} if function.result == TupleType(()) else set()
+    found = {"empty-result"} if function.result == T.TupleType(()) else set()
     found |= {"branch-storage"} if lending(function) else set()
     for binding in all_bindings(function.body):
         value = binding.value
-        if isinstance(value, If) and _is_constant(value.condition, values):
+        if isinstance(value, R.If) and _is_constant(value.condition, values):
             found.add("constant-condition")
-        if isinstance(binding, MatchCast) and settles(value, constant):
+        if isinstance(binding, R.MatchCast) and settles(value, constant):
             found.add("constant-cast")
-        if isinstance(value, Function):
-            found |= {"empty-result"} if value.result == TupleType(()) else set()
+        if isinstance(value, R.Function):
+            found |= {"empty-result"} if value.result == T.TupleType(()) else set()
             found |= {"closure-in-closure"} if captures(value) & capturing else set()
-        if isinstance(value, Call):
-            passed = {arg.name for arg in value.args if isinstance(arg, Var)}
+        if isinstance(value, R.Call):
+            passed = {arg.name for arg in value.args if isinstance(arg, R.Var)}
             found |= {"closure-passed"} if passed & capturing else set()
-            if isinstance(value.op, RelaxOperator):
+            if isinstance(value.op, R.RelaxOperator):
                 found |= {fault_of(value.op.name, value.type, value.attrs)} - {""}
     return found
 
 
-def fault_of(name: str, kind: Type, attrs: Attributes | None) -> str:
+def fault_of(name: str, kind: T.Type, attrs: R.Attributes | None) -> str:
     """The pattern that the call of an operator is by itself, "" for none."""
     if name in UNBUILDABLE:
         return name
     axes = attrs.get("axes") if attrs is not None and name == "relax.nn.rms_norm" else None
-    every = isinstance(axes, tuple) and isinstance(kind, RelaxTensorType) and len(axes) == kind.rank
+    every = isinstance(axes, tuple) and isinstance(kind, T.RelaxTensorType) and len(axes) == kind.rank
     return "rms-norm-axes" if every else ""
 
 
-def list_settled(body: Seq) -> set[str]:
+def list_settled(body: R.Seq) -> set[str]:
     """Return the variables that TVM replaces by constants before it reaches `match_cast`."""
     found: set[str] = set()
     for binding in all_bindings(body):
@@ -74,35 +58,35 @@ def list_settled(body: Seq) -> set[str]:
     return found
 
 
-def settles(value: Expr, known: Collection[str]) -> bool:
+def settles(value: R.Expr, known: Collection[str]) -> bool:
     """Whether a value is such a constant: by way of variables, tuples and casts of its elements, which the
     lowering computes itself.
     """
-    if isinstance(value, Tuple):
+    if isinstance(value, R.Tuple):
         return any(settles(field, known) for field in value.fields)
-    if isinstance(value, Projection):
+    if isinstance(value, R.Projection):
         return settles(value.tuple, known)
-    if isinstance(value, Call) and isinstance(value.op, RelaxOperator):
+    if isinstance(value, R.Call) and isinstance(value.op, R.RelaxOperator):
         return value.op.name == "relax.astype" and settles(value.args[0], known)
-    return isinstance(value, Constant) or (isinstance(value, Var) and value.name in known)
+    return isinstance(value, R.Constant) or (isinstance(value, R.Var) and value.name in known)
 
 
-def captures(function: Function) -> frozenset[str]:
+def captures(function: R.Function) -> frozenset[str]:
     """The variables that a local function reads from around it."""
     bound = {param.name for param in function.params}
     for binding in all_bindings(function.body):
         bound.add(binding.var.name)
-        if isinstance(binding.value, Function):
+        if isinstance(binding.value, R.Function):
             bound.update(param.name for param in binding.value.params)
     return frozenset(reads(function.body) - bound)
 
 
-def _is_constant(expr: Expr | Seq, values: dict[str, Expr]) -> bool:
+def _is_constant(expr: R.Expr | R.Seq, values: dict[str, R.Expr]) -> bool:
     """Return whether a leaf is a constant, directly or through variables bound to one."""
     seen: set[str] = set()
-    while isinstance(expr, Var) and expr.name not in seen:
+    while isinstance(expr, R.Var) and expr.name not in seen:
         seen.add(expr.name)
         expr = values.get(expr.name, expr)
-    return isinstance(expr, Constant) or (
-        isinstance(expr, Tuple) and any(_is_constant(f, values) for f in expr.fields)
+    return isinstance(expr, R.Constant) or (
+        isinstance(expr, R.Tuple) and any(_is_constant(f, values) for f in expr.fields)
     )

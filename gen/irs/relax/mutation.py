@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import Solutions
@@ -19,22 +20,7 @@ from opsieve.gen.irs.relax.known_faults import list_settled
 from opsieve.gen.irs.relax.outlining import with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy
 from opsieve.gen.irs.relax.renaming import all_names
-from opsieve.gen.irs.relax.tree import (
-    Bind,
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    Module,
-    RelaxOperator,
-    Seq,
-    Var,
-)
-from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, Type, symbols
+from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.relax.walk import find_callers, functions, is_recursive, reads
 from opsieve.gen.model.program import FAULT
 
@@ -46,14 +32,14 @@ class Place:
     """
 
     function: str
-    var: Var
-    scope: tuple[Var, ...]
+    var: R.Var
+    scope: tuple[R.Var, ...]
     symbols: frozenset[str]
     dataflow: bool
     depth: int
 
 
-def places(module: Module) -> Iterator[Place]:
+def places(module: R.Module) -> Iterator[Place]:
     """Yield the bindings of tensors that an operation computes, in order.
 
     Recursive functions are left out: a generated value could replace the condition that ends the recursion.
@@ -65,49 +51,49 @@ def places(module: Module) -> Iterator[Place]:
 
 
 def _in_function(
-    name: str, function: Function, scope: tuple[Var, ...], known: frozenset[str], depth: int
+    name: str, function: R.Function, scope: tuple[R.Var, ...], known: frozenset[str], depth: int
 ) -> Iterator[Place]:
     bound = {
         size.name
         for p in function.params
-        if isinstance(p.type, RelaxTensorType)
+        if isinstance(p.type, T.RelaxTensorType)
         for size in p.type.shape or ()
-        if isinstance(size, Sym)
+        if isinstance(size, T.Sym)
     }
     yield from _in_seq(name, function.body, (*scope, *function.params), known | bound, depth)
 
 
 def _in_seq(
-    name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], depth: int
+    name: str, seq: R.Seq, scope: tuple[R.Var, ...], known: frozenset[str], depth: int
 ) -> Iterator[Place]:
     for block in seq.blocks:
         inner = scope
         for binding in block.bindings:
             value = binding.value
             if (
-                isinstance(binding, Bind)
-                and isinstance(binding.var.type, RelaxTensorType)
-                and isinstance(value, Call)
+                isinstance(binding, R.Bind)
+                and isinstance(binding.var.type, T.RelaxTensorType)
+                and isinstance(value, R.Call)
             ):
                 yield Place(name, binding.var, inner, known, block.dataflow, depth)
-            if isinstance(value, If):
+            if isinstance(value, R.If):
                 for side in (value.then, value.other):
                     yield from _in_seq(name, side, inner, known, depth + 1)
-            elif isinstance(value, Function) and binding.var.name not in reads(value):
+            elif isinstance(value, R.Function) and binding.var.name not in reads(value):
                 yield from _in_function(name, value, inner, known, depth + 1)
             inner = (*inner, binding.var)
-            if isinstance(binding, MatchCast):
+            if isinstance(binding, R.MatchCast):
                 known = known | frozenset(symbols(binding.type))
         scope = tuple(var for var in inner if not var.dataflow)
 
 
 def mutate_module(
-    module: Module,
+    module: R.Module,
     rng: random.Random,
     policy: GenerationPolicy,
     sizes: Mapping[str, int] | None = None,
     solutions: Solutions | None = None,
-) -> Module | None:
+) -> R.Module | None:
     """Replace one operation by a generated expression of the same type; returns `None` if the module has no
     such operation.
 
@@ -127,12 +113,12 @@ def mutate_module(
     below = {name: function for name, function in table.items() if name not in above}
     generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), below)
     function = table[place.function]
-    assert isinstance(function, Function)
+    assert isinstance(function, R.Function)
     body = Body(generator.names, scope, kept, place.dataflow, place.depth, list_settled(function.body))
     made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
     table |= generator.functions
     table[place.function] = replace(function, body=_splice(function.body, place, body.blocks(), made))
-    changed = Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
+    changed = R.Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
     return (
         changed
         if policy.known_faults or any(map(lending, dict(functions(module)).values()))
@@ -140,49 +126,49 @@ def mutate_module(
     )
 
 
-def _is_known(kind: Type, place: Place, sizes: Mapping[str, int]) -> bool:
+def _is_known(kind: T.Type, place: Place, sizes: Mapping[str, int]) -> bool:
     return all(name in sizes and name in place.symbols for name in symbols(kind))
 
 
-def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr) -> Seq:
-    done: list[BindingBlock] = []
+def _splice(seq: R.Seq, place: Place, blocks: tuple[R.BindingBlock, ...], made: R.Expr) -> R.Seq:
+    done: list[R.BindingBlock] = []
     for block in seq.blocks:
-        bindings: list[Binding] = []
+        bindings: list[R.Binding] = []
         for binding in block.bindings:
             if binding.var.name == place.var.name:
                 if bindings:
-                    done.append(BindingBlock(tuple(bindings), block.dataflow))
+                    done.append(R.BindingBlock(tuple(bindings), block.dataflow))
                     bindings = []
                 done += blocks
-                bindings.append(Bind(binding.var, made))
+                bindings.append(R.Bind(binding.var, made))
                 continue
             value = binding.value
-            if isinstance(value, If):
+            if isinstance(value, R.If):
                 value = replace(
                     value,
                     then=_splice(value.then, place, blocks, made),
                     other=_splice(value.other, place, blocks, made),
                 )
-            elif isinstance(value, Function):
+            elif isinstance(value, R.Function):
                 value = replace(value, body=_splice(value.body, place, blocks, made))
             bindings.append(replace(binding, value=value))
         if bindings:
-            done.append(BindingBlock(tuple(bindings), block.dataflow))
-    return Seq(_join_blocks(done), seq.body)
+            done.append(R.BindingBlock(tuple(bindings), block.dataflow))
+    return R.Seq(_join_blocks(done), seq.body)
 
 
-def _join_blocks(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
+def _join_blocks(blocks: list[R.BindingBlock]) -> tuple[R.BindingBlock, ...]:
     """Merge neighbouring blocks of one kind: a dataflow block that was cut in two reads its own variables."""
-    done: list[BindingBlock] = []
+    done: list[R.BindingBlock] = []
     for block in blocks:
         if done and done[-1].dataflow == block.dataflow:
-            done[-1] = BindingBlock(done[-1].bindings + block.bindings, block.dataflow)
+            done[-1] = R.BindingBlock(done[-1].bindings + block.bindings, block.dataflow)
         else:
             done.append(block)
     return tuple(done)
 
 
-def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
+def incorrect(module: R.Module, rng: random.Random) -> tuple[R.Module, str] | None:
     """Break one call of the module: an argument has another element type or size, or is missing.
 
     Returns the module, which records the defect in an attribute, and the defect; `None` if no call qualifies.
@@ -192,34 +178,34 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     sites = [
         (name, binding)
         for name, binding in bindings_of(module)
-        if isinstance(binding, Bind) and isinstance(binding.value, Call) and _breakable(binding.value)
+        if isinstance(binding, R.Bind) and isinstance(binding.value, R.Call) and _breakable(binding.value)
     ]
     if not sites:
         return None
     name, binding = rng.choice(sites)
     call = binding.value
-    assert isinstance(call, Call)
+    assert isinstance(call, R.Call)
     place = len(call.args) - 1
     kind, args = rng.choice(_breaches(call))
-    broken = Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
-    what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
+    broken = R.Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
+    what = call.op.name if isinstance(call.op, R.RelaxOperator | R.GlobalVar) else "call"
     said = f"{what} {kind} {place} in {name}"
     changed = replace_binding(module, binding.var.name, broken)
     return replace(changed, attrs=(*module.attrs, (FAULT, said))), said
 
 
-def _breaches(call: Call) -> list[tuple[str, tuple[Expr, ...]]]:
+def _breaches(call: R.Call) -> list[tuple[str, tuple[R.Expr, ...]]]:
     """List what can stand in the place of the last argument, and how that is called."""
     old = call.args[-1].type
-    wrong = "float64" if isinstance(old, RelaxTensorType) and old.dtype != "float64" else "float32"
-    found: list[tuple[str, tuple[Expr, ...]]] = [
+    wrong = "float64" if isinstance(old, T.RelaxTensorType) and old.dtype != "float64" else "float32"
+    found: list[tuple[str, tuple[R.Expr, ...]]] = [
         ("argument", (number(wrong, 1),)),
         ("missing argument", ()),
     ]
     # A vector of one more broadcasts not with the first operand, nor fits a product with it or a signature.
-    beside = call.args[0].type if isinstance(call.op, RelaxOperator) else old
-    size = beside.shape[-1] if isinstance(beside, RelaxTensorType) and beside.shape else None
-    if isinstance(old, RelaxTensorType) and old.dtype and isinstance(size, int) and size > 1:
+    beside = call.args[0].type if isinstance(call.op, R.RelaxOperator) else old
+    size = beside.shape[-1] if isinstance(beside, T.RelaxTensorType) and beside.shape else None
+    if isinstance(old, T.RelaxTensorType) and old.dtype and isinstance(size, int) and size > 1:
         found.append(("size of argument", (numbers(old.dtype, (size + 1,), [1] * (size + 1)),)))
     return found
 
@@ -230,9 +216,11 @@ _AGREEING = frozenset(
 )
 
 
-def _breakable(call: Call) -> bool:
-    if isinstance(call.op, RelaxOperator):
-        return call.op.name in _AGREEING and isinstance(call.args[0].type, RelaxTensorType)
+def _breakable(call: R.Call) -> bool:
+    if isinstance(call.op, R.RelaxOperator):
+        return call.op.name in _AGREEING and isinstance(call.args[0].type, T.RelaxTensorType)
     return (
-        isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
+        isinstance(call.op, R.GlobalVar)
+        and bool(call.args)
+        and isinstance(call.args[-1].type, T.RelaxTensorType)
     )

@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.catalogue import family
 from opsieve.gen.irs.relax.draw import DTYPES, Draw
-from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
 
 # The forms of expression, with the share that the general policy gives each.
 FORMS: Mapping[str, float] = {
@@ -53,11 +53,11 @@ class GenerationPolicy:
         """How much more often than others an operator is chosen."""
         return 1.0
 
-    def target(self, draw: Draw, rng: random.Random) -> Type:
+    def target(self, draw: Draw, rng: random.Random) -> T.Type:
         """The type of main's result."""
         count = rng.choice((1, 1, 2, 3))
         fields = tuple(draw.tensor_type(ranks=(1, 4)) for _ in range(count))
-        return fields[0] if count == 1 else TupleType(fields)
+        return fields[0] if count == 1 else T.TupleType(fields)
 
 
 class FusableChains(GenerationPolicy):
@@ -155,6 +155,6 @@ POLICIES: Mapping[str, type[GenerationPolicy]] = {
 }
 
 
-def is_plain(kind: Type) -> bool:
+def is_plain(kind: T.Type) -> bool:
     """Whether a type is that of a tensor with a known shape."""
-    return isinstance(kind, RelaxTensorType) and kind.shape is not None
+    return isinstance(kind, T.RelaxTensorType) and kind.shape is not None

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.gen.irs.relax import tree as R
-from opsieve.gen.irs.relax import types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.kinds import EXPRESSIONS, FUNCTION, SEQ, TYPES, Kind
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 from opsieve.gen.irs.tvm.tensors import from_node

@@ -8,29 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import FreshNames
-from opsieve.gen.irs.relax.tree import (
-    Attributes,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    Module,
-    Scalar,
-    Seq,
-    ShapeValue,
-    Var,
-)
-from opsieve.gen.irs.relax.types import (
-    RelaxTensorType,
-    Size,
-    SizeOp,
-    Sym,
-    Type,
-    replace_sizes,
-    resolve_size,
-    symbols,
-)
 from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions
 from opsieve.gen.irs.tvm.tensors import Array, to_numpy
 
@@ -40,51 +19,51 @@ class Retyped(Rebuild):
     too.
     """
 
-    def __init__(self, size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> None:
+    def __init__(self, size: Callable[[T.Size], T.Size], dtype: Callable[[str], str] = str) -> None:
         self._size, self._dtype = size, dtype
 
-    def type(self, kind: Type) -> Type:
+    def type(self, kind: T.Type) -> T.Type:
         """A type."""
-        return replace_sizes(kind, self._size, self._dtype)
+        return T.replace_sizes(kind, self._size, self._dtype)
 
-    def leaf(self, expr: Expr) -> Expr:
+    def leaf(self, expr: R.Expr) -> R.Expr:
         """A shape, a scalar of symbols, or a constant, whose elements are cut or repeated to fit."""
-        if isinstance(expr, ShapeValue):
-            return ShapeValue(tuple(map(self._size, expr.sizes)))
-        if isinstance(expr, Constant):
+        if isinstance(expr, R.ShapeValue):
+            return R.ShapeValue(tuple(map(self._size, expr.sizes)))
+        if isinstance(expr, R.Constant):
             kind, old = self.type(expr.type), to_numpy(expr.array)
-            if kind == expr.type or old is None or not isinstance(kind, RelaxTensorType):
+            if kind == expr.type or old is None or not isinstance(kind, T.RelaxTensorType):
                 return expr
             shape = [size for size in kind.shape or () if isinstance(size, int)]
             return make_constant(np.resize(old, shape), kind.dtype)
-        if isinstance(expr, Scalar) and isinstance(expr.value, Sym | SizeOp):
+        if isinstance(expr, R.Scalar) and isinstance(expr.value, T.Sym | T.SizeOp):
             return replace(expr, value=self._size(expr.value))
         return expr
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: R.Expr) -> R.Expr:
         """A call, with the element types among its attributes."""
-        if isinstance(expr, Call) and expr.attrs is not None:
+        if isinstance(expr, R.Call) and expr.attrs is not None:
             items = tuple(
                 (name, type(v)(self._dtype(v)) if isinstance(v, str) and "dtype" in name else v)
                 for name, v in expr.attrs.items
             )
-            return replace(expr, attrs=Attributes(expr.attrs.kind, items))
+            return replace(expr, attrs=R.Attributes(expr.attrs.kind, items))
         return expr
 
 
-def make_constant(value: "np.ndarray[Any, Any]", dtype: str) -> Constant:
+def make_constant(value: "np.ndarray[Any, Any]", dtype: str) -> R.Constant:
     """A constant with the elements of an array, as another element type."""
-    return Constant(Array(dtype, value.shape, value.astype(np.dtype(dtype)).tobytes()))
+    return R.Constant(Array(dtype, value.shape, value.astype(np.dtype(dtype)).tobytes()))
 
 
 class Renamed(Retyped):
     """Copies in which variables and symbols have other names."""
 
-    def __init__(self, variables: Mapping[str, str], by: Mapping[str, Sym]) -> None:
-        super().__init__(lambda size: resolve_size(size, by))
+    def __init__(self, variables: Mapping[str, str], by: Mapping[str, T.Sym]) -> None:
+        super().__init__(lambda size: T.resolve_size(size, by))
         self._variables = variables
 
-    def var(self, var: Var) -> Var:
+    def var(self, var: R.Var) -> R.Var:
         """The variable under its new name."""
         return replace(var, name=self._variables.get(var.name, var.name), type=self.type(var.type))
 
@@ -96,38 +75,42 @@ class _Names(Rebuild):
         self.variables: set[str] = set()
         self.symbols: dict[str, None] = {}
 
-    def var(self, var: Var) -> Var:
+    def var(self, var: R.Var) -> R.Var:
         self.variables.add(var.name)
         return super().var(var)
 
-    def type(self, kind: Type) -> Type:
-        self.symbols.update(dict.fromkeys(symbols(kind)))
+    def type(self, kind: T.Type) -> T.Type:
+        self.symbols.update(dict.fromkeys(T.symbols(kind)))
         return kind
 
-    def leaf(self, expr: Expr) -> Expr:
+    def leaf(self, expr: R.Expr) -> R.Expr:
         sizes = (
-            expr.sizes if isinstance(expr, ShapeValue) else (expr.value,) if isinstance(expr, Scalar) else ()
+            expr.sizes
+            if isinstance(expr, R.ShapeValue)
+            else (expr.value,)
+            if isinstance(expr, R.Scalar)
+            else ()
         )
-        self.symbols.update(dict.fromkeys(symbols(tuple(sizes))))
+        self.symbols.update(dict.fromkeys(T.symbols(tuple(sizes))))
         return expr
 
 
-def all_names(module: Module) -> set[str]:
+def all_names(module: R.Module) -> set[str]:
     """Every name in use: of functions, variables and symbols."""
     names = _Names()
     names.module(module)
     return {name for name, _ in module.functions} | names.variables | set(names.symbols)
 
 
-def symbols_in(root: Expr | Seq) -> list[str]:
+def symbols_in(root: R.Expr | R.Seq) -> list[str]:
     """The symbols that stand anywhere below, in types and as values."""
     names = _Names()
-    names.seq(root) if isinstance(root, Seq) else names.expr(root)
+    names.seq(root) if isinstance(root, R.Seq) else names.expr(root)
     return list(names.symbols)
 
 
-def renew(value: Expr, names: FreshNames) -> Expr:
+def renew(value: R.Expr, names: FreshNames) -> R.Expr:
     """Copy an expression, with new names for the variables bound inside it."""
     found = [binding.var for binding in all_bindings(value)]
-    found += [param for expr in expressions(value) if isinstance(expr, Function) for param in expr.params]
+    found += [param for expr in expressions(value) if isinstance(expr, R.Function) for param in expr.params]
     return Renamed({var.name: names.fresh(var.name + "_") for var in found}, {}).expr(value)

@@ -14,21 +14,20 @@ from dataclasses import replace
 from functools import partial
 
 from opsieve.gen.irs.ir import Rewriter, Rewritten
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.renaming import all_names
-from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, Module, Var
-from opsieve.gen.irs.relax.types import Sym, Type, concrete, symbols
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.model.tensors import Value
 
-Rewrite = Callable[[Module, str], Module]
+Rewrite = Callable[[R.Module, str], R.Module]
 
 
-def closure(module: Module, name: str) -> Module:
+def closure(module: R.Module, name: str) -> R.Module:
     """The function becomes a local closure of a new function of its name."""
     function, names = _function(module, name), FreshNames(all_names(module))
     params, renamed = _signature(function, names)
@@ -36,11 +35,11 @@ def closure(module: Module, name: str) -> Module:
     inner = replace(function, attrs=())
     local = body.bind(inner, inner.type, "f")
     kind = renamed(function.result)
-    result = body.bind(Call(local, params, kind), kind)
+    result = body.bind(R.Call(local, params, kind), kind)
     return _with(module, {name: replace(function, params=params, body=body.seq(result), result=kind)})
 
 
-def wrap_function(module: Module, name: str) -> Module:
+def wrap_function(module: R.Module, name: str) -> R.Module:
     """Return the function from a new one without parameters, and call it through that."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
@@ -49,22 +48,22 @@ def wrap_function(module: Module, name: str) -> Module:
     inner_params, inner_renamed = _signature(function, names)
     inner_body = Body(names, list(inner_params))
     inner_kind = inner_renamed(function.result)
-    called = inner_body.bind(Call(GlobalVar(inner_name, signature), inner_params, inner_kind), inner_kind)
-    local = Function(inner_params, inner_body.seq(called), inner_kind)
+    called = inner_body.bind(R.Call(R.GlobalVar(inner_name, signature), inner_params, inner_kind), inner_kind)
+    local = R.Function(inner_params, inner_body.seq(called), inner_kind)
     maker_body = Body(names)
     made = maker_body.bind(local, local.type, "f")
-    maker = Function((), maker_body.seq(made), local.type)
+    maker = R.Function((), maker_body.seq(made), local.type)
     # In the place of the original: get the function, call it.
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
-    got = body.bind(Call(GlobalVar(maker_name, maker.type), (), local.type), local.type)
+    got = body.bind(R.Call(R.GlobalVar(maker_name, maker.type), (), local.type), local.type)
     kind = renamed(function.result)
-    result = body.bind(Call(got, params, kind), kind)
+    result = body.bind(R.Call(got, params, kind), kind)
     outer = replace(function, params=params, body=body.seq(result), result=kind)
     return _with(module, {inner_name: replace(function, attrs=()), maker_name: maker, name: outer})
 
 
-def return_call(module: Module, name: str) -> Module:
+def return_call(module: R.Module, name: str) -> R.Module:
     """Move the function's body to a new function whose call it returns."""
     function, names = _function(module, name), FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
@@ -72,7 +71,7 @@ def return_call(module: Module, name: str) -> Module:
     body = Body(names, list(params))
     kind = renamed(function.result)
     moved = replace(function, attrs=())
-    result = body.bind(Call(GlobalVar(inner, moved.type), params, kind), kind)
+    result = body.bind(R.Call(R.GlobalVar(inner, moved.type), params, kind), kind)
     return _with(
         module, {inner: moved, name: replace(function, params=params, body=body.seq(result), result=kind)}
     )
@@ -81,39 +80,43 @@ def return_call(module: Module, name: str) -> Module:
 REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrap_function, "returned": return_call}
 
 
-def rewritten(module: Module, rng: random.Random) -> tuple[Module, str]:
+def rewritten(module: R.Module, rng: random.Random) -> tuple[R.Module, str]:
     """The module after one of the rewrites on one of its functions, and which."""
     name = rng.choice([name for name, _ in functions(module)])
     rewrite = rng.choice(sorted(REWRITES))
     return REWRITES[rewrite](module, name), f"{rewrite} {name}"
 
 
-def _function(module: Module, name: str) -> Function:
+def _function(module: R.Module, name: str) -> R.Function:
     found = module.get(name)
-    if not isinstance(found, Function):
+    if not isinstance(found, R.Function):
         raise ValueError(f"the module has no function {name} of Relax")
     return found
 
 
-def _with(module: Module, changed: dict[str, Function]) -> Module:
+def _with(module: R.Module, changed: dict[str, R.Function]) -> R.Module:
     """Replace functions of the module, with new ones before the original. A recursive function then calls the
     new one of its name, which has the same results.
     """
-    made: list[tuple[str, Function | ObjectNode]] = []
+    made: list[tuple[str, R.Function | ObjectNode]] = []
     for name, function in module.functions:
         if name in changed:
             made += [(new, item) for new, item in changed.items() if module.get(new) is None]
         made.append((name, changed.get(name, function)))
-    return Module(tuple(made), module.attrs)
+    return R.Module(tuple(made), module.attrs)
 
 
-def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], Callable[[Type], Type]]:
+def _signature(
+    function: R.Function, names: FreshNames
+) -> tuple[tuple[R.Var, ...], Callable[[T.Type], T.Type]]:
     """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
-    found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
+    found = {
+        name: T.Sym(names.fresh(name + "_")) for param in function.params for name in T.symbols(param.type)
+    }
     params = tuple(
-        Var(names.fresh(param.name + "_"), concrete(param.type, found)) for param in function.params
+        R.Var(names.fresh(param.name + "_"), T.concrete(param.type, found)) for param in function.params
     )
-    return params, lambda kind: concrete(kind, found)
+    return params, lambda kind: T.concrete(kind, found)
 
 
 def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed: str) -> Rewritten | None:

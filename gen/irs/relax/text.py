@@ -2,36 +2,7 @@
 
 import numpy as np
 
-from opsieve.gen.irs.relax.tree import (
-    Bind,
-    Binding,
-    Call,
-    Constant,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    Module,
-    Projection,
-    RelaxOperator,
-    Scalar,
-    Seq,
-    ShapeValue,
-    Text,
-    Tuple,
-)
-from opsieve.gen.irs.relax.types import (
-    AnyType,
-    FuncType,
-    PrimType,
-    RelaxTensorType,
-    ShapeType,
-    StringType,
-    TupleType,
-    Type,
-    size_text,
-)
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 from opsieve.gen.irs.tvm.tensors import Array
 
@@ -40,11 +11,11 @@ _SHOWN = 16
 _INDENT = "    "
 
 
-def module_text(module: Module) -> str:
+def module_text(module: R.Module) -> str:
     """The functions, one after the other; a kernel of TIR by its signature alone."""
     lines = ["@I.ir_module", "class Module:"]
     for name, function in module.functions:
-        if isinstance(function, Function):
+        if isinstance(function, R.Function):
             private = "" if dict(function.attrs).get("global_symbol") else "(private=True)"
             lines += [f"{_INDENT}@R.function{private}", *_indent_lines(_function(name, function))]
         else:
@@ -56,35 +27,35 @@ def module_text(module: Module) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def type_text(kind: Type) -> str:
+def type_text(kind: T.Type) -> str:
     """A type as TVMScript writes it."""
-    if isinstance(kind, RelaxTensorType):
+    if isinstance(kind, T.RelaxTensorType):
         if kind.shape is None:
             rank = [f"ndim={kind.rank}"] if kind.rank >= 0 else []
             return f"R.Tensor({', '.join([*([repr(kind.dtype)] if kind.dtype else []), *rank])})"
         return f"R.Tensor({_sizes(kind.shape)}, {kind.dtype!r})"
-    if isinstance(kind, ShapeType):
+    if isinstance(kind, T.ShapeType):
         return (
             f"R.Shape(ndim={kind.rank})"
             if kind.sizes is None
-            else f"R.Shape([{', '.join(map(size_text, kind.sizes))}])"
+            else f"R.Shape([{', '.join(map(T.size_text, kind.sizes))}])"
         )
-    if isinstance(kind, TupleType):
+    if isinstance(kind, T.TupleType):
         return f"R.Tuple({', '.join(map(type_text, kind.fields))})"
-    if isinstance(kind, FuncType):
+    if isinstance(kind, T.FuncType):
         params = "" if kind.params is None else f"({', '.join(map(type_text, kind.params))}), "
         return f"R.Callable({params}{type_text(kind.result)})"
-    if isinstance(kind, PrimType):
+    if isinstance(kind, T.PrimType):
         return f"R.Prim({kind.dtype!r})"
-    return {StringType: "R.String", AnyType: "R.Object"}[type(kind)]
+    return {T.StringType: "R.String", T.AnyType: "R.Object"}[type(kind)]
 
 
 def _sizes(shape: tuple[object, ...]) -> str:
-    texts = [size_text(size) for size in shape]  # type: ignore[arg-type]
+    texts = [T.size_text(size) for size in shape]  # type: ignore[arg-type]
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
-def _function(name: str, function: Function) -> list[str]:
+def _function(name: str, function: R.Function) -> list[str]:
     params = ", ".join(f"{param.name}: {type_text(param.type)}" for param in function.params)
     return [
         f"def {_label(name)}({params}) -> {type_text(function.result)}:",
@@ -92,7 +63,7 @@ def _function(name: str, function: Function) -> list[str]:
     ]
 
 
-def _seq(seq: Seq, ending: str) -> list[str]:
+def _seq(seq: R.Seq, ending: str) -> list[str]:
     lines: list[str] = []
     for block in seq.blocks:
         inner = [line for binding in block.bindings for line in _binding(binding)]
@@ -103,46 +74,46 @@ def _seq(seq: Seq, ending: str) -> list[str]:
     return [*lines, ending.format(expr_text(seq.body))]
 
 
-def _binding(binding: Binding) -> list[str]:
+def _binding(binding: R.Binding) -> list[str]:
     name, value = binding.var.name, binding.value
-    if not isinstance(binding, Bind):
+    if not isinstance(binding, R.Bind):
         return [f"{name} = R.match_cast({expr_text(value)}, {type_text(binding.type)})"]
-    if isinstance(value, If):
+    if isinstance(value, R.If):
         then, other = (_indent_lines(_seq(side, f"{name} = {{}}")) for side in (value.then, value.other))
         return [f"if {expr_text(value.condition)}:", *then, "else:", *other]
-    if isinstance(value, Function):
+    if isinstance(value, R.Function):
         return ["@R.function", *_function(name, value)]
     return [f"{name}: {type_text(binding.var.type)} = {expr_text(value)}"]
 
 
-def expr_text(expr: Expr) -> str:
+def expr_text(expr: R.Expr) -> str:
     """An expression on one line; a branch or a local function is only named."""
-    if isinstance(expr, Constant):
+    if isinstance(expr, R.Constant):
         return array_text(expr.array)
-    if isinstance(expr, Scalar):
-        value = size_text(expr.value) if not isinstance(expr.value, bool | float) else str(expr.value)
+    if isinstance(expr, R.Scalar):
+        value = T.size_text(expr.value) if not isinstance(expr.value, bool | float) else str(expr.value)
         return f"R.prim_value({value})" if expr.dtype == "int64" else f"R.prim_value(T.{expr.dtype}({value}))"
-    if isinstance(expr, ShapeValue):
-        return f"R.shape([{', '.join(map(size_text, expr.sizes))}])"
-    if isinstance(expr, Text):
+    if isinstance(expr, R.ShapeValue):
+        return f"R.shape([{', '.join(map(T.size_text, expr.sizes))}])"
+    if isinstance(expr, R.Text):
         return f"R.str({expr.value!r})"
-    if isinstance(expr, Tuple):
+    if isinstance(expr, R.Tuple):
         return f"({', '.join(map(expr_text, expr.fields))}{',' * (len(expr.fields) == 1)})"
-    if isinstance(expr, Projection):
+    if isinstance(expr, R.Projection):
         return f"{expr_text(expr.tuple)}[{expr.index}]"
-    if isinstance(expr, GlobalVar | Extern):
-        return f"Module.{_label(expr.name)}" if isinstance(expr, GlobalVar) else repr(expr.name)
-    if isinstance(expr, Call):
+    if isinstance(expr, R.GlobalVar | R.Extern):
+        return f"Module.{_label(expr.name)}" if isinstance(expr, R.GlobalVar) else repr(expr.name)
+    if isinstance(expr, R.Call):
         op = (
             f"R.{expr.op.name.removeprefix('relax.')}"
-            if isinstance(expr.op, RelaxOperator)
+            if isinstance(expr.op, R.RelaxOperator)
             else expr_text(expr.op)
         )
         parts = [expr_text(arg) for arg in expr.args]
         parts += [f"{name}={_value(value)}" for name, value in (expr.attrs.items if expr.attrs else ())]
         parts += [f"out_ty={type_text(kind)}" for kind in expr.type_args]
         return f"{op}({', '.join(parts)})"
-    if isinstance(expr, If | Function):
+    if isinstance(expr, R.If | R.Function):
         return f"<{type(expr).__name__.lower()}>"
     return expr.name
 

@@ -9,18 +9,7 @@ of TVM's JSON. Source: apache-tvm 0.27, `tvm.relax.expr`.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from opsieve.gen.irs.relax.types import (
-    AnyType,
-    FuncType,
-    PrimType,
-    RelaxTensorType,
-    Shape,
-    ShapeType,
-    Size,
-    StringType,
-    TupleType,
-    Type,
-)
+from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 from opsieve.gen.irs.tvm.tensors import Array
 
@@ -30,7 +19,7 @@ class Var:
     """A variable. One of a dataflow block (`dataflow`) is not seen outside it."""
 
     name: str
-    type: Type
+    type: T.Type
     dataflow: bool = False
 
 
@@ -41,34 +30,34 @@ class Constant:
     array: Array
 
     @property
-    def type(self) -> RelaxTensorType:
+    def type(self) -> T.RelaxTensorType:
         """Its type, always static."""
-        return RelaxTensorType(self.array.dtype, self.array.shape)
+        return T.RelaxTensorType(self.array.dtype, self.array.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A scalar (`R.prim_value`): a number, or arithmetic of symbols."""
 
-    value: Size | float | bool
+    value: T.Size | float | bool
     dtype: str = "int64"
 
     @property
-    def type(self) -> PrimType:
+    def type(self) -> T.PrimType:
         """Its type."""
-        return PrimType(self.dtype)
+        return T.PrimType(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeValue:
     """A shape."""
 
-    sizes: Shape
+    sizes: T.Shape
 
     @property
-    def type(self) -> ShapeType:
+    def type(self) -> T.ShapeType:
         """Its type."""
-        return ShapeType(self.sizes)
+        return T.ShapeType(self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +67,9 @@ class Text:
     value: str
 
     @property
-    def type(self) -> StringType:
+    def type(self) -> T.StringType:
         """Its type."""
-        return StringType()
+        return T.StringType()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +79,9 @@ class Tuple:
     fields: tuple["Expr", ...]
 
     @property
-    def type(self) -> TupleType:
+    def type(self) -> T.TupleType:
         """Its type."""
-        return TupleType(tuple(item.type for item in self.fields))
+        return T.TupleType(tuple(item.type for item in self.fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +90,7 @@ class Projection:
 
     tuple: "Expr"
     index: int
-    type: Type
+    type: T.Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +98,7 @@ class GlobalVar:
     """A function of the module, by name."""
 
     name: str
-    type: Type = field(default_factory=AnyType, compare=False)
+    type: T.Type = field(default_factory=T.AnyType, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +113,7 @@ class Extern:
     """A packed function of the runtime, by its registered name; `type` is that of its node."""
 
     name: str
-    type: Type
+    type: T.Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +134,9 @@ class Call:
 
     op: "RelaxOperator | GlobalVar | Extern | Var"
     args: tuple["Expr", ...]
-    type: Type
+    type: T.Type
     attrs: Attributes | None = None
-    type_args: tuple[Type, ...] = ()
+    type_args: tuple[T.Type, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +146,7 @@ class If:
     condition: "Expr"
     then: "Seq"
     other: "Seq"
-    type: Type
+    type: T.Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +165,7 @@ class MatchCast:
 
     var: Var
     value: "Expr"
-    type: Type
+    type: T.Type
 
 
 Binding = Bind | MatchCast
@@ -198,7 +187,7 @@ class Seq:
     body: "Expr"
 
     @property
-    def type(self) -> Type:
+    def type(self) -> T.Type:
         """That of its value."""
         return self.body.type
 
@@ -216,14 +205,14 @@ class Function:
 
     params: tuple[Var, ...]
     body: Seq
-    result: Type
+    result: T.Type
     pure: bool = True
     attrs: tuple[tuple[str, Value], ...] = ()
 
     @property
-    def type(self) -> FuncType:
+    def type(self) -> T.FuncType:
         """Its type."""
-        return FuncType(tuple(param.type for param in self.params), self.result, self.pure)
+        return T.FuncType(tuple(param.type for param in self.params), self.result, self.pure)
 
 
 Expr = (

@@ -4,30 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.kinds import BY_CLASS
-from opsieve.gen.irs.relax.tree import (
-    Bind,
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    Module,
-    Projection,
-    RelaxOperator,
-    Seq,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import Type
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 
-def _fields(expr: Expr, *hows: str) -> Iterator[Any]:
+def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:
     """The parts of an expression that hold one of these, by the table of kinds."""
     kind = BY_CLASS.get(type(expr))
     for part in kind.parts if kind else ():
@@ -35,29 +17,29 @@ def _fields(expr: Expr, *hows: str) -> Iterator[Any]:
             yield getattr(expr, part.name)
 
 
-def parts(expr: Expr) -> Iterator[Expr]:
+def parts(expr: R.Expr) -> Iterator[R.Expr]:
     """The leaves that an operation reads directly; not what stands in branches and local functions."""
     for part in _fields(expr, "expr", "expr*", "op"):
         if isinstance(part, tuple):
             yield from part
-        elif not isinstance(part, RelaxOperator | Extern):
+        elif not isinstance(part, R.RelaxOperator | R.Extern):
             yield part
 
 
-def bodies(expr: Expr) -> tuple[Seq, ...]:
+def bodies(expr: R.Expr) -> tuple[R.Seq, ...]:
     """The sequences nested in an expression."""
     return tuple(_fields(expr, "seq"))
 
 
-def expressions(root: Expr | Seq | Binding) -> Iterator[Expr]:
+def expressions(root: R.Expr | R.Seq | R.Binding) -> Iterator[R.Expr]:
     """Every expression below, the root first when it is one, then in order of reading; leaves as often as
     they are read.
     """
-    if isinstance(root, Seq):
+    if isinstance(root, R.Seq):
         for binding in root.bindings():
             yield from expressions(binding)
         yield from expressions(root.body)
-    elif isinstance(root, Bind | MatchCast):
+    elif isinstance(root, R.Bind | R.MatchCast):
         yield from expressions(root.value)
     else:
         yield root
@@ -67,9 +49,9 @@ def expressions(root: Expr | Seq | Binding) -> Iterator[Expr]:
             yield from expressions(body)
 
 
-def all_bindings(root: Expr | Seq) -> Iterator[Binding]:
+def all_bindings(root: R.Expr | R.Seq) -> Iterator[R.Binding]:
     """Every binding below, those nested in a value before the binding itself."""
-    if isinstance(root, Seq):
+    if isinstance(root, R.Seq):
         for binding in root.bindings():
             yield from all_bindings(binding.value)
             yield binding
@@ -78,27 +60,27 @@ def all_bindings(root: Expr | Seq) -> Iterator[Binding]:
             yield from all_bindings(body)
 
 
-def functions(module: Module) -> Iterator[tuple[str, Function]]:
+def functions(module: R.Module) -> Iterator[tuple[str, R.Function]]:
     """The functions of Relax, by name."""
     for name, function in module.functions:
-        if isinstance(function, Function):
+        if isinstance(function, R.Function):
             yield name, function
 
 
-def reads(root: Expr | Seq | Binding) -> set[str]:
+def reads(root: R.Expr | R.Seq | R.Binding) -> set[str]:
     """The names of the variables that are read below, bound there or not."""
-    return {item.name for item in expressions(root) if isinstance(item, Var)}
+    return {item.name for item in expressions(root) if isinstance(item, R.Var)}
 
 
-def list_called(root: Expr | Seq) -> set[str]:
+def list_called(root: R.Expr | R.Seq) -> set[str]:
     """Return the names of the module's functions referenced below."""
-    return {item.name for item in expressions(root) if isinstance(item, GlobalVar)}
+    return {item.name for item in expressions(root) if isinstance(item, R.GlobalVar)}
 
 
-def find_callers(table: Mapping[str, "Function | ObjectNode"], name: str) -> set[str]:
+def find_callers(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> set[str]:
     """Find the functions that call `name`, directly or through others: itself only if it is recursive."""
     calls = {
-        caller: list_called(found.body) for caller, found in table.items() if isinstance(found, Function)
+        caller: list_called(found.body) for caller, found in table.items() if isinstance(found, R.Function)
     }
     callers: set[str] = set()
     waiting = [name]
@@ -110,12 +92,12 @@ def find_callers(table: Mapping[str, "Function | ObjectNode"], name: str) -> set
     return callers
 
 
-def is_recursive(table: Mapping[str, "Function | ObjectNode"], name: str) -> bool:
+def is_recursive(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> bool:
     """Return whether a function may call itself, directly or through others."""
     return name in find_callers(table, name)
 
 
-def count(root: Expr | Seq) -> int:
+def count(root: R.Expr | R.Seq) -> int:
     """How many bindings there are below."""
     return sum(1 for _ in all_bindings(root))
 
@@ -125,39 +107,39 @@ class Rebuild:
     object.
     """
 
-    def type(self, kind: Type) -> Type:
+    def type(self, kind: T.Type) -> T.Type:
         """A type, wherever one stands."""
         return kind
 
-    def leaf(self, expr: Expr) -> Expr:
+    def leaf(self, expr: R.Expr) -> R.Expr:
         """An expression with no parts, and every tuple."""
         return expr
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: R.Expr) -> R.Expr:
         """The value of a binding, its parts rebuilt already."""
         return expr
 
-    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+    def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
         """A binding, its value rebuilt already: what stands in its place."""
         return (binding,)
 
-    def var(self, var: Var) -> Var:
+    def var(self, var: R.Var) -> R.Var:
         """A variable, where it is bound and where it is read."""
         kind = self.type(var.type)
         return var if kind is var.type else replace(var, type=kind)
 
-    def expr(self, expr: Expr) -> Expr:
+    def expr(self, expr: R.Expr) -> R.Expr:
         """Any expression, rebuilt."""
-        if isinstance(expr, Var):
+        if isinstance(expr, R.Var):
             return self.leaf(self.var(expr))
-        if isinstance(expr, Tuple | Projection | Call | If):
+        if isinstance(expr, R.Tuple | R.Projection | R.Call | R.If):
             parts = {
                 part.name: self.part(part.how, getattr(expr, part.name))
                 for part in BY_CLASS[type(expr)].parts
             }
-            made: Expr = type(expr)(**parts)
-            return self.leaf(made) if isinstance(made, Tuple) else self.value(made)
-        if isinstance(expr, Function):
+            made: R.Expr = type(expr)(**parts)
+            return self.leaf(made) if isinstance(made, R.Tuple) else self.value(made)
+        if isinstance(expr, R.Function):
             return self.value(self.function(expr))
         return self.leaf(expr)
 
@@ -166,45 +148,45 @@ class Rebuild:
         if how.endswith("*"):
             return tuple(self.part(how[:-1], item) for item in value)
         if how == "op":
-            return value if isinstance(value, RelaxOperator | Extern) else self.expr(value)
+            return value if isinstance(value, R.RelaxOperator | R.Extern) else self.expr(value)
         ways: dict[str, Callable[[Any], Any]] = {"expr": self.expr, "seq": self.seq, "type": self.type}
         return ways[how](value) if how in ways else value
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: R.Function) -> R.Function:
         """A function: its parameters, body and result."""
         params = tuple(map(self.var, function.params))
         return replace(
             function, params=params, body=self.seq(function.body), result=self.type(function.result)
         )
 
-    def seq(self, seq: Seq) -> Seq:
+    def seq(self, seq: R.Seq) -> R.Seq:
         """A sequence; blocks that end up empty are left out."""
         blocks = []
         for block in seq.blocks:
-            bindings: list[Binding] = []
+            bindings: list[R.Binding] = []
             for binding in block.bindings:
                 value = self.expr(binding.value)
                 var = self.var(binding.var)
-                if isinstance(binding, MatchCast):
-                    bindings += self.binding(MatchCast(var, value, self.type(binding.type)))
+                if isinstance(binding, R.MatchCast):
+                    bindings += self.binding(R.MatchCast(var, value, self.type(binding.type)))
                 else:
-                    bindings += self.binding(Bind(var, value))
+                    bindings += self.binding(R.Bind(var, value))
             if bindings:
-                blocks.append(BindingBlock(tuple(bindings), block.dataflow))
-        return Seq(tuple(blocks), self.expr(seq.body))
+                blocks.append(R.BindingBlock(tuple(bindings), block.dataflow))
+        return R.Seq(tuple(blocks), self.expr(seq.body))
 
-    def module(self, module: Module) -> Module:
+    def module(self, module: R.Module) -> R.Module:
         """A module: its functions of Relax."""
-        made = tuple((n, self.function(f) if isinstance(f, Function) else f) for n, f in module.functions)
-        return Module(made, module.attrs)
+        made = tuple((n, self.function(f) if isinstance(f, R.Function) else f) for n, f in module.functions)
+        return R.Module(made, module.attrs)
 
 
 class Substitute(Rebuild):
     """Replaces variables by leaves, by name."""
 
-    def __init__(self, by: dict[str, Expr]) -> None:
+    def __init__(self, by: dict[str, R.Expr]) -> None:
         self.by = by
 
-    def leaf(self, expr: Expr) -> Expr:
+    def leaf(self, expr: R.Expr) -> R.Expr:
         """The leaf that stands for a variable."""
-        return self.by.get(expr.name, expr) if isinstance(expr, Var) else expr
+        return self.by.get(expr.name, expr) if isinstance(expr, R.Var) else expr

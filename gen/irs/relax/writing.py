@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.gen.irs.relax import tree as R
-from opsieve.gen.irs.relax import types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.kinds import BY_CLASS
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode, schema
 from opsieve.gen.irs.tvm.tensors import to_node

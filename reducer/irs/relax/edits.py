@@ -9,6 +9,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, is_closed, unread
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
@@ -26,8 +27,6 @@ from opsieve.gen.irs.relax.edits import (
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.renaming import Retyped, make_constant
-from opsieve.gen.irs.relax.tree import Bind, Binding, Constant, Function, If, Module, Seq, Tuple, Var
-from opsieve.gen.irs.relax.types import FuncType, RelaxTensorType, TupleType, Type, is_static, tensors
 from opsieve.gen.irs.relax.walk import bodies, functions, reads
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
@@ -37,15 +36,15 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 from opsieve.reducer.problem.order import PLAIN_DTYPES
 
-Change = Callable[[Module], Module | None]
-_EMPTY = Module((("main", Function((), Seq((), Tuple(())), TupleType(()))),))
+Change = Callable[[R.Module], R.Module | None]
+_EMPTY = R.Module((("main", R.Function((), R.Seq((), R.Tuple(())), T.TupleType(()))),))
 
 
 @dataclass(frozen=True)
 class Tree:
     """A module, with cached properties."""
 
-    module: Module
+    module: R.Module
 
     @cached_property
     def known_patterns(self) -> frozenset[str]:
@@ -65,7 +64,7 @@ def read_tree(data: bytes) -> Tree:
         module = from_json(data.decode("utf-8"))
     except (MalformedGraph, ValueError):
         return Tree(_EMPTY)
-    return Tree(module if isinstance(module.get("main"), Function) else _EMPTY)
+    return Tree(module if isinstance(module.get("main"), R.Function) else _EMPTY)
 
 
 def tree_of(subject: TvmSubject) -> Tree:
@@ -74,7 +73,7 @@ def tree_of(subject: TvmSubject) -> Tree:
 
 
 def put_module(
-    subject: TvmSubject, module: Module, inputs: Mapping[str, Value] | None = None
+    subject: TvmSubject, module: R.Module, inputs: Mapping[str, Value] | None = None
 ) -> TvmSubject | None:
     """Return the subject with another module, and with other values if given.
 
@@ -92,11 +91,11 @@ def put_module(
 class RelaxView:
     """A module: the bindings of all its functions, and the values that main is fed."""
 
-    module: Module
+    module: R.Module
     fed: Mapping[str, Value]
 
     @cached_property
-    def _scopes(self) -> dict[str, tuple[Binding, tuple[Var, ...]]]:
+    def _scopes(self) -> dict[str, tuple[R.Binding, tuple[R.Var, ...]]]:
         """Every binding by its name, with the variables in scope before it."""
         found = {}
         for _, function in functions(self.module):
@@ -105,7 +104,7 @@ class RelaxView:
         return found
 
     @cached_property
-    def variables(self) -> dict[str, Var]:
+    def variables(self) -> dict[str, R.Var]:
         """The parameters of functions and the variables that are bound, by name."""
         params = [param for _, function in functions(self.module) for param in function.params]
         bound = [var for binding, scope in self._scopes.values() for var in (*scope, binding.var)]
@@ -114,12 +113,12 @@ class RelaxView:
     def inputs(self) -> list[str]:
         """The parameters of all functions that a literal may stand for."""
         params = [param for _, function in functions(self.module) for param in function.params]
-        return [param.name for param in params if isinstance(param.type, TupleType | RelaxTensorType)]
+        return [param.name for param in params if isinstance(param.type, T.TupleType | T.RelaxTensorType)]
 
     def outputs(self) -> list[str]:
         """Return the positions of main's results, if it returns a tuple."""
         body = self.module.main.body.body
-        return [str(place) for place in range(len(body.fields))] if isinstance(body, Tuple) else []
+        return [str(place) for place in range(len(body.fields))] if isinstance(body, R.Tuple) else []
 
     def operations(self) -> list[Operation]:
         """The bindings. One that goes takes along what only it needs, so it touches all that stands behind
@@ -131,11 +130,11 @@ class RelaxView:
             behind[name] = {name, *read}.union(*(behind.get(other, ()) for other in read))
             # A variable of a dataflow block is not seen outside of it.
             own = [item.name for item in scope if item.name in read and item.dataflow <= var.dataflow]
-            result = name if isinstance(var.type, TupleType | RelaxTensorType | FuncType) else ""
+            result = name if isinstance(var.type, T.TupleType | T.RelaxTensorType | T.FuncType) else ""
             found.append(Operation(name, name, tuple(own), result, frozenset(behind[name])))
         return found
 
-    def type_of(self, name: str) -> Type | None:
+    def type_of(self, name: str) -> T.Type | None:
         """The type of a variable."""
         var = self.variables.get(name)
         return None if var is None else var.type
@@ -158,7 +157,7 @@ class RelaxView:
     def openings(self) -> Iterator[Opening]:
         """The sides of branches, and the bodies of functions that are called."""
         for name, binding in bindings_of(self.module):
-            if isinstance(binding.value, If):
+            if isinstance(binding.value, R.If):
                 for word, side in (("first", binding.value.then), ("second", binding.value.other)):
                     change = partial(inline_seq, var=binding.var, seq=side)
                     yield _opening(f"take the {word} side of {binding.var.name} in {name}", binding, change)
@@ -182,19 +181,19 @@ class RelaxView:
         touches = frozenset(["types"])
         return [TypeClass("every value", dtype, touches, PLAIN_DTYPES, None) for dtype in present]
 
-    def _tensors(self) -> Iterator[RelaxTensorType]:
-        return (tensor for var in self.variables.values() for tensor in tensors(var.type))
+    def _tensors(self) -> Iterator[T.RelaxTensorType]:
+        return (tensor for var in self.variables.values() for tensor in T.tensors(var.type))
 
 
-def _opening(label: str, binding: Binding, change: Change) -> Opening:
+def _opening(label: str, binding: R.Binding, change: Change) -> Opening:
     # A body is put in as it stands now, so that no two may go in together.
     return Opening(label, frozenset(["bodies"]), frozenset([binding.var.name]), change)
 
 
-def _in_seq(seq: Seq, scope: tuple[Var, ...]) -> Iterator[tuple[Binding, tuple[Var, ...]]]:
+def _in_seq(seq: R.Seq, scope: tuple[R.Var, ...]) -> Iterator[tuple[R.Binding, tuple[R.Var, ...]]]:
     """Every binding, nested ones first, with the variables in scope before it."""
     for binding in seq.bindings():
-        given = binding.value.params if isinstance(binding.value, Function) else ()
+        given = binding.value.params if isinstance(binding.value, R.Function) else ()
         for body in bodies(binding.value):
             yield from _in_seq(body, (*scope, *given))
         yield binding, scope
@@ -208,7 +207,7 @@ class RelaxEdits:
     keeps_parameters: bool = False
 
     def settle(
-        self, subject: TvmSubject, module: Module | None, inputs: Mapping[str, Value] | None = None
+        self, subject: TvmSubject, module: R.Module | None, inputs: Mapping[str, Value] | None = None
     ) -> TvmSubject | None:
         """Return the subject with a changed module, if any, without parts that lost their last reader; parts
         without a reader before the change stay, to be dropped by an edit of their own.
@@ -234,25 +233,25 @@ class RelaxEdits:
         """A field less of the tuple that main yields; the field itself where one is left."""
         module = tree_of(subject).module
         body, place = module.main.body.body, int(name)
-        if not isinstance(body, Tuple) or place >= len(body.fields):
+        if not isinstance(body, R.Tuple) or place >= len(body.fields):
             return None
         left = body.fields[:place] + body.fields[place + 1 :]
-        return self.settle(subject, yield_leaf(module, left[0] if len(left) == 1 else Tuple(left)))
+        return self.settle(subject, yield_leaf(module, left[0] if len(left) == 1 else R.Tuple(left)))
 
     def remove(self, subject: TvmSubject, operation: Operation) -> TvmSubject | None:
         """Ones in the place of a tensor that is bound: a constant where it is small and static."""
         module = tree_of(subject).module
         found = next((b for _, b in bindings_of(module) if b.var.name == operation.key), None)
         kind = None if found is None else found.var.type
-        if found is None or not isinstance(kind, RelaxTensorType):
+        if found is None or not isinstance(kind, T.RelaxTensorType):
             return None
-        single = found.value if isinstance(found.value, Constant) else make_literal(kind)
+        single = found.value if isinstance(found.value, R.Constant) else make_literal(kind)
         call = make_ones(kind)
         if single is not None:
             return self.settle(subject, replace_reads(module, found.var.name, single))
         if call is None or found.value == call:
             return None
-        return self.settle(subject, replace_binding(module, found.var.name, Bind(found.var, call)))
+        return self.settle(subject, replace_binding(module, found.var.name, R.Bind(found.var, call)))
 
     def replace(self, subject: TvmSubject, result: str, by: str, retype: bool) -> TvmSubject | None:
         """Replace a result by another variable of its type; returns `None` for another type, because types
@@ -287,7 +286,7 @@ class RelaxEdits:
         if kind is None:
             return None
         leaf = make_literal(kind)
-        if isinstance(kind, RelaxTensorType) and is_static(kind) and kind.dtype and value is not None:
+        if isinstance(kind, T.RelaxTensorType) and T.is_static(kind) and kind.dtype and value is not None:
             leaf = make_constant(np.asarray(value), kind.dtype)
         return None if leaf is None else self.settle(subject, replace_reads(view.module, name, leaf))
 
@@ -306,7 +305,7 @@ class RelaxEdits:
         fed = dict(subject.inputs)
         for param in module.main.params:
             kind = param.type
-            if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
+            if isinstance(kind, T.RelaxTensorType) and kind.shape is not None and kind.dtype:
                 value = np.asarray(fed[param.name])
                 shape = [s if isinstance(s, int) else value.shape[n] for n, s in enumerate(kind.shape)]
                 fed[param.name] = np.resize(value, shape).astype(kind.dtype)

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
@@ -19,15 +20,6 @@ from opsieve.gen.irs.relax.edits import (
     yield_leaf,
 )
 from opsieve.gen.irs.relax.renaming import Retyped
-from opsieve.gen.irs.relax.tree import (
-    Function,
-    Module,
-    Projection,
-    Seq,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, TupleType, resolve_size
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
@@ -58,7 +50,7 @@ def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def _without(
-    subject: TvmSubject, part: Unread, change: Callable[[Module, Unread], Module]
+    subject: TvmSubject, part: Unread, change: Callable[[R.Module, Unread], R.Module]
 ) -> TvmSubject | None:
     tree = tree_of(subject)
     now = tree.unread
@@ -98,7 +90,7 @@ def _results(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """Make main return an earlier value."""
     main = tree_of(subject).module.main
     for binding in main.body.bindings():
-        if isinstance(binding.var.type, RelaxTensorType | TupleType) and binding.var != main.body.body:
+        if isinstance(binding.var.type, T.RelaxTensorType | T.TupleType) and binding.var != main.body.body:
             yield edits.change(f"yield {binding.var.name}", "result", partial(yield_leaf, leaf=binding.var))
 
 
@@ -107,9 +99,9 @@ def _blocks(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     for name, function in functions(tree_of(subject).module):
         if any(block.dataflow for block in function.body.blocks):
 
-            def change(module: Module, name: str = name) -> Module | None:
+            def change(module: R.Module, name: str = name) -> R.Module | None:
                 found = module.get(name)
-                if not isinstance(found, Function):
+                if not isinstance(found, R.Function):
                     return None
                 return replace_function(module, name, replace(found, body=plain(found.body)))
 
@@ -119,24 +111,24 @@ def _blocks(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
 def _projections(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """Replace a field of a tuple by the value it was built from."""
     found = [binding for _, binding in bindings_of(tree_of(subject).module)]
-    built = {each.var.name: each.value for each in found if isinstance(each.value, Tuple)}
+    built = {each.var.name: each.value for each in found if isinstance(each.value, R.Tuple)}
     for binding in found:
         value = binding.value
-        if isinstance(value, Projection) and isinstance(value.tuple, Var) and value.tuple.name in built:
+        if isinstance(value, R.Projection) and isinstance(value.tuple, R.Var) and value.tuple.name in built:
             name, whole = binding.var.name, built[value.tuple.name]
-            change = partial(inline_seq, var=binding.var, seq=Seq((), whole.fields[value.index]))
+            change = partial(inline_seq, var=binding.var, seq=R.Seq((), whole.fields[value.index]))
             yield edits.change(f"the field itself for {name}", name, change)
 
 
 def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
     """A symbol becomes the number that it is."""
     for param in tree_of(subject).module.main.params:
-        shape = param.type.shape if isinstance(param.type, RelaxTensorType) else None
+        shape = param.type.shape if isinstance(param.type, T.RelaxTensorType) else None
         for place, size in enumerate(shape or ()):
-            if isinstance(size, Sym):
+            if isinstance(size, T.Sym):
                 number = int(np.asarray(subject.inputs[param.name]).shape[place])
                 change = partial(
-                    edits.refit, change=Retyped(partial(resolve_size, known={size.name: number}))
+                    edits.refit, change=Retyped(partial(T.resolve_size, known={size.name: number}))
                 )
                 yield TvmEdit(f"{number} for {size.name}", frozenset(["sizes"]), change)
 

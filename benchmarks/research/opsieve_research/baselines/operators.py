@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from opsieve.gen.declarations.symbolic_arith import broadcast as together
-from opsieve.gen.declarations.symbolic_arith import broadcasts
+from opsieve.gen.declarations.symbolic_arith import broadcast as together, broadcasts
 from opsieve_research.baselines.drawing import StreamRng
 
 Shape: TypeAlias = tuple[int, ...]

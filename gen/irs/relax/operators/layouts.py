@@ -4,6 +4,7 @@ repeating.
 
 import math
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.declaration import (
     ALL,
     FLOATS,
@@ -18,8 +19,6 @@ from opsieve.gen.irs.relax.declaration import (
 )
 from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw, whole
 from opsieve.gen.irs.relax.operators.reductions import unfold_shape
-from opsieve.gen.irs.relax.tree import Scalar, ShapeValue
-from opsieve.gen.irs.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
 _ANY = Recogniser(ALL, static=False)
@@ -27,31 +26,31 @@ _STATIC = Recogniser(ALL)
 _RANKED = Recogniser(ALL, (1, 5))
 
 
-def _reshape(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, _regroup_shape(draw, kind))), ShapeValue(kind.shape or ())))
+def _reshape(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    return Solution((Want(tensor(kind.dtype, _regroup_shape(draw, kind))), R.ShapeValue(kind.shape or ())))
 
 
-def _regroup_shape(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
+def _regroup_shape(draw: Draw, kind: T.RelaxTensorType) -> tuple[T.Size, ...]:
     """Another shape of as many elements: symbols stay, ones come and go, numbers are factored anew."""
     shape = kind.shape or ()
     symbolic = [size for size in shape if not isinstance(size, int)]
     plain = math.prod(size for size in shape if isinstance(size, int))
-    new: list[Size] = list(draw.factors(plain, draw.rng.randint(0 if plain == 1 else 1, 3)))
+    new: list[T.Size] = list(draw.factors(plain, draw.rng.randint(0 if plain == 1 else 1, 3)))
     for size in symbolic:
         new.insert(draw.rng.randint(0, len(new)), size)
     return tuple(new)
 
 
-def _flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _flatten(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, draw.factors(static_sizes(kind)[0]))),))
 
 
-def _batch_flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _batch_flatten(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     first, rest = static_sizes(kind)
     return Solution((Want(tensor(kind.dtype, (first, *draw.factors(rest, draw.rng.randint(1, 3))))),))
 
 
-def _expand(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _expand(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape = kind.shape or ()
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     axes = sorted(draw.rng.sample(ones, draw.rng.randint(1, len(ones))))
@@ -60,7 +59,7 @@ def _expand(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, kept)),), attributes("ExpandDimsAttrs", axis=named))
 
 
-def _squeeze(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _squeeze(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape = list(kind.shape or ())
     axes: list[int] = []
     for _ in range(draw.rng.randint(1, 2) if len(shape) < 4 else 1):
@@ -70,10 +69,10 @@ def _squeeze(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("SqueezeAttrs", axis=tuple(axes)))
 
 
-def _permute(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _permute(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape = kind.shape or ()
     axes = draw.rng.sample(range(len(shape)), len(shape))
-    source: list[Size] = [0] * len(shape)
+    source: list[T.Size] = [0] * len(shape)
     for place, axis in enumerate(axes):
         source[axis] = shape[place]
     named: Value = (
@@ -86,7 +85,7 @@ def _large(shape: tuple[int, ...]) -> list[int]:
     return [axis for axis, size in enumerate(shape) if size > 1]
 
 
-def _concat(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _concat(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.choice(_large(static_sizes(kind)))
     size = static_sizes(kind)[axis]
     cuts = sorted(draw.rng.sample(range(1, size), min(size - 1, draw.rng.randint(1, 3))))
@@ -98,7 +97,7 @@ def _concat(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((tuple(parts),), attributes("ConcatAttrs", axis=axis))
 
 
-def _stack(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _stack(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.choice([a for a, size in enumerate(static_sizes(kind)) if 1 <= size <= 4])
     shape = list(kind.shape or ())
     count = static_sizes(kind)[axis]
@@ -106,7 +105,7 @@ def _stack(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution(((Want(tensor(kind.dtype, shape)),) * count,), attributes("StackAttrs", axis=axis))
 
 
-def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _split(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     size, shape = static_sizes(kind)[axis], list(kind.shape or ())
     room = max(1, LIMIT // max(1, draw.count(shape)))
@@ -123,16 +122,16 @@ def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
         fields.append(tensor(kind.dtype, shape))
     shape[axis] = sum(sizes)
     attrs = attributes("SplitAttrs", indices_or_sections=sections, axis=axis)
-    return Solution((Want(tensor(kind.dtype, shape)),), attrs, TupleType(tuple(fields)), index)
+    return Solution((Want(tensor(kind.dtype, shape)),), attrs, T.TupleType(tuple(fields)), index)
 
 
-def _tile(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _tile(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     repeats = [draw.rng.choice([n for n in (1, 2, 3, size) if size % n == 0]) for size in static_sizes(kind)]
     shape = [size // times for size, times in zip(static_sizes(kind), repeats, strict=True)]
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("TileAttrs", repeats=tuple(repeats)))
 
 
-def _repeat(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _repeat(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(static_sizes(kind))
     times = draw.rng.choice([n for n in (1, 2, 3, shape[axis]) if shape[axis] % n == 0])
@@ -140,12 +139,12 @@ def _repeat(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("RepeatAttrs", repeats=times, axis=axis))
 
 
-def _broadcast_to(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, _shrunk(draw, kind))), ShapeValue(kind.shape or ())))
+def _broadcast_to(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    return Solution((Want(tensor(kind.dtype, _shrunk(draw, kind))), R.ShapeValue(kind.shape or ())))
 
 
-def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
-    shape: list[Size] = [1 if draw.chance(RATES.one) else size for size in kind.shape or ()]
+def _shrunk(draw: Draw, kind: T.RelaxTensorType) -> tuple[T.Size, ...]:
+    shape: list[T.Size] = [1 if draw.chance(RATES.one) else size for size in kind.shape or ()]
     return (
         tuple(shape[draw.rng.randint(0, len(shape)) :])
         if draw.chance(RATES.fewer_dimensions)
@@ -153,22 +152,22 @@ def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
     )
 
 
-def _collapse_to(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape, _, kept = unfold_shape(draw, RelaxTensorType(kind.dtype, static_sizes(kind)), 1)
+def _collapse_to(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    shape, _, kept = unfold_shape(draw, T.RelaxTensorType(kind.dtype, static_sizes(kind)), 1)
     source = shape if kept else [draw.size(4), *static_sizes(kind)]
-    return Solution((Want(tensor(kind.dtype, source)), ShapeValue(kind.shape or ())))
+    return Solution((Want(tensor(kind.dtype, source)), R.ShapeValue(kind.shape or ())))
 
 
-def _collapse_like(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _collapse_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     first, _ = _collapse_to(draw, kind).args
     return Solution((first, Want(kind)))
 
 
-def _flip(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _flip(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("FlipAttrs", axis=draw.rng.randrange(kind.rank)))
 
 
-def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _reverse(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     along, batch = draw.rng.sample(range(kind.rank), 2)
     sizes = static_sizes(kind)
     lengths = draw.constant(draw.rng.choice(("int32", "int64")), (sizes[batch],), 1, sizes[along])
@@ -177,14 +176,14 @@ def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
     )
 
 
-def _meshgrid(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _meshgrid(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     index = draw.rng.randrange(kind.rank)
     parts = tuple(Want(tensor(kind.dtype, (size,))) for size in static_sizes(kind))
-    whole = TupleType((kind,) * kind.rank)
+    whole = T.TupleType((kind,) * kind.rank)
     return Solution((parts,), attributes("MeshgridAttrs", indexing="ij"), whole, index)
 
 
-def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _pad(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape, widths = list(static_sizes(kind)), []
     mode = draw.rng.choice(("constant", "constant", "reflect", "replicate", "circular"))
     for axis, size in enumerate(shape):
@@ -200,7 +199,7 @@ def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attrs)
 
 
-def _pixel_shuffle(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _pixel_shuffle(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     *lead, channels, height, width = static_sizes(kind)
     factor = next((f for f in (2, 3) if height % f == 0 and width % f == 0), 1)
     source = (*lead, channels * factor * factor, height // factor, width // factor)
@@ -209,7 +208,7 @@ def _pixel_shuffle(draw: Draw, kind: RelaxTensorType) -> Solution:
     )
 
 
-def _layout(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _layout(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     """A permutation of the axes, written as a map of indices."""
     order = draw.rng.sample(range(kind.rank), kind.rank)
     names = [
@@ -225,24 +224,24 @@ def _layout(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, source)),), attrs)
 
 
-def _tri(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _tri(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind), whole(draw.rng.randint(-2, 2))))
 
 
-def _shape_to_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((ShapeValue(tuple(draw.shape(static_sizes(kind)[0]))),))
+def _shape_to_tensor(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    return Solution((R.ShapeValue(tuple(draw.shape(static_sizes(kind)[0]))),))
 
 
-def _size_of(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _size_of(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(draw.tensor_type()),))
 
 
-def _one_hot(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _one_hot(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(static_sizes(kind))
     depth = shape.pop(axis)
     indices = draw.indices(shape, depth, draw.rng.choice(("int64", "int32")))
-    on, off = (Scalar(value if kind.dtype in FLOATS else int(value), kind.dtype) for value in (1.0, 0.0))
+    on, off = (R.Scalar(value if kind.dtype in FLOATS else int(value), kind.dtype) for value in (1.0, 0.0))
     attrs = attributes("OneHotAttrs", depth=depth, axis=axis if axis < kind.rank - 1 else -1)
     return Solution((indices, on, off), attrs)
 

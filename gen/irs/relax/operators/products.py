@@ -1,5 +1,6 @@
 """Products and windows: matrix products, convolutions, pools."""
 
+from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.declaration import (
     Declared,
     Recogniser,
@@ -11,7 +12,6 @@ from opsieve.gen.irs.relax.declaration import (
     tensor,
 )
 from opsieve.gen.irs.relax.draw import RATES, Draw
-from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size
 from opsieve.gen.irs.tvm.nodes import Dtype, Value
 
 _FLOATS = ("float32", "float64")
@@ -19,8 +19,8 @@ _PRODUCTS = ("float32", "float64", "float16", "int32", "int64")
 _SPACES = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def _matmul(draw: Draw, kind: RelaxTensorType) -> Solution:
-    shape: Shape = kind.shape or ()
+def _matmul(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    shape: T.Shape = kind.shape or ()
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
     inner = draw.size(8)
     first, second = draw.broadcast(lead) if lead else ((), ())
@@ -32,7 +32,7 @@ def _matmul(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((left, right), attributes("MatmulAttrs", out_dtype=out))
 
 
-def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _vector(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     inner = draw.size(8)
     shape = kind.shape or ()
     vector = Want(tensor(kind.dtype, (inner,)))
@@ -41,7 +41,7 @@ def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution(args, attributes("MatmulAttrs", out_dtype=None))
 
 
-def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _einsum(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     """The output has one letter an axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
     shape = dict(zip(letters, static_sizes(kind), strict=True)) | {"z": draw.size(6)}
@@ -54,12 +54,12 @@ def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((wants,), attributes("EinsumAttrs", subscripts=subscripts))
 
 
-def _outer(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _outer(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution(tuple(Want(tensor(kind.dtype, (size,))) for size in kind.shape or ()))
 
 
 def _conv(dims: int) -> Solver:
-    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+    def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
         groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
         inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
@@ -95,7 +95,7 @@ def _conv(dims: int) -> Solver:
 
 
 def _solve_transposed_conv(dims: int) -> Solver:
-    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+    def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
         inner = draw.rng.choice((1, 2, 3))
         strides, before, after, extra, kernel, source = [], [], [], [], [], []
@@ -133,7 +133,7 @@ def _solve_transposed_conv(dims: int) -> Solver:
 
 
 def _pool(dims: int) -> Solver:
-    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+    def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
         window, strides, dilation, before, after, source = [], [], [], [], [], []
         for size in space:
@@ -166,9 +166,9 @@ def _pool(dims: int) -> Solver:
 
 
 def _adaptive(dims: int) -> Solver:
-    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+    def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
-        source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
+        source: list[T.Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
         layout = f"NC{_SPACES[dims]}"
         attrs = attributes(
             f"AdaptivePool{dims}DAttrs", output_size=tuple(space), layout=layout, out_layout=layout

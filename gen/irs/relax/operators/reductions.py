@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.declaration import (
     FLOATS,
     Declared,
@@ -14,7 +15,6 @@ from opsieve.gen.irs.relax.declaration import (
     tensor,
 )
 from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw
-from opsieve.gen.irs.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 _WIDE = ("float32", "float64")
@@ -22,11 +22,11 @@ _SUMMED = ("float32", "float64", "int64", "int32", "float16")
 _SORTED = ("float32", "float64", "int64", "int32")
 
 
-def unfold_shape(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
+def unfold_shape(draw: Draw, kind: T.RelaxTensorType, most: int) -> tuple[list[T.Size], list[int], bool]:
     """Draw a shape that reduces to this one over at most `most` axes; returns it with the axes and whether
     they are kept as 1.
     """
-    shape: list[Size] = list(kind.shape or ())
+    shape: list[T.Size] = list(kind.shape or ())
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     room = max(1, LIMIT // max(1, draw.count(shape)))
     if ones and draw.chance(RATES.kept_ones):
@@ -46,7 +46,7 @@ def unfold_shape(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Siz
 
 
 def _fold(within: tuple[float, float] | None = None) -> Solver:
-    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+    def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         shape, axes, kept = unfold_shape(draw, kind, 2)
         named: tuple[int, ...] | None = tuple(
             axis - len(shape) if draw.chance(RATES.negative_of_many) else axis for axis in axes
@@ -59,13 +59,13 @@ def _fold(within: tuple[float, float] | None = None) -> Solver:
     return solve
 
 
-def _extreme(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _extreme(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape, axes, kept = unfold_shape(draw, kind, 1)
     attrs = attributes("ArgmaxArgminAttrs", axis=axes[0], keepdims=kept)
     return Solution((Want(tensor(draw.rng.choice(_SORTED), shape)),), attrs)
 
 
-def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _running(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     attrs = attributes(
         "ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(RATES.exclusive)
@@ -73,31 +73,31 @@ def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind, (-2, 2)),), attrs)
 
 
-def _median(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _median(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape, axes, kept = unfold_shape(draw, kind, 1)
     attrs = attributes("StatisticalAttrs", axis=(axes[0],), keepdims=kept)
-    whole = TupleType((kind, RelaxTensorType("int64", kind.shape)))
+    whole = T.TupleType((kind, T.RelaxTensorType("int64", kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
 
-def _softmax(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _softmax(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind, (-20, 20)),), attributes("SoftmaxAttrs", axis=draw.axis(kind.rank)))
 
 
-def _sort(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _sort(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution(
         (Want(kind),), attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag))
     )
 
 
-def _argsort(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _argsort(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     attrs = attributes(
         "ArgsortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag), dtype=Dtype(kind.dtype)
     )
-    return Solution((Want(RelaxTensorType(draw.rng.choice(_SORTED), kind.shape)),), attrs)
+    return Solution((Want(T.RelaxTensorType(draw.rng.choice(_SORTED), kind.shape)),), attrs)
 
 
-def _topk(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _topk(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(static_sizes(kind))
     k = shape[axis]
@@ -106,7 +106,7 @@ def _topk(draw: Draw, kind: RelaxTensorType) -> Solution:
     attrs = attributes(
         "TopKAttrs", k=k, axis=axis, ret_type="both", largest=draw.chance(RATES.flag), dtype=Dtype(other)
     )
-    whole = TupleType((kind, RelaxTensorType(other, kind.shape)))
+    whole = T.TupleType((kind, T.RelaxTensorType(other, kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
 

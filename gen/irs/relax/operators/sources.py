@@ -1,5 +1,6 @@
 """Operators that make tensors out of shapes and scalars, and those that resample images."""
 
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.declaration import (
     ALL,
     FLOATS,
@@ -13,31 +14,29 @@ from opsieve.gen.irs.relax.declaration import (
     tensor,
 )
 from opsieve.gen.irs.relax.draw import RATES, Draw, numbers, real, whole
-from opsieve.gen.irs.relax.tree import Scalar, ShapeValue
-from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 _WIDE = ("float32", "float64")
 
 
-def _full(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _full(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     attrs = attributes("InitAttrs", dtype=Dtype(kind.dtype))
-    return Solution((ShapeValue(kind.shape or ()), draw.constant(kind.dtype, ())), attrs)
+    return Solution((R.ShapeValue(kind.shape or ()), draw.constant(kind.dtype, ())), attrs)
 
 
-def _solve_filled(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((ShapeValue(kind.shape or ()),), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
+def _solve_filled(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    return Solution((R.ShapeValue(kind.shape or ()),), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
-def _like(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("InitAttrs", dtype=None))
 
 
-def _full_like(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _full_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind), draw.constant(kind.dtype, ())), attributes("InitAttrs", dtype=None))
 
 
-def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _arange(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     size = static_sizes(kind)[0]
     start, step = draw.rng.randint(-3, 3), draw.rng.choice((1, 2, 3))
     make = real if kind.dtype in FLOATS else whole
@@ -45,19 +44,24 @@ def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution(bounds, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
-def _eye(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _eye(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     rows, columns = map(whole, static_sizes(kind))
     return Solution(
         (rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype))
     )
 
 
-def _eye_like(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _eye_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind), whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=None))
 
 
-def _hamming(draw: Draw, kind: RelaxTensorType) -> Solution:
-    scalars = (whole(static_sizes(kind)[0]), Scalar(draw.chance(RATES.flag), "bool"), real(0.54), real(0.46))
+def _hamming(draw: Draw, kind: T.RelaxTensorType) -> Solution:
+    scalars = (
+        whole(static_sizes(kind)[0]),
+        R.Scalar(draw.chance(RATES.flag), "bool"),
+        real(0.54),
+        real(0.46),
+    )
     return Solution(scalars, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
@@ -65,7 +69,7 @@ _METHODS = ("nearest_neighbor", "linear", "cubic")
 _MODES = ("half_pixel", "align_corners", "asymmetric")
 
 
-def _resize(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _resize(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     batch, channels, *space = static_sizes(kind)
     source = [max(1, draw.rng.choice((size, size // 2, size * 2, size + 1))) for size in space]
     dims = len(space)
@@ -82,10 +86,10 @@ def _resize(draw: Draw, kind: RelaxTensorType) -> Solution:
         extrapolation_value=0.0,
         out_dtype=None,
     )
-    return Solution((Want(tensor(kind.dtype, (batch, channels, *source))), ShapeValue(tuple(space))), attrs)
+    return Solution((Want(tensor(kind.dtype, (batch, channels, *source))), R.ShapeValue(tuple(space))), attrs)
 
 
-def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _grid_sample(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     batch, channels, height, width = static_sizes(kind)
     data = tensor(kind.dtype, (batch, channels, draw.size(4), draw.size(4)))
     grid = Want(tensor(kind.dtype, (batch, 2, height, width)), (-1, 1))
@@ -99,13 +103,13 @@ def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(data), grid), attrs)
 
 
-def _affine_grid(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _affine_grid(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     batch, _, height, width = static_sizes(kind)
     attrs = attributes("AffineGridAttrs", align_corners=True)
-    return Solution((Want(tensor(kind.dtype, (batch, 2, 3))), ShapeValue((height, width))), attrs)
+    return Solution((Want(tensor(kind.dtype, (batch, 2, 3))), R.ShapeValue((height, width))), attrs)
 
 
-def _roi(draw: Draw, kind: RelaxTensorType) -> Solution:
+def _roi(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     boxes, channels, height, width = static_sizes(kind)
     batch, size = draw.size(2), draw.rng.randint(4, 6)
     rows = []
