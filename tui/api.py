@@ -175,7 +175,7 @@ def reduce(
     against: str | None = None,
     oracle: Sequence[str] = (),
     same: str = "fingerprint",
-    check: str | os.PathLike[str] | None = None,
+    check: "str | os.PathLike[str] | Callable[[Case], bool] | None" = None,
     expected: Values = None,
     output: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
@@ -203,7 +203,7 @@ def reduce(
         oracle: Names of oracles to consult too.
         same: How strictly the failure must stay the same: ``loose``, ``fingerprint`` or ``cure``.
         check: A script that decides instead: called with the model and its inputs, it exits with 0 while
-            the failure shows.
+            the failure shows. Or a function: called with a Case, it returns True while the failure shows.
         expected: Expected outputs.
         output: Folder of the results; a new temporary one if None.
         jobs: Number of slow tests that run at the same time, 1 to 64; one, or as many as the cluster's workers
@@ -251,7 +251,8 @@ def reduce(
             oracles=named.oracles.names,
             against=against,
             level=same,
-            script=None if check is None else Path(check),
+            script=Path(check) if isinstance(check, (str, os.PathLike)) else None,
+            is_failing=check if callable(check) else None,
             output=folder,
             jobs=here,
             seed=seed,

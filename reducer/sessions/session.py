@@ -4,6 +4,7 @@ people see is the caller's.
 
 import hashlib
 import math
+import secrets
 import signal
 import threading
 import time
@@ -31,10 +32,11 @@ from opsieve.gen.model.printable import drawing, escape_surrogates, facts_table,
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Budget, Progress, Rules
-from opsieve.reducer.engine.interestingness import count_same_replays
+from opsieve.reducer.engine.interestingness import InterestingnessTest, count_same_replays
 from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
 from opsieve.reducer.oracle.discover import find, list_installed, still
+from opsieve.reducer.oracle.function_test import FunctionTest
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.sessions.export import print_subject, script
@@ -83,8 +85,6 @@ class ReductionRequest:
     inputs: Path | None = None
     expected: Path | None = None
     targets: tuple[str, ...] = ()
-    # That are consulted too
-    oracles: tuple[str, ...] = ()
     against: str | None = None
     # One of LEVELS
     level: str = "fingerprint"
@@ -98,6 +98,10 @@ class ReductionRequest:
     minutes: float | None = None
     # Tests that it may run
     checks: int | None = None
+    # That are consulted too
+    oracles: tuple[str, ...] = ()
+    # A function that decides instead of a script or a target
+    is_failing: Callable[[Case], bool] | None = None
 
 
 class SessionListener(Protocol):
@@ -235,9 +239,11 @@ class Session:
         budget: Budget,
     ) -> tuple[Reduction[Any], Journal, Origin]:
         origin = Origin(GENERATOR, self.request.seed, self._versions(premise), case.origin.inputs)
-        tests = (
-            [ScriptTest(self.request.script.absolute(), self.request.seconds)] if self.request.script else []
-        )
+        tests: list[InterestingnessTest[Any]] = []
+        if self.request.is_failing is not None:
+            tests = [FunctionTest(self.request.is_failing)]
+        elif self.request.script is not None:
+            tests = [ScriptTest(self.request.script.absolute(), self.request.seconds)]
         best = self._best = _Best(self, form, start, premise, folder, origin)
         with Journal(self._question(form, start, premise), folder) as journal:
             start_at = None
@@ -282,7 +288,9 @@ class Session:
         wanted = [premise.target, *filter(None, [premise.arbiter, premise.target.baseline])]
         return [*self.pool, *self._further(list(dict.fromkeys(wanted)))]
 
-    def _fails(self, subject: Any, premise: Premise | None, tests: Sequence[ScriptTest]) -> bool:
+    def _fails(
+        self, subject: Any, premise: Premise | None, tests: Sequence[InterestingnessTest[Any]]
+    ) -> bool:
         return (
             still(subject, premise, self.pool[0])
             if premise
@@ -330,7 +338,7 @@ class Session:
         """Return the failure, preserved at a level (that of the request); `None` if the user's own script
         decides.
         """
-        if self.request.script is not None:
+        if self.request.script is not None or self.request.is_failing is not None:
             return None
         named = named or target_of(self.request.path) or case.parameters.get("target", "")
         if not named and "target" in case.parameters and not self.request.targets:
@@ -382,6 +390,8 @@ class Session:
             str(request.seed),
             hashlib.sha256(script).hexdigest(),
             str(request.seconds),
+            # Nothing tells whether a function is the one of an earlier call
+            *([secrets.token_hex()] if request.is_failing is not None else []),
         ]
         if premise is not None:
             parts += [str(premise.target), str(premise.arbiter), premise.failure.fingerprint.key]

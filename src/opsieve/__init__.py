@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opsieve.tui.api import BadInput, assert_agrees, compare, open_case, open_store, reduce, run
     from opsieve.tui.campaign_api import fuzz
     from opsieve.tui.culprit_api import attribute, bisect_commits, bisect_releases, bisect_source, replay
+    from opsieve.tui.given_models import given_models, models
     from opsieve.tui.store_api import (
         add_to_corpus,
         compare_corpus,
@@ -45,8 +46,10 @@ __all__ = [
     "compare_corpus",
     "export",
     "fuzz",
+    "given_models",
     "import_cases",
     "list_bugs",
+    "models",
     "open_case",
     "open_store",
     "reduce",
@@ -64,6 +67,7 @@ _MODULES = {
     "triage.store.queries": ["Store"],
     "tui.campaign_api": ["fuzz"],
     "tui.culprit_api": ["attribute", "bisect_commits", "bisect_releases", "bisect_source", "replay"],
+    "tui.given_models": ["given_models", "models"],
     "tui.store_api": [
         "add_to_corpus",
         "compare_corpus",
