@@ -26,7 +26,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.sessions.export import reproduce_failure
-from opsieve.triage.corpus.collection import read_bugs
+from opsieve.triage.corpus.corpus_file import read_bugs
 from opsieve.triage.export.exports import export_failure
 from opsieve.tui.samples import SAMPLES
 

@@ -19,8 +19,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import make_campaign
-from opsieve.triage.campaign.campaign_tables import make_support
-from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.plan import CampaignPlan, make_support
 from opsieve.triage.campaign.testing import run_tests
 
 WARM = 16

@@ -32,8 +32,7 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.variables import variable_set
 from opsieve.gen.strategies.registry import generate
-from opsieve.triage.corpus.collection import read_bugs
-from opsieve.triage.corpus.corpus_file import Bug
+from opsieve.triage.corpus.corpus_file import Bug, read_bugs
 from opsieve.triage.store.store import Store
 
 SAMPLES = Path(__file__).resolve().parent

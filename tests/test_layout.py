@@ -184,7 +184,7 @@ def test_no_comment_behind_a_statement_breaks_it_into_lines() -> None:
     ] == []
 
 
-TOLD = {"triage/campaign/coverage_comparison.py": "a label that `coverage --json` prints"}
+TOLD = {"triage/campaign/coverage_record.py": "a label that `coverage --json` prints"}
 LONGEST_FUNCTION = 70
 _TOLD = re.compile(r"(?:\b|_)told(?:\b|_)", re.IGNORECASE)
 

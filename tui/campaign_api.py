@@ -16,7 +16,7 @@ from opsieve.triage.campaign.campaign import run_campaign
 from opsieve.triage.campaign.coverage_session import CoverageSession
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.session import FuzzRequest, check_store, list_facts, open_campaign
-from opsieve.triage.review.novelty import judge_clusters
+from opsieve.triage.review.review import judge_clusters
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store

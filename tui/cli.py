@@ -26,11 +26,11 @@ GROUPS = {
         "reduce": ("examine.reduce_command", "Reduce a failing model to the smallest one that still fails."),
         "bisect": ("examine.bisect_command", "Find the release or commit that introduced a failure."),
         "replay": ("examine.replay_command", "Replay a public report on the versions it names."),
-        "attribute": ("examine.attribute_command", "Find the optimiser pass that causes a failure."),
+        "attribute": ("examine.bisect_command:attribute", "Find the optimiser pass that causes a failure."),
         "explain": ("examine.explain_command", "Explain a verdict, a rule or a fingerprint."),
         "export": ("examine.export_command", "Write a failure as a script, an issue, a test or a zip."),
         "corpus": ("examine.corpus_command", "Keep failing cases and replay them on new compilers."),
-        "bugs": ("examine.bugs_command", "List the bugs that opsieve has found, and replay them."),
+        "bugs": ("examine.corpus_command:bugs", "List the bugs that opsieve has found, and replay them."),
     },
     "Find failures": {
         "fuzz": ("find.fuzz_command", "Run a campaign of generated programs on several compilers."),
@@ -45,7 +45,7 @@ GROUPS = {
     "Triage a store": {
         "tui": ("triage.tui_command", "Triage a store in the terminal app."),
         "triage": ("triage.triage_command", "Rank, reduce and explain the failures of a store."),
-        "clusters": ("triage.clusters_command", "List the bugs of a store."),
+        "clusters": ("triage.show_command:clusters", "List the bugs of a store."),
         "show": ("triage.show_command", "Show a cluster or a case, and why it is there."),
         "watch": (
             "triage.watch_command",
@@ -70,9 +70,15 @@ GROUPS = {
     "Set up and maintain": {
         "init": ("maintain.init_command", "Write a commented opsieve.toml: defaults for this directory."),
         "doctor": ("maintain.doctor_command", "Check which compilers are installed and what they accept."),
-        "index": ("maintain.index_command", "Rebuild the index of a store from its case directories."),
-        "sample": ("maintain.sample_command", "Copy one of the failing models that opsieve brings along."),
-        "completion": ("maintain.completion_command", "Print the completion script for bash, zsh or fish."),
+        "index": ("maintain.init_command:index", "Rebuild the index of a store from its case directories."),
+        "sample": (
+            "maintain.init_command:sample",
+            "Copy one of the failing models that opsieve brings along.",
+        ),
+        "completion": (
+            "maintain.init_command:completion",
+            "Print the completion script for bash, zsh or fish.",
+        ),
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}

@@ -8,10 +8,10 @@ from typing import Any
 
 from opsieve.bisect.search.search import Given
 from opsieve.bisect.sessions.commits import bisect_commits as search_commits
-from opsieve.bisect.sessions.passes import attribute_passes
 from opsieve.bisect.sessions.replay import ReplayAnswer, ReplayRequest, replay_report
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import (
+    attribute_passes,
     bisect_releases as search_releases,
     bisect_source as search_source,
 )

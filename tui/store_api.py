@@ -11,10 +11,9 @@ from opsieve.gen.model.durable import write_output
 from opsieve.reducer.sessions.export import ExportRequest, export_case
 from opsieve.reducer.sessions.store_session import ReducedCase
 from opsieve.reducer.sessions.triage_session import TriageAnswer, TriageRequest, triage_store as run_round
-from opsieve.triage.corpus import bugs_replay, session
-from opsieve.triage.corpus.collection import latest, read_bugs, status
+from opsieve.triage.corpus import session
+from opsieve.triage.corpus.corpus_file import CorpusResult, latest, read_bugs, status
 from opsieve.triage.corpus.session import AddedCase, CorpusRequest
-from opsieve.triage.corpus.states import CorpusResult
 from opsieve.triage.corpus.watch import WatchedCluster, WatchRequest, record_decisions, watch_store
 from opsieve.triage.export.exports import Export, Kind
 from opsieve.triage.external.external_logs import LogTriage, read_and_cluster
@@ -370,7 +369,7 @@ def replay_bugs(
         BadInput: If there is no such bug or collection.
     """
     place = Path(folder or SAMPLES)
-    request = bugs_replay.BugsRequest(
+    request = session.BugsRequest(
         place,
         tuple(names),
         newest,
@@ -378,9 +377,9 @@ def replay_bugs(
         make_limits(seconds, memory),
         offline,
     )
-    results = _collect(map(_make_result, bugs_replay.replay_bugs(request, say)), progress)
+    results = _collect(map(_make_result, session.replay_bugs(request, say)), progress)
     if update:
-        bugs_replay.update_bugs(place, results)
+        session.update_bugs(place, results)
     return results
 
 

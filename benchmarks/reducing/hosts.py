@@ -15,9 +15,9 @@ from pathlib import Path
 
 import onnx
 from benchmarks.reducing.architectures import HOSTS, Architecture, Network, heavy
+from benchmarks.reducing.bugs import Bug, bugs
 from benchmarks.reducing.peers import Peer, Question
 from benchmarks.reducing.scaled import Cost, measured
-from benchmarks.reducing.two_bugs import Bug, bugs
 from benchmarks.reducing.users import as_a_user
 from onnx import TensorProto
 

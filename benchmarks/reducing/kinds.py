@@ -17,8 +17,8 @@ from typing import Any
 
 import onnx
 from benchmarks.reducing import scaled
+from benchmarks.reducing.bugs import SAMPLES
 from benchmarks.reducing.grow import grown
-from benchmarks.reducing.two_bugs import SAMPLES
 from onnx import TensorProto, helper
 
 from opsieve.gen.case.case import Case, load

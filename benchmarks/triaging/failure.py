@@ -15,7 +15,7 @@ from triaging.published_rules import Shown
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
-from opsieve.triage.clustering.statements import Links
+from opsieve.triage.clustering.clusters import Links
 from opsieve.triage.external.external_records import Record, make_record
 from opsieve.triage.fingerprint.component import NOTHING, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from git import Repo
-if TYPE_CHECKING:
-    from git import Repo
 
 
 # Characters

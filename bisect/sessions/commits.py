@@ -15,11 +15,9 @@ from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, keep_cu
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import make_commit_answer
 from opsieve.bisect.sessions.version_rows import describe_end
-from opsieve.bisect.sources.case_check import CaseCheck
-from opsieve.bisect.sources.commit_source import Commits
-from opsieve.bisect.sources.journal import get_default_root
-from opsieve.bisect.sources.outcome import read_recorded_failure
-from opsieve.bisect.sources.version_row import open_end
+from opsieve.bisect.sources.commit_source import CaseCheck, Commits
+from opsieve.bisect.sources.outcome import get_default_root, read_recorded_failure
+from opsieve.bisect.sources.release_source import open_end
 from opsieve.bisect.sources.version_sequence import raise_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown

@@ -11,11 +11,11 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
 from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit, sort_by_history
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sources.journal import get_default_root
-from opsieve.bisect.sources.release_source import list_releases
-from opsieve.bisect.sources.version_row import (
+from opsieve.bisect.sources.outcome import get_default_root
+from opsieve.bisect.sources.release_source import (
     Version,
     list_builds,
+    list_releases,
     make_release_row,
     open_end,
     sort_by_number,

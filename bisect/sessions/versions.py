@@ -1,7 +1,8 @@
-"""One call of `opsieve bisect --releases`, `--builds` or `--source`: the search through a compiler's
-versions.
+"""One call of `opsieve bisect --releases`, `--builds` or `--source`, the search through a compiler's versions,
+and of `opsieve attribute`, the search for the passes that cause a failure.
 """
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from opsieve.bisect.search.search import estimate_tests
 from opsieve.bisect.sessions.answers import (
     GuiltyPasses,
     NextStep,
+    PassAnswer,
     VersionAnswer,
     VersionPreview,
     keep_culprit,
@@ -32,10 +34,16 @@ from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import make_version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, describe_end, insert_loose_builds
 from opsieve.bisect.sources.git_history import check_readable, find_tag
-from opsieve.bisect.sources.journal import ProbeJournal, get_default_root, hash_case
-from opsieve.bisect.sources.outcome import Evaluate, Transition, VersionOutcome, read_recorded_failure
-from opsieve.bisect.sources.release_source import Releases, find_backend, is_pure
-from opsieve.bisect.sources.version_row import VersionStore
+from opsieve.bisect.sources.outcome import (
+    Evaluate,
+    ProbeJournal,
+    Transition,
+    VersionOutcome,
+    get_default_root,
+    hash_case,
+    read_recorded_failure,
+)
+from opsieve.bisect.sources.release_source import Releases, VersionStore, find_backend, is_pure
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, find_place, load_opener
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
@@ -323,3 +331,41 @@ def _preview_search(
         first=tuple(versions if request.sweep else dict.fromkeys((versions[good or 0], versions[last]))),
         expected_probes=len(versions) if request.sweep else estimate_tests(len(versions) - 1, rate),
     )
+
+
+def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:
+    """Attribute a failure and keep the answer beside the case.
+
+    Of the request, its case, target and values count.
+
+    Raises:
+        NoFailure: If the case passes on the target.
+        BadInput: If the target's passes cannot be switched off.
+    """
+    if request.case is None:
+        raise BadInput("name the CASE that fails")
+    opened = open_case(request.case, request.inputs, request.expected, request.seed)
+    named = request.target or named_by_file(opened.parameters.get("target", "onnxruntime"), request.offline)
+    opened, target = add_oracles(opened, resolve(named), request.oracles)
+    started = time.process_time()
+    with Workers(request.run_limits, offline=request.offline, say=say) as workers:
+        blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)
+    found, wanted = blamed.attribution, blamed.wanted
+    # The CPU seconds of all child processes that have ended.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = PassAnswer(
+        target=target.display,
+        answer=found.answer,
+        passes=found.passes,
+        alone=found.alone,
+        kept=found.kept,
+        applications=found.applications,
+        levels=found.levels,
+        probes=found.probes,
+        seconds_cpu=round((usage.ru_utime + usage.ru_stime) + time.process_time() - started, 3),
+        fingerprint=wanted.key,
+        symptom=wanted.symptom,
+        beneath=blamed.beneath.symptom if blamed.beneath else "",
+    )
+    keep_culprit(request.case, "passes", answer.as_json())
+    return answer

@@ -23,8 +23,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import release_key
 from opsieve.bisect.search.search import Given, ReproductionRate, TestResult
 from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisect_row, measure_rate
-from opsieve.bisect.sources.journal import ProbeJournal
-from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, lacks_failure
+from opsieve.bisect.sources.outcome import ProbeJournal, VersionOutcome, classify_outcome, lacks_failure
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 

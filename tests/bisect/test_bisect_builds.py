@@ -33,7 +33,7 @@ from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, inser
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.outcome import VersionOutcome
-from opsieve.bisect.sources.version_row import Version, make_release_row, open_build, sort_by_number
+from opsieve.bisect.sources.release_source import Version, make_release_row, open_build, sort_by_number
 from opsieve.bisect.sources.version_sequence import Timeline
 from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput

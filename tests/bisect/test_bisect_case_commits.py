@@ -18,8 +18,7 @@ from histories import BAD, BUILD, CHECK, GOOD, History, row
 
 from opsieve.backends.registry import resolve
 from opsieve.bisect.sessions.answers import keep_culprit, read_culprit
-from opsieve.bisect.sources.case_check import CaseCheck
-from opsieve.bisect.sources.commit_source import CommitResult, Commits
+from opsieve.bisect.sources.commit_source import CaseCheck, CommitResult, Commits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram

@@ -21,8 +21,15 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.journal import ProbeJournal, describe_limits, hash_case
-from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, find_transitions, is_monotone
+from opsieve.bisect.sources.outcome import (
+    ProbeJournal,
+    VersionOutcome,
+    classify_outcome,
+    describe_limits,
+    find_transitions,
+    hash_case,
+    is_monotone,
+)
 from opsieve.bisect.sources.release_source import Releases, find_backend, list_releases
 from opsieve.bisect.sources.version_sequence import find_place
 from opsieve.gen.case.case import Case, save
@@ -124,7 +131,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from opsieve.bisect.sources.journal import ProbeJournal\n"
+        "from opsieve.bisect.sources.outcome import ProbeJournal\n"
         "from opsieve.bisect.sources.outcome import VersionOutcome\n"
         "journal = ProbeJournal(Path(sys.argv[1]), {})\n"
         "for turn in range(9):\n"

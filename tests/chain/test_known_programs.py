@@ -21,7 +21,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
-from opsieve.triage.corpus.collection import read_bugs
+from opsieve.triage.corpus.corpus_file import read_bugs
 
 TRUTH = {each.name: each for each in known()}
 FAILS = {SAMPLES / name: bug.fails for name, (_, bug) in read_bugs(SAMPLES).items()}

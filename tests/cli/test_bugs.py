@@ -8,11 +8,19 @@ from collection import FAILS, collection_of_one
 from commands import opsieve
 from repository import ROOT, SAMPLES
 
-from opsieve.triage.corpus import bugs_replay
-from opsieve.triage.corpus.collection import latest, read_bugs, status
-from opsieve.triage.corpus.corpus_file import Bug, CorpusEntry, read_corpus, write_corpus
+from opsieve.triage.corpus import session
+from opsieve.triage.corpus.corpus_file import (
+    Bug,
+    CorpusEntry,
+    CorpusResult,
+    SeenVerdict,
+    latest,
+    read_bugs,
+    read_corpus,
+    status,
+    write_corpus,
+)
 from opsieve.triage.corpus.found_page import found_page
-from opsieve.triage.corpus.states import CorpusResult, SeenVerdict
 
 Capture = pytest.CaptureFixture[str]
 PASS, FAIL = SeenVerdict("pass"), SeenVerdict("fail", "mismatch", "run", "key")
@@ -78,7 +86,7 @@ def test_an_interrupted_replay_goes_on(
     def judge_nothing(*_: object) -> list[CorpusResult]:
         return []
 
-    monkeypatch.setattr(bugs_replay, "replay_corpus", judge_nothing)
+    monkeypatch.setattr(session, "replay_corpus", judge_nothing)
     assert opsieve(*words, capsys=capsys)[:2] == first[:2]
     entries = read_corpus(folder)
     write_corpus(folder, {"one": CorpusEntry("1" * 64, {}, entries["one"].bug)})
@@ -91,12 +99,12 @@ def test_newest_is_the_last_release_of_the_index(
     collection_of_one(tmp_path / "bugs", "onnxruntime==1.20.1:basic")
     asked = []
 
-    def judge(request: bugs_replay.CorpusRequest, say: bugs_replay.Say) -> list[CorpusResult]:
+    def judge(request: session.CorpusRequest, say: session.Say) -> list[CorpusResult]:
         asked.append(request.chosen)
         return []
 
-    monkeypatch.setattr(bugs_replay, "replay_corpus", judge)
-    monkeypatch.setattr(bugs_replay, "find_newest", lambda package, offline: f"9.{len(package)}")
+    monkeypatch.setattr(session, "replay_corpus", judge)
+    monkeypatch.setattr(session, "find_newest", lambda package, offline: f"9.{len(package)}")
     opsieve("bugs", "replay", "--folder", tmp_path / "bugs", "--newest", capsys=capsys)
     opsieve("bugs", "replay", "--folder", tmp_path / "bugs", capsys=capsys)
     assert asked == [{"one": ("onnxruntime==9.11:basic",)}, {"one": ("onnxruntime==1.20.1:basic",)}]
@@ -111,7 +119,7 @@ def test_an_update_records_the_release_that_mends_a_bug(tmp_path: Path) -> None:
     write_corpus(tmp_path, {"one": CorpusEntry("0", {"onnxruntime==1.2.0": FAIL}, bug)})
 
     def fixed_in(*results: CorpusResult) -> tuple[str, str, str]:
-        bugs_replay.update_bugs(tmp_path, results)
+        session.update_bugs(tmp_path, results)
         entry, bug = read_bugs(tmp_path)["one"]
         return status(entry, bug), latest(entry, bug)[0], bug.fixed_in
 
@@ -131,9 +139,9 @@ def test_an_update_records_the_release_that_mends_a_bug(tmp_path: Path) -> None:
 def test_an_older_release_that_fails_leaves_the_fix_as_it_is(tmp_path: Path) -> None:
     bug = Bug("onnxruntime==1.2.0", "reference", "It is wrong.", ("Relu",), (), fixed_in="1.3.0")
     write_corpus(tmp_path, {"one": CorpusEntry("0", {}, bug)})
-    bugs_replay.update_bugs(tmp_path, [result("onnxruntime==1.2.0", FAIL)])
+    session.update_bugs(tmp_path, [result("onnxruntime==1.2.0", FAIL)])
     assert read_bugs(tmp_path)["one"][1].fixed_in == "1.3.0"
-    bugs_replay.update_bugs(tmp_path, [result("onnxruntime==1.5.0", PASS)])
+    session.update_bugs(tmp_path, [result("onnxruntime==1.5.0", PASS)])
     assert read_bugs(tmp_path)["one"][1].fixed_in == "1.3.0"
 
 

@@ -20,7 +20,7 @@ from repository import SAMPLES
 
 from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
 from opsieve.backends.workers.questions import probe_backend
-from opsieve.triage.corpus.collection import read_bugs
+from opsieve.triage.corpus.corpus_file import read_bugs
 from opsieve.tui.cli import COMMANDS
 
 KEYS = {"model", "target", "verdict", "kind", "stage", "message", "fingerprint", "seconds"}

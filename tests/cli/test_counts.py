@@ -21,7 +21,7 @@ NEVER_ONE = {
     "backends/judge/reasons.py": "a share of the elements",
     "tui/commands/find/gen_command.py": "a rate",
     "tui/commands/find/fuzz_command.py": "a rate",
-    "tui/app/screens/campaign_screen.py": "a rate",
+    "tui/app/screens/jobs_screen.py": "a rate",
     "backends/reference/reference_ops.py": "what a kernel says of a shape",
 }
 

@@ -17,9 +17,9 @@ from opsieve.tui.cli import run_command
 
 _BROKEN = """
 import sys
-from opsieve.tui.commands.maintain import sample_command
+from opsieve.tui.commands.maintain import init_command
 def fail(**_): {statement}
-sample_command.command.callback = fail
+init_command.sample.callback = fail
 from opsieve.tui.cli import main
 main()
 """

@@ -20,7 +20,7 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
-from opsieve.triage.corpus.collection import read_bugs
+from opsieve.triage.corpus.corpus_file import read_bugs
 
 FACTS = {FOLDER / name: bug for name, (_, bug) in read_bugs(FOLDER).items()}
 SAMPLES = list(FACTS)

@@ -17,8 +17,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, Origin
-from opsieve.triage.campaign import calibration
-from opsieve.triage.campaign.calibration import exclude_unstable, find_unstable
+from opsieve.triage.campaign import guidance
+from opsieve.triage.campaign.guidance import exclude_unstable, find_unstable
 
 
 @given(st.lists(st.frozensets(st.integers(0, 20)), max_size=5))
@@ -80,7 +80,7 @@ def test_a_build_is_first_calibrated_for_some_time(tmp_path: Path, monkeypatch: 
         workers.version(ort)
     case = Case(chain("Relu"), X, origin=Origin("test", 0))
     clock = count(0.0, 0.25)  # seconds between two looks at it
-    monkeypatch.setattr(calibration, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(guidance, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     for rare, batches in ((7, 10), (2, 1)):
         wavering = Wavering(rare)
         found = exclude_unstable(cast("Workers", wavering), coverage, [ort], [case])

@@ -28,9 +28,8 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
-from opsieve.triage.campaign.campaign_tables import make_support
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan, make_seed, parse_plan
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, make_seed, make_support, parse_plan
 from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import INDEX

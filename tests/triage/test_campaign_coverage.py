@@ -11,13 +11,14 @@ from click.testing import CliRunner
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.triage.campaign.coverage_comparison import compare_coverage, shorten_path
 from opsieve.triage.campaign.coverage_record import (
     CompilerCoverage,
     CoverageRecord,
     ReachedLibrary,
+    compare_coverage,
     load_record,
     save_record,
+    shorten_path,
 )
 from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions
 from opsieve.tui.cli import SETTINGS

@@ -25,8 +25,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.cluster_probes import open_cluster_probes
-from opsieve.bisect.sources.journal import ProbeJournal
-from opsieve.bisect.sources.outcome import evaluate
+from opsieve.bisect.sources.outcome import ProbeJournal, evaluate
 from opsieve.bisect.sources.version_sequence import VersionSequence
 from opsieve.gen.case.case import Case, Origin, load, save
 from opsieve.gen.errors import BadInput

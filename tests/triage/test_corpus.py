@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from opsieve.backends.verdict import JUDGED
+from opsieve.triage.corpus.corpus_file import FAIL_ON, CorpusResult, SeenVerdict, count_states, make_result
 from opsieve.triage.corpus.reports import make_annotations, make_job_summary, make_junit_xml, make_sarif
-from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, count_states, make_result
 
 PASS, OTHER, ABSENT = SeenVerdict("pass"), SeenVerdict("unsupported"), SeenVerdict("environment")
 CRASH = SeenVerdict("fail", "crash", "compile", "crash-1")

@@ -21,16 +21,18 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, find_place
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
-from opsieve.triage.campaign.schedule.batch import BatchDecision, list_features, read_decision
-from opsieve.triage.campaign.schedule.costs import Costs
-from opsieve.triage.campaign.schedule.known_failures import (
+from opsieve.triage.campaign.schedule.batch import (
     OFTEN,
     STILL,
     UNSUPPORTED,
+    BatchDecision,
     KnownFailures,
     Lacks,
     choose_skipped_feature,
+    list_features,
+    read_decision,
 )
+from opsieve.triage.campaign.schedule.costs import FLOOR, MOST, Costs, Shares
 from opsieve.triage.campaign.schedule.schedule import (
     BACK,
     Schedule,
@@ -38,7 +40,6 @@ from opsieve.triage.campaign.schedule.schedule import (
     get_shares,
     resume_schedule,
 )
-from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 from opsieve.triage.store.store import Store

@@ -11,7 +11,7 @@ import pytest
 from commands import opsieve
 from stores import CAMPAIGN, done, filled, finding
 
-from opsieve.triage.review.novelty import judge_clusters
+from opsieve.triage.review.review import judge_clusters
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.store import Store
 

@@ -32,7 +32,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.import_folder import Imported, gather
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
-from opsieve.triage.campaign import campaign_tables, coverage_record
+from opsieve.triage.campaign import coverage_record, plan
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.review.review import review_store
@@ -144,9 +144,7 @@ def _tables(folder: Path) -> None:
         ProbeAnswer("Relu", "float32", 2, "ok", ""),
         ProbeAnswer("Relu", "", -1, "generator", "small-1"),
     )
-    campaign_tables.save_tables(
-        [SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder
-    )
+    plan.save_tables([SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder)
 
 
 def _opened(folder: Path) -> object:
@@ -204,7 +202,7 @@ READERS = {
         _tables,
         "support/*.xz",
         (damage.xz(damage.json_values), damage.raw),
-        lambda at: campaign_tables.load_tables("c0ffee", at),
+        lambda at: plan.load_tables("c0ffee", at),
     ),
     "decisions": Reader(_store, f"s/{FILE}", (damage.json_lines,), _rebuilt),
     "failure.json": Reader(_store, "s/cases/*/1/failure.json", (damage.json_values, damage.raw), _rebuilt),

@@ -21,8 +21,7 @@ from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.campaign.plan import CampaignPlan, parse_plan
-from opsieve.triage.campaign.schedule.costs import Costs, parse_costs
-from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, LENT, Pace
+from opsieve.triage.campaign.schedule.costs import ALONE, FIRST, LENT, Costs, Pace, parse_costs
 from opsieve.triage.store.store import Store
 
 COSTS = Costs(({"onnx": 10.0}, {"onnx": 100.0}))

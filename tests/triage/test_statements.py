@@ -11,7 +11,7 @@ from stores import done, filled
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.clustering.statements import VARIES, find_common_text, get_statement
+from opsieve.triage.clustering.clusters import VARIES, find_common_text, get_statement
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.fingerprint.component import Component, ComponentName, make_component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint

@@ -26,16 +26,14 @@ from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.store import Store
 from opsieve.tui.app.actions import ACTIONS
 from opsieve.tui.app.app import OpsieveApp
-from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen
-from opsieve.tui.app.screens.jump_mode import JumpMode
-from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
+from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.jobs_screen import CampaignScreen
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog, PageBar
 from opsieve.tui.cli import opsieve
 
 

@@ -20,16 +20,19 @@ from rich.cells import cell_len
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.graph_text import Box, draw_boxes
 from opsieve.triage.campaign.plan import describe_plan
-from opsieve.tui.app.screens.campaign_screen import compute_rate
 from opsieve.tui.app.screens.export_screen import preview_file
-from opsieve.tui.app.screens.jobs_screen import format_command
-from opsieve.tui.app.services.error_map import COLUMNS, ROWS, make_error_map
+from opsieve.tui.app.screens.jobs_screen import compute_rate, format_command
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
-from opsieve.tui.app.services.tensor_difference import TensorDifference, compare_values
+from opsieve.tui.app.services.tensor_difference import (
+    COLUMNS,
+    ROWS,
+    TensorDifference,
+    compare_values,
+    make_error_map,
+)
 from opsieve.tui.app.views.case_summary import read_summary
-from opsieve.tui.app.views.replay_lines import list_replay
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
-from opsieve.tui.app.views.tensor_lines import list_tensors
+from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
 from opsieve.tui.app.widgets.lines_view import wrap_line
 from opsieve.tui.app.widgets.paged_list import Column, fit_columns
 from opsieve.tui.app.widgets.visible import escape_text, format_age, to_lines, to_one_line

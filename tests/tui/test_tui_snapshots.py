@@ -25,19 +25,17 @@ from tui_driving import app_of, made_tests, on_screen, store_at, text_of, until,
 
 from opsieve.triage.store.decisions import Ledger
 from opsieve.tui.app.app import OpsieveApp
-from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen
-from opsieve.tui.app.screens.jobs_screen import JobsScreen
-from opsieve.tui.app.screens.jump_mode import JumpMode
+from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.saved_filters import save_filter
-from opsieve.tui.app.widgets.dialogs import ChoiceDialog, ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.screens import ChoiceDialog, ConfirmDialog, LineDialog
 
 SNAPSHOTS = CORPUS / "snapshots"
 UPDATE = bool(os.environ.get("UPDATE_SNAPSHOTS"))

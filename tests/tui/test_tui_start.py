@@ -27,7 +27,7 @@ def loaded(source: str) -> set[str]:
         "import opsieve.tui.commands.examine.reduce_command, opsieve.reducer.sessions.session",
         (
             "import opsieve.tui.app.services.replay, opsieve.tui.app.views.case_summary,"
-            " opsieve.tui.app.services.job_board, opsieve.tui.app.services.error_map"
+            " opsieve.tui.app.services.job_board, opsieve.tui.app.services.tensor_difference"
         ),
     ],
     ids=["the command line", "every command", "reduce", "the app's own child processes"],

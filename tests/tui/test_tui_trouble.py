@@ -29,19 +29,15 @@ from tui_driving import (
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
-from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen
-from opsieve.tui.app.screens.jobs_screen import JobsScreen
-from opsieve.tui.app.screens.jump_mode import JumpMode
+from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.notice import Notice
-from opsieve.tui.app.widgets.steady_screen import SteadyDialog
+from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, Notice, SteadyDialog
 
 
 def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:

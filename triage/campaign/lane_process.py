@@ -42,9 +42,8 @@ from opsieve.triage.campaign.lane_messages import (
     unpack_case,
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
-from opsieve.triage.campaign.schedule.batch import BatchDecision, list_features
+from opsieve.triage.campaign.schedule.batch import BatchDecision, choose_skipped_feature, list_features
 from opsieve.triage.campaign.schedule.costs import read_stated
-from opsieve.triage.campaign.schedule.known_failures import choose_skipped_feature
 from opsieve.triage.campaign.testing import run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 

@@ -4,18 +4,26 @@ The seed of test number N is the campaign's first seed plus N, so that strategie
 programs get their seeds in order. The first 256 programs use operators that all targets support, the next 256
 those of the first target, and so on in turn, targets of equal tables together: a target with few operators
 does not keep others from being tested.
+
+The tables with which a campaign began are kept in its store, so that a resumed campaign makes the same
+programs: STORE/support/CAMPAIGN-1.json.xz is the table of its first target, and so on.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.probing.operator_support import Support, name_tables, share_support
+from opsieve.backends.probing.operator_support import Support, collect_support, name_tables, share_support
+from opsieve.backends.probing.support_tables import SupportTable, pack_table, unpack_table
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
+from opsieve.gen.model.durable import make_folder, write_file
+from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.schedule.costs import NONE, Costs, parse_costs as read_costs
@@ -127,3 +135,55 @@ def parse_plan(generator: str) -> tuple[CampaignPlan, bool]:
     further = OracleChoice.from_facts(fields)
     fields = {key: value for key, value in fields.items() if key not in further.list_facts()}
     return CampaignPlan(name, from_record(fields), (), metamorphic, further, edition, costs), probed
+
+
+_FOLDER = "support"
+# Bytes of a file
+_MOST = 16 << 20
+_MOST_TARGETS = 64
+
+
+def make_support(table: SupportTable) -> Support:
+    """Convert a stored table."""
+    dtypes = None if table.dtypes is None else frozenset(table.dtypes)
+    return collect_support(table.backend, table.version, table.answers, dtypes)
+
+
+def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> None:
+    """Write the tables of a campaign.
+
+    Raises:
+        BadInput: If they cannot be written.
+    """
+    try:
+        make_folder(store / _FOLDER)
+        for number, table in enumerate(tables, 1):
+            write_file(_get_path(store, campaign, number), pack_table(table))
+    except OSError as error:
+        raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {reason(error)}") from None
+
+
+@bound_reading
+def load_tables(campaign: str, store: Path) -> list[SupportTable]:
+    """Load the tables of a campaign; [] without any.
+
+    Raises:
+        BadInput: For an invalid file.
+    """
+    found = []
+    for number in range(1, _MOST_TARGETS + 1):
+        path = _get_path(store, campaign, number)
+        if not path.exists():
+            break
+        try:
+            found.append(unpack_table(read_file(path, _MOST)))
+        except ValueError as error:
+            raise BadInput(f"{shown(path, 200)} cannot be read: {shown(str(error), 100)}") from None
+    return found
+
+
+def _get_path(store: Path, campaign: str, number: int) -> Path:
+    # The index of a foreign store is untrusted.
+    if not campaign.isalnum():
+        raise BadInput(f"{shown(campaign, 80)} is no name of a campaign")
+    return store / _FOLDER / f"{campaign}-{number}.json.xz"

@@ -26,18 +26,25 @@ from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kinds
-from opsieve.triage.campaign import campaign_tables
-from opsieve.triage.campaign.calibration import PROGRAMS, exclude_unstable
 from opsieve.triage.campaign.campaign import make_campaign
 from opsieve.triage.campaign.guidance import (
+    PROGRAMS,
     GuidedFunctions,
     MutatedModules,
     Planned,
     Programs,
+    exclude_unstable,
     import_modules,
     make_lowered_seeds,
 )
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan, parse_plan
+from opsieve.triage.campaign.plan import (
+    USUAL,
+    CampaignPlan,
+    load_tables,
+    make_support,
+    parse_plan,
+    save_tables,
+)
 from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.campaign.schedule.schedule import forget_changed, get_shares, resume_schedule
 from opsieve.triage.store.finished_test import Campaign
@@ -128,7 +135,7 @@ def open_campaign(
         plan = replace(plan, costs=read_stated(list({target.display: target for target in targets}.values())))
     # on a Workers of its own: whether it can be traced is asked first
     coverage = open_coverage(request, plan, targets)
-    tables = campaign_tables.load_tables(found.id, request.store) if found is not None else []
+    tables = load_tables(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
         versions = _read_versions(workers, targets, imported=is_guided(request, plan))
         if coverage is not None and coverage.kind != EFFECTS:
@@ -144,7 +151,7 @@ def open_campaign(
                     )
             except Unavailable as error:  # it was there a moment ago
                 raise BadInput(f"{error}; leave that target out, or try again") from None
-    plan = replace(plan, supports=tuple(map(campaign_tables.make_support, tables)))
+    plan = replace(plan, supports=tuple(map(make_support, tables)))
     if found is not None:
         _check_resumption(store, found, plan, versions, say)
         campaign = found
@@ -155,7 +162,7 @@ def open_campaign(
             raise BadInput(
                 "the store already holds this campaign: pass --resume to continue it, or another --seed"
             )
-        campaign_tables.save_tables(tables, campaign.id, request.store)
+        save_tables(tables, campaign.id, request.store)
         store.begin_campaign(campaign, versions)
     say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
     return campaign, plan
@@ -246,15 +253,8 @@ def _find_to_resume(store: Store, request: FuzzRequest) -> Campaign:
     ]
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
-    given = (
-        request.strategy,
-        request.nodes,
-        request.values,
-        request.operators,
-        request.dtypes,
-        request.oracles,
-    )
-    if given != (None, None, None, (), "", _NO_CHOICE) or request.metamorphic:
+    given = (request.strategy, request.nodes, request.values, request.operators, request.dtypes)
+    if given != (None, None, None, (), "") or request.oracles != _NO_CHOICE or request.metamorphic:
         raise BadInput(
             "cannot change --strategy, --nodes, --values, --ops, --dtypes or oracles, nor add --metamorphic,"
             " when resuming a campaign: leave them out"

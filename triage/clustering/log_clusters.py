@@ -13,8 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.triage.clustering.clusters import make_alternative_titles
-from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
+from opsieve.triage.clustering.clusters import (
+    MOST_COMPARED,
+    find_common_texts,
+    get_statement,
+    make_alternative_titles,
+)
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.normalise import is_from_interpreter
 

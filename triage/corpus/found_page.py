@@ -8,8 +8,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
 from opsieve.gen.model.printable import markdown
-from opsieve.triage.corpus.collection import latest, status
-from opsieve.triage.corpus.corpus_file import Bug, CorpusEntry
+from opsieve.triage.corpus.corpus_file import Bug, CorpusEntry, latest, status
 
 KINDS = {"crash": "crash", "mismatch": "wrong result", "error": "error"}
 _STATUSES = ("live", "fixed", "not judged")

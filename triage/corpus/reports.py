@@ -16,7 +16,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from opsieve.gen.model.printable import markdown, single_line
-from opsieve.triage.corpus.states import STATES, CorpusResult, State, count_states
+from opsieve.triage.corpus.corpus_file import STATES, CorpusResult, State, count_states
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASELINE: Mapping[State, str] = {

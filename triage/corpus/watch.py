@@ -11,9 +11,15 @@ from opsieve.backends.releases.consent import give_consent
 from opsieve.backends.verdict import FAILING
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.triage.corpus.bugs_replay import find_newest
-from opsieve.triage.corpus.session import CorpusRequest, RecordedCase, Say, make_refusal, replay_cases
-from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, State
+from opsieve.triage.corpus.corpus_file import CorpusResult, SeenVerdict, State
+from opsieve.triage.corpus.session import (
+    CorpusRequest,
+    RecordedCase,
+    Say,
+    find_newest,
+    make_refusal,
+    replay_cases,
+)
 from opsieve.triage.judging import RefusedModel
 from opsieve.triage.store.decisions import Ledger, Status
 from opsieve.triage.store.queries import Queries

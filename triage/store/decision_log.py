@@ -22,7 +22,7 @@ from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.index.index import ClusterField, Index
-from opsieve.triage.store.index.row_types import decode_json
+from opsieve.triage.store.index.schema import decode_json
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28

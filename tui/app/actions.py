@@ -19,7 +19,7 @@ from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.editor import choose_command, run_editor
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
-from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
+from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.visible import to_one_line
 
 if TYPE_CHECKING:

@@ -33,14 +33,18 @@ from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.services.background import BackgroundDone, run_in_background
+from opsieve.tui.app.services.background import (
+    BackgroundDone,
+    JobChanged,
+    StoreChanged,
+    Trouble,
+    Watch,
+    run_in_background,
+)
 from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
-from opsieve.tui.app.services.messages import JobChanged, StoreChanged, Trouble
-from opsieve.tui.app.services.store_watcher import Watch
 from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
-from opsieve.tui.app.widgets.dialogs import ConfirmDialog
-from opsieve.tui.app.widgets.notice import Notice
+from opsieve.tui.app.widgets.screens import ConfirmDialog, Notice
 from opsieve.tui.app.widgets.visible import to_one_line
 
 # Faults that are only shown: a screen that fails at each drawing must not go on for ever.
@@ -373,7 +377,7 @@ class OpsieveApp(App[None]):
 
     def action_campaign(self) -> None:
         """Show the running campaign."""
-        from opsieve.tui.app.screens.campaign_screen import CampaignScreen
+        from opsieve.tui.app.screens.jobs_screen import CampaignScreen
 
         if not isinstance(self.screen, CampaignScreen):
             self.push_screen(CampaignScreen())
@@ -389,7 +393,7 @@ class OpsieveApp(App[None]):
 
     def action_jump(self) -> None:
         """Show letters on every widget that can have the focus."""
-        from opsieve.tui.app.screens.jump_mode import JumpMode
+        from opsieve.tui.app.screens.help_screen import JumpMode
 
         self.push_screen(JumpMode(self.screen))
 

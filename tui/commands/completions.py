@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from opsieve.gen.errors import BadInput
+
 _MOST = 200
 
 
@@ -35,7 +37,6 @@ def complete_clusters(
     context: click.Context, _parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
     """Complete ids of the store's clusters, with their titles."""
-    from opsieve.gen.errors import BadInput
     from opsieve.triage.store.queries import Queries
 
     try:

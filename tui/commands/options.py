@@ -1,10 +1,11 @@
 """Options shared by several commands, so that one name means the same everywhere."""
 
+import functools
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -131,15 +132,24 @@ TARGET = click.option(
         " case, else onnxruntime]"
     ),
 )
-TARGETS = click.option(
-    "-t",
-    "--target",
-    "targets",
-    metavar="TARGET",
-    shell_complete=completions.complete_targets,
-    callback=allow_builds,
-    multiple=True,
-    help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]",
+
+
+def make_targets(text: str) -> Callable[[F], F]:
+    """Make `-t/--target` of commands that take several."""
+    return click.option(
+        "-t",
+        "--target",
+        "targets",
+        metavar="TARGET",
+        shell_complete=completions.complete_targets,
+        callback=allow_builds,
+        multiple=True,
+        help=text,
+    )
+
+
+TARGETS = make_targets(
+    "Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]"
 )
 SEED = click.option(
     "--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied."
@@ -244,17 +254,33 @@ STORE = click.option(
 )
 
 
+MEMORY = click.option(
+    "--memory",
+    type=click.IntRange(64, 1 << 20),
+    default=4096,
+    show_default=True,
+    help="Memory limit of one run, in MiB.",
+)
+
+
+def make_limits(seconds: float) -> Callable[[F], F]:
+    """Add `--seconds` and `--memory`, which the command gets as one `limits`."""
+
+    def add_options(command: F) -> F:
+        @functools.wraps(command)
+        def run(*arguments: Any, seconds: float, memory: int, **given: Any) -> Any:
+            from opsieve.backends.workers.zygotes.zygote import Limits
+
+            return command(*arguments, limits=Limits(seconds=seconds, memory=memory << 20), **given)
+
+        return make_seconds(seconds)(MEMORY(cast(F, run)))
+
+    return add_options
+
+
 def make_seconds(default: float) -> Callable[[F], F]:
     """Make `--seconds`: the wall time of one run."""
     kind = click.FloatRange(0, 86400, min_open=True)
     return click.option(
         "--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds."
-    )
-
-
-def make_memory() -> Callable[[F], F]:
-    """Make `--memory`: MiB of one run."""
-    kind = click.IntRange(64, 1 << 20)
-    return click.option(
-        "--memory", type=kind, default=4096, show_default=True, help="Memory limit of one run, in MiB."
     )

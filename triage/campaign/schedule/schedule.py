@@ -12,15 +12,15 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
-from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
-from opsieve.triage.campaign.schedule.known_failures import (
+from opsieve.triage.campaign.schedule.batch import (
     UNSUPPORTED,
+    BatchDecision,
     KnownFailures,
     Lacks,
     choose_skipped_feature,
+    read_decision,
 )
-from opsieve.triage.campaign.schedule.pace import Pace
-from opsieve.triage.campaign.schedule.shares import Shares
+from opsieve.triage.campaign.schedule.costs import Pace, Shares
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.store import Store
 

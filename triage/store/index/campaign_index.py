@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.index.index_file import OpenIndex
-from opsieve.triage.store.index.row_types import decode_json
+from opsieve.triage.store.index.schema import decode_json
 
 _FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
 

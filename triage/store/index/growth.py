@@ -10,14 +10,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from opsieve.triage.clustering.clusters import SEPARATOR, choose_cluster, make_alternative_titles
+from opsieve.triage.clustering.clusters import (
+    MOST_COMPARED,
+    SEPARATOR,
+    choose_cluster,
+    find_common_texts,
+    get_statement,
+    make_alternative_titles,
+)
 from opsieve.triage.clustering.ranking import get_severity
-from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_title
 from opsieve.triage.store.failure_record import FailureRecord, read_components
 from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.row_types import GREATEST, get_columns
+from opsieve.triage.store.index.schema import GREATEST, get_columns
 
 # Less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 UNRANKED = 1_000_000_000

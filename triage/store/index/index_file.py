@@ -13,11 +13,13 @@ from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.triage.store.index.row_types import RowReader, WrongType, find_wrong_column
 from opsieve.triage.store.index.schema import (
     MIGRATIONS,
     SCHEMA,
+    RowReader,
+    WrongType,
     find_problem,
+    find_wrong_column,
     limit_time,
     restrict_connection,
 )

@@ -7,9 +7,10 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.component import Component, is_graph_counted, needs_reduction
@@ -23,14 +24,15 @@ from opsieve.triage.store.index.filters import (
     Order,
     Sort,
     Term,
+    describe_absence,
+    is_known_name,
     parse_cursor,
     parse_filter,
     read_page,
     split_filter,
 )
 from opsieve.triage.store.index.index_file import OpenIndex
-from opsieve.triage.store.index.known_names import describe_absence, is_known_name
-from opsieve.triage.store.index.row_types import decode_json
+from opsieve.triage.store.index.schema import decode_json
 from opsieve.triage.store.rows import (
     CampaignRow,
     Candidate,
@@ -59,16 +61,21 @@ _MOST_UNITS = 12
 # Fingerprints looked at for clusters that look alike
 _MOST_COMPARED = 2000
 
-_COLUMNS = (
-    "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
-    + STATUS
-    + ", issue, note, pinned, rule, members, fingerprints, nodes, reduced, representative, targets,"
-    " operators, guilty_pass, first_bad, first_seen, last_seen, severity, rank, probably"
-)
-_MEMBER = (
-    "f.campaign, f.test, f.target, f.version, f.verdict, f.kind, f.stage, f.fingerprint, f.message, f.reason,"
-    " f.blame, f.digest, f.folder, f.seen, f.nodes, f.reduced, f.operators"
-)
+# Columns of rows that an expression gives
+_GIVEN_BY = {"title": "CASE WHEN name != '' THEN name ELSE title END", "own_title": "title", "status": STATUS}
+_COLUMNS = ", ".join(_GIVEN_BY.get(field.name, field.name) for field in fields(ClusterRow))
+_MEMBER = ", ".join(f"f.{field.name}" for field in fields(MemberRow))
+_Row = TypeVar("_Row", ClusterRow, MemberRow, FingerprintRow)
+# Fields of rows that hold another type than their columns
+_READ: dict[str, Callable[[Any], Any]] = {
+    "id": format_cluster,
+    "pinned": bool,
+    "apart": bool,
+    "targets": lambda words: tuple(words.split()),
+    "operators": lambda words: tuple(words.split()),
+    "probably": decode_issues,
+    "components": read_components,
+}
 
 
 class IndexReader(OpenIndex):
@@ -153,7 +160,7 @@ class IndexReader(OpenIndex):
         wanted, order = parse_filter(text) if text.strip() else None, Order(sort, reverse, after)
         with self._connect() as database:
             rows, total, more = read_page(database.conn, _COLUMNS, wanted, order, limit)
-        return ClusterPage(tuple(map(_make_cluster, rows)), total, more)
+        return ClusterPage(tuple(_make_row(ClusterRow, row) for row in rows), total, more)
 
     def check_filter(self, text: str) -> None:
         """Refuse a filter with a value that no cluster of the store has and that is no known name.
@@ -193,9 +200,8 @@ class IndexReader(OpenIndex):
 
     def cluster(self, name: str) -> ClusterRow:
         """Return the cluster with this name (`find_cluster`)."""
-        return _make_cluster(
-            self._select_row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.find_cluster(name))
-        )
+        row = self._select_row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.find_cluster(name))
+        return _make_row(ClusterRow, row)
 
     def titles(self) -> dict[int, str]:
         """Return the title of every cluster."""
@@ -216,7 +222,9 @@ class IndexReader(OpenIndex):
             cluster,
             MOST,
         )
-        return tuple(_make_fingerprint(row, cluster) for row in rows)
+        return tuple(
+            _make_row(FingerprintRow, (*row[:10], _explain_membership(row, cluster))) for row in rows
+        )
 
     def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
         """Return a page of a cluster's failures, fingerprint by fingerprint in the order found, so cases come
@@ -238,7 +246,7 @@ class IndexReader(OpenIndex):
             if len(found) > limit:
                 break
         more = json.dumps(found[limit - 1][-2:]) if len(found) > limit else ""
-        return MemberPage(tuple(_make_member(row) for row in found[:limit]), total, more)
+        return MemberPage(tuple(_make_row(MemberRow, row) for row in found[:limit]), total, more)
 
     def member(self, name: str) -> tuple[MemberRow, tuple[Component, ...], int | None]:
         """Return the failure with this name (`find_member`), the components of its fingerprint, and its
@@ -252,7 +260,7 @@ class IndexReader(OpenIndex):
             target,
         )
         stored, cluster = self._select_row("SELECT components, cluster FROM fingerprints WHERE key = ?", key)
-        return _make_member(row), read_components(stored), cluster
+        return _make_row(MemberRow, row), read_components(stored), cluster
 
     def iter_same_backend(self, cluster: int) -> Iterator[tuple[int, tuple[Component, ...]]]:
         """Yield clusters of the same backend with the components of their fingerprints, `cluster` first, then
@@ -459,32 +467,10 @@ def _explain_membership(row: tuple[Any, ...], cluster: int) -> str:
     return "it linked clusters that are one since"
 
 
-def _make_cluster(row: tuple[Any, ...]) -> ClusterRow:
-    words = (tuple(row[16].split()), tuple(row[17].split()))
-    fields = (
-        format_cluster(row[0]),
-        *row[1:9],
-        bool(row[9]),
-        *row[10:16],
-        *words,
-        *row[18:24],
-        decode_issues(row[24]),
-    )
-    return ClusterRow(*fields)
-
-
-def _make_member(row: tuple[Any, ...]) -> MemberRow:
-    fields = (*row[:16], tuple(row[16].split()))
-    return MemberRow(*fields)
-
-
-def _make_fingerprint(row: tuple[Any, ...], cluster: int) -> FingerprintRow:
-    fields = (
-        *row[:6],
-        bool(row[6]),
-        row[7],
-        row[8],
-        read_components(row[9]),
-        _explain_membership(row, cluster),
-    )
-    return FingerprintRow(*fields)
+def _make_row(kind: type[_Row], columns: Sequence[Any]) -> _Row:
+    """Make a row of its columns, which stand in the order of its fields; further columns are left out."""
+    values: list[Any] = [
+        _READ[field.name](value) if field.name in _READ else value
+        for field, value in zip(fields(kind), columns, strict=False)
+    ]
+    return kind(*values)

@@ -17,11 +17,9 @@ from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
 from opsieve.tui.app.views.located_lines import list_located_graph
-from opsieve.tui.app.views.replay_lines import list_replay
-from opsieve.tui.app.views.tensor_lines import list_tensors
-from opsieve.tui.app.widgets.key_footer import KeyFooter
+from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar, PagedScreen
+from opsieve.tui.app.widgets.screens import KeyFooter, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = (*case_pages.PAGES, "replay", "path")

@@ -11,13 +11,12 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import write_output
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
-from opsieve.tui.app.widgets.dialogs import ConfirmDialog
-from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.page_bar import PageBar, PagedScreen
+from opsieve.tui.app.widgets.screens import ConfirmDialog, KeyFooter, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 KINDS = ("script", "issue", "pytest", "case")
@@ -174,8 +173,6 @@ class ExportScreen(PagedScreen):
 
         def write_if(agreed: bool | None) -> None:
             if agreed:
-                from opsieve.gen.model.durable import write_output
-
                 run_in_background(
                     self, "write", lambda: write_output(path, data), lambda _: self._report_written(path)
                 )

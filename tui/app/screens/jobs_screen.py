@@ -1,10 +1,13 @@
-"""Jobs in the background: reductions, bisections, attributions, exports, replays, campaigns; each with its
-log.
+"""What runs: jobs in the background (reductions, bisections, attributions, exports, replays, campaigns), each with
+its log; and a running campaign: its speed, its failures, its new clusters, read from the store only, whichever
+process writes it.
 """
 
 import json
 import shlex
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
@@ -13,12 +16,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
 
-from opsieve.tui.app.protocol import get_app
+from opsieve.gen.model.printable import count_noun
+from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
+from opsieve.tui.app.protocol import ActionSubject, get_app
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
-from opsieve.tui.app.widgets.key_footer import KeyFooter
+from opsieve.tui.app.views.rows_shown import CLUSTERS, make_cluster_row
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
-from opsieve.tui.app.widgets.steady_screen import SteadyScreen
+from opsieve.tui.app.widgets.screens import KeyFooter, LineDialog, SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 JOBS = (
@@ -145,3 +152,173 @@ def _list_result(result: bytes) -> list[Line]:
                 for name, value in report.items()
             ]
     return to_lines(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)
+
+
+_NEWEST = 200
+# Seconds between looks
+_EVERY = 1.0
+# Looks over which the rate is measured
+_WINDOW = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A store at one moment."""
+
+    counts: Counts
+    campaigns: tuple[CampaignRow, ...]
+    # Of each campaign, in words
+    plans: tuple[str, ...]
+    newest: tuple[ClusterRow, ...]
+    non_bugs: tuple[NonBugRow, ...]
+
+
+class CampaignScreen(SteadyScreen[None]):
+    """Figures over, or beside, the newest clusters."""
+
+    # Textual's declaration
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "fuzz", "Start fuzz"),
+        Binding("escape,q", "app.back", "Back"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tests: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
+        self.found: dict[str, ClusterRow] = {}
+
+    @property
+    def subject(self) -> ActionSubject | None:
+        """The cluster under the cursor; None while the screen is being made."""
+        row = next((shown.row for shown in self.query("#newest").results(PagedList)), None)
+        return ActionSubject(self.found[row.key]) if row is not None and row.key in self.found else None
+
+    def compose(self) -> ComposeResult:
+        """Make a line of figures, all figures, and the newest clusters."""
+        yield Static("campaign", id="figures", markup=False)
+        with Container(id="panes"):
+            yield PagedList(CLUSTERS, empty="no clusters yet", id="newest")
+            yield LinesView(wrap=True, id="counts")
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        """Load the figures now and periodically."""
+        self.query_one("#newest").focus()
+        self.load_figures()
+        self.set_interval(_EVERY, self.load_figures)
+
+    def load_figures(self) -> None:
+        """Load the figures in a thread."""
+        store = get_app(self).store
+
+        def read_snapshot() -> Snapshot:
+            # In this thread, since it loads the generator.
+            from opsieve.triage.campaign.plan import describe_plan
+
+            newest, campaigns = store.clusters("", sort="first", limit=_NEWEST), store.campaigns()
+            plans = tuple(describe_plan(each.generator) for each in campaigns)
+            return Snapshot(store.counts(), campaigns, plans, newest.rows, store.non_bugs(most=8))
+
+        run_in_background(self, "figures", read_snapshot, self._show_figures, self.show_problem)
+
+    def _show_figures(self, found: Snapshot) -> None:
+        now = get_app(self).now()
+        self.tests.append((now, found.counts.tests))
+        self.found = {row.id: row for row in found.newest}
+        self.query_one("#newest", PagedList).show_rows(
+            [make_cluster_row(row, now) for row in found.newest], complete=True, keep=True
+        )
+        line = self.query_one("#figures", Static)
+        line.remove_class("problem")
+        speed = compute_rate(tuple(self.tests))
+        going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
+        line.update(
+            f"campaign: {count_noun(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of"
+            f" {count_noun(found.counts.clusters, 'cluster')}, newest first"
+        )
+        self.query_one("#counts", LinesView).show_lines(list_figures(found), keep=True)
+
+    @on(PagedList.Chosen, "#newest")
+    def open_cluster(self, event: PagedList.Chosen) -> None:
+        """Open a cluster."""
+        if event.row.key in self.found:
+            self.app.push_screen(ClusterScreen(self.found[event.row.key]))
+
+    def action_fuzz(self) -> None:
+        """Start a campaign on this store, as a job."""
+        app = get_app(self)
+
+        def start_campaign(text: str | None) -> None:
+            if text is None:
+                return
+            words = text.split() or ["onnxruntime"]
+            targets = [word for word in words if not word.startswith("-")]
+            command = [*OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
+            for name in targets:
+                command += ["--target", name]
+            app.run_job("fuzz", "", tuple(command))
+
+        self.app.push_screen(
+            LineDialog(
+                "Targets of a campaign of one hour (J shows it, x ends it there)",
+                "onnxruntime",
+                "onnxruntime tvm openvino",
+            ),
+            start_campaign,
+        )
+
+
+def compute_rate(seen: tuple[tuple[float, int], ...]) -> float:
+    """Return the tests per second between the first and the last look; 0 without progress."""
+    if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+        return 0.0
+    return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
+def list_figures(found: Snapshot) -> list[Line]:
+    """List all figures of a store."""
+    counts = found.counts
+    lines: list[Line] = [
+        (("failures", "strong"), (f"  {counts.failures:,} in {count_noun(counts.clusters, 'cluster')}", ""))
+    ]
+    most = max(counts.failures_by_kind.values(), default=1)
+    for kind, many in sorted(counts.failures_by_kind.items(), key=lambda one: -one[1]):
+        bar = "█" * max(1, round(20 * many / most))
+        clusters = counts.clusters_by_kind.get(kind, 0)
+        lines.append(
+            (
+                (f"  {to_one_line(kind, 20):16}", ""),
+                (f"{many:9,}", ""),
+                (f"  in {count_noun(clusters, 'cluster')}  ", "dim"),
+                (bar, "accent"),
+            )
+        )
+    lines += [(), (("clusters by status", "strong"),)]
+    lines += [
+        ((f"  {to_one_line(status, 20):16}", ""), (f"{many:9,}", ""))
+        for status, many in counts.by_status.items()
+    ]
+    lines += [(), (("verdicts, test by target", "strong"),)]
+    total = max(1, sum(counts.verdicts.values()))
+    for verdict, many in counts.verdicts.items():
+        share = f"  {100 * many / total:.1f} %"
+        lines.append(((f"  {to_one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (share, "dim")))
+    lines += [(), (("campaigns", "strong"),)]
+    for each, plan in zip(found.campaigns, found.plans, strict=True):
+        lines.append(
+            (
+                (f"  {count_noun(each.done, 'test')}, {to_one_line(plan, 300)}, seed {each.seed}", ""),
+                (f" on {to_one_line(', '.join(each.targets), 600)}", "dim"),
+            )
+        )
+    if found.non_bugs:
+        lines += [(), (("no bugs: what targets lack, most frequent first", "strong"),)]
+    for entry in found.non_bugs:
+        lines.append(
+            (
+                (f"  {entry.count:7,} {to_one_line(entry.verdict, 14)} ", "dim"),
+                (to_one_line(f"{entry.target}: {entry.what}", 300), ""),
+            )
+        )
+    return lines

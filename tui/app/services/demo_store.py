@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends.verdict import Verdict
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import read_file
+from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.tui.samples import SAMPLES
 
 OBSERVED = "observed.jsonl"
@@ -22,10 +25,7 @@ def make_demo(folder: Path) -> Path:
     import msgspec
 
     from opsieve.backends.observation import Observation
-    from opsieve.backends.verdict import Verdict
     from opsieve.gen.case.open_case import open_case
-    from opsieve.gen.model.files import read_file
-    from opsieve.triage.fingerprint.component import NOTHING
     from opsieve.triage.fingerprint.fingerprint import make_fingerprint
     from opsieve.triage.fingerprint.program_graph import ProgramNames
     from opsieve.triage.review.review import review_store

@@ -74,7 +74,7 @@ def _compare_tensors(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]
 
 
 def _make_error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
-    from opsieve.tui.app.services.error_map import make_error_map
+    from opsieve.tui.app.services.tensor_difference import make_error_map
 
     found = []
     for name, wanted in right.items():

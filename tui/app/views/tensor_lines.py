@@ -1,12 +1,33 @@
-"""Expected, got and difference of each output of a replay as lines. Pure."""
+"""The output of a replay as lines: its verdict, expected, got and difference of each output, and the place of an
+output's errors as a small map. Pure.
+"""
 
 from contextlib import suppress
 from typing import Any
 
 from opsieve.gen.model.printable import count_noun
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.views.error_map_lines import list_error_map
-from opsieve.tui.app.widgets.visible import Line, to_one_line
+from opsieve.tui.app.views.rows_shown import list_facts
+from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
+
+
+def list_error_map(report: dict[str, Any], source: str) -> list[Line]:
+    """List the share of an output that differs from `source`, and the map."""
+    worst = (
+        ""
+        if report["worst"] is None
+        else f", by at most {float(report['worst']):.4g} (allowed {float(report['within']):.4g})"
+    )
+    head = (
+        f"{report['output']} {report['shape']}: {100 * float(report['fraction']):.3g} % of the elements"
+        f" differ from {source}{worst}"
+    )
+    rows = [str(row) for row in report["rows"]]
+    return [
+        ((to_one_line(head, 400), "strong"),),
+        *(((f"  ▕{escape_text(row[:80])}▏", "bad"),) for row in rows),
+    ]
+
 
 _HEADINGS = ("element", "expected", "got", "difference")
 
@@ -74,3 +95,38 @@ def _list_tensor(each: dict[str, Any]) -> list[Line]:
     left = each["differing"] - len(elements)
     rest: list[Line] = [((f"    … and {left:,} more", "dim"),)] if left > 0 else []
     return [head, ((f"    {said}" if expected == got else "    the types differ", "bad"),), *rows, *rest]
+
+
+_TONES = {"pass": "good", "fail": "bad"}
+
+
+def list_replay(job: Job | None) -> list[Line]:
+    """List the state of a replay: waiting, its last output, or its verdict with a map of each output."""
+    if job is None:
+        return [(("R runs this case again, on its own target or another one", "dim"),)]
+    if not job.is_over:
+        return [((f"{job.state} …", "accent"),), ((to_one_line(job.last_line), "dim"),)]
+    report = job.read_report()
+    if job.state != "done" or not report:
+        return [
+            ((f"{job.state}", "bad"),),
+            *(((to_one_line(line, 600), ""),) for line in list(job.log)[-20:]),
+        ]
+    verdict, reason = str(report.get("verdict", "")), str(report.get("reason", ""))
+    tone = _TONES.get(verdict, "warn")
+    found: list[Line] = [((to_one_line(verdict), tone), (f"  {to_one_line(reason, 600)}", "strong"))]
+    names = ("target", "version", "kind", "stage", "message", "blame")
+    found += list_facts(*((name, str(report.get(name, ""))) for name in names))
+    with suppress(TypeError, ValueError):
+        for target, version, outcome, seconds in report.get("outcomes", []):
+            found.append(
+                (
+                    (f"  {to_one_line(f'{target} {version}', 100)}: ", "dim"),
+                    (to_one_line(str(outcome), 40), ""),
+                    (f"  {float(seconds):.3f} s", "dim"),
+                )
+            )
+    for each in report.get("error_maps", []):
+        with suppress(KeyError, TypeError, ValueError):
+            found += [(), *list_error_map(each, str(report.get("source", "")))]
+    return found

@@ -1,15 +1,19 @@
-"""`opsieve bisect`: find the release or the commit that introduced or fixed a failure."""
+"""`opsieve bisect`: find the release or the commit that introduced or fixed a failure; and `opsieve attribute`:
+find the optimiser pass that causes it.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.errors import NoFailure, Unjudged
+from opsieve.gen.errors import BadInput, NoFailure, Unjudged
+from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import print_message
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.request import BisectRequest
@@ -120,7 +124,7 @@ if TYPE_CHECKING:
 @options.RTOL
 @options.ATOL
 @options.make_seconds(60.0)
-@options.make_memory()
+@options.MEMORY
 @click.option(
     "--no-attribute", is_flag=True, help="Do not search for the optimiser pass in the first bad release."
 )
@@ -185,7 +189,6 @@ def _check_options(
         BadInput: Otherwise.
     """
     from opsieve.bisect.sources.build_sandbox import LIMITS
-    from opsieve.gen.errors import BadInput
 
     named = [
         name
@@ -233,7 +236,6 @@ def _make_request(given: dict[str, Any]) -> "BisectRequest":
 
 
 def _parse_rate(text: str | None) -> Any:
-    from opsieve.gen.errors import BadInput
 
     if text in (None, "auto"):
         return text
@@ -244,3 +246,63 @@ def _parse_rate(text: str | None) -> Any:
     if not 0 < rate <= 1:
         raise BadInput("--repro-rate must be a number above 0 and at most 1, or auto")
     return rate
+
+
+@click.command()
+@click.argument("case", type=options.PATH)
+@options.TARGET
+@options.ORACLE
+@options.INPUTS
+@options.EXPECTED
+@options.SEED
+@options.make_seconds(60.0)
+@options.MEMORY
+@options.OFFLINE
+@options.CONSENT
+@options.NO_SANDBOX
+@options.JSON
+def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
+    """Find the optimiser passes that cause the failure of CASE: those that cure it when skipped.
+
+    CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be
+    that no optimiser pass causes the failure.
+    """
+    from opsieve.bisect.sessions.request import BisectRequest
+    from opsieve.bisect.sessions.versions import attribute_passes
+
+    request = BisectRequest(case, memory=memory << 20, **given)
+    found = attribute_passes(request, print_message)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+        return 0
+    click.echo(write_sentence(found.answer, found.passes, found.alone, len(found.levels)))
+    for name, which in found.applications.items():
+        click.echo(f"{name}: application {' or '.join(map(str, which))}")
+    if found.beneath:
+        click.echo(f"with all optimisations off a different failure remains: {found.beneath}")
+    if found.kept:
+        click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
+    levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
+    click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
+    print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
+    return 0
+
+
+def write_sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: int) -> str:
+    """Write the answer for a person; a compiler with one level has no unoptimised build for comparison."""
+    names = " and ".join(passes)
+    if answer == "pass":
+        also = (
+            "it causes the failure alone"
+            if alone
+            else "it does not cause the failure alone: other passes take part"
+        )
+        return f"pass {names}: skipping it cures the failure; {also}"
+    if answer == "set":
+        each = f"{' and '.join(alone)} each cause it alone" if alone else "none causes it alone"
+        return f"passes {names}: only skipping all of them cures the failure; {each}"
+    if answer == "not-a-pass":
+        return "not an optimiser pass: it also fails with all optimisations off"
+    if answer == "unnamed" and levels == 1:
+        return "nothing that can be switched off: it fails with everything off that can be"
+    return "an optimisation that cannot be switched off by name: it fails with every named pass off"

@@ -12,7 +12,7 @@ from opsieve.bisect.sessions.answers import (
     VersionPreview,
 )
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import print_message
 
 _MOST_CULPRITS = 20
 _MOST_FILES = 10

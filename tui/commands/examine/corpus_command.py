@@ -1,41 +1,43 @@
-"""`opsieve corpus`: a folder of cases that is replayed on new compilers."""
+"""`opsieve corpus`: a folder of cases that is replayed on new compilers; and `opsieve bugs`: the collection of
+bugs that opsieve has found, listed and replayed.
+"""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from opsieve.backends.verdict import JUDGED
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.cli import print_problem, report_fault
-from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.cli import print_problem
+from opsieve.tui.commands import options
+from opsieve.tui.commands.output import (
+    ALLOW_UNJUDGED,
+    GITHUB,
+    JUNIT,
+    SARIF,
+    CiOutput,
+    choose_exit_code,
+    print_message,
+    report_faults,
+)
+from opsieve.tui.samples import SAMPLES
 
 if TYPE_CHECKING:
+    from opsieve.triage.corpus.corpus_file import CorpusResult, State
     from opsieve.triage.corpus.session import CorpusRequest
-    from opsieve.triage.corpus.states import CorpusResult, State
+
 
 _COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
-# Of one command, however many of its cases failed
-_REPORTS = 3
-TARGETS = click.option(
-    "-t",
-    "--target",
-    "targets",
-    metavar="TARGET",
-    shell_complete=completions.complete_targets,
-    callback=options.allow_builds,
-    multiple=True,
-    help=(
-        "Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
-        "  [default: the targets recorded with each case]"
-    ),
+TARGETS = options.make_targets(
+    "Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
+    "  [default: the targets recorded with each case]"
 )
 FAIL_ON = click.option(
     "--fail-on",
@@ -61,8 +63,7 @@ def command() -> None:
 @click.argument("cases", nargs=-1, required=True, type=options.PATH)
 @TARGETS
 @options.ORACLE
-@options.make_seconds(60.0)
-@options.make_memory()
+@options.make_limits(60.0)
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.CONSENT
@@ -75,9 +76,8 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     target it runs on onnxruntime. A case that the corpus already has is judged again. Exit code 2 if a case
     could not be added or a target gave no verdict.
     """
-    from opsieve.backends.verdict import JUDGED
+    from opsieve.triage.corpus.corpus_file import get_verdict_facts
     from opsieve.triage.corpus.session import AddedCase, add_cases
-    from opsieve.triage.corpus.states import get_verdict_facts
 
     added: list[dict[str, Any]] = []
     refused, faults = [], []
@@ -113,8 +113,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
 @JUNIT
 @SARIF
 @GITHUB
-@options.make_seconds(60.0)
-@options.make_memory()
+@options.make_limits(60.0)
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.CONSENT
@@ -187,14 +186,12 @@ def diff(
     return report_results(results, None, fail_on, output, allow_unjudged, as_json)
 
 
-def _make_request(folder: Path, **given: Any) -> "CorpusRequest":
+def _make_request(folder: Path, oracles: tuple[str, ...], **given: Any) -> "CorpusRequest":
     """Turn the options into a request."""
     from opsieve.backends.judge.oracle_names import choose_oracles
-    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.session import CorpusRequest
 
-    limits = Limits(seconds=given["seconds"], memory=given["memory"] << 20)
-    return CorpusRequest(folder, given["targets"], limits, given["offline"], choose_oracles(given["oracles"]))
+    return CorpusRequest(folder, oracles=choose_oracles(oracles), **given)
 
 
 def report_results(
@@ -212,10 +209,10 @@ def report_results(
     `words`, where they are given, are what the counts and the key `status` call the states; `rows` replace
     those of `--json`.
     """
-    from opsieve.triage.corpus import states
+    from opsieve.triage.corpus import corpus_file
 
-    failing, numbers = states.FAIL_ON[fail_on], states.count_states(results)
-    rows = rows or states.list_facts(results)
+    failing, numbers = corpus_file.FAIL_ON[fail_on], corpus_file.count_states(results)
+    rows = rows or corpus_file.list_facts(results)
     if words is not None:
         numbers = dict(Counter(words[result.state] for result in results))
         rows = [{**row, "status": words[row["state"]]} for row in rows]
@@ -238,14 +235,131 @@ def report_results(
     return code or (BadInput.exit_code if any(result.refused for result in results) or not results else 0)
 
 
-def report_faults(faults: Sequence[Exception]) -> int:
-    """Report faults of opsieve, the first of them, and return the exit code, 0 where there are none."""
-    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
-    return codes[0] if codes else 0
-
-
 def _format_result(result: "CorpusResult") -> str:
     """Format one result for a person; it must not contain a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
     return state + printable(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")
+
+
+_BUG_COLOURS = {"live": "yellow", "changed": "red", "fixed": "green"}
+_FOLDER = click.option(
+    "--folder",
+    type=options.PATH,
+    default=None,
+    help="Collection of bugs.  [default: the collection that comes with opsieve]",
+)
+_PAGE = click.option(
+    "--page", type=options.PATH, metavar="FILE", help="Write the collection as a page in Markdown."
+)
+
+
+def _complete_bugs(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from opsieve.triage.corpus.corpus_file import read_bugs
+
+    folder = context.params.get("folder") or SAMPLES
+    return [CompletionItem(name) for name in read_bugs(folder) if name.startswith(begun)]
+
+
+@click.group("bugs", invoke_without_command=True)
+@_FOLDER
+@_PAGE
+@options.JSON
+@click.pass_context
+def bugs(context: click.Context, folder: Path | None, page: Path | None, as_json: bool) -> int:
+    """List the bugs that opsieve has found, with their status in the newest release on record."""
+    from opsieve.triage.corpus.corpus_file import latest, read_bugs, status
+    from opsieve.tui.commands.output import print_table
+
+    if context.invoked_subcommand is not None:
+        return 0
+    found = read_bugs(folder or SAMPLES)
+    if page is not None:
+        _write_page(folder or SAMPLES, page)
+    if as_json:
+        from opsieve.tui.store_api import list_bugs
+
+        click.echo(json.dumps({"bugs": list_bugs(folder)}))
+        return 0
+    print_table(
+        ("bug", "status", "target", "what"),
+        [(name, status(entry, bug), latest(entry, bug)[0], bug.what) for name, (entry, bug) in found.items()],
+        wide="what",
+    )
+    counts = Counter(status(entry, bug) for entry, bug in found.values())
+    print_message(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 0
+
+
+@bugs.command("replay")
+@click.argument("names", metavar="[BUG]...", nargs=-1, shell_complete=_complete_bugs)
+@_FOLDER
+@click.option("--newest", is_flag=True, help="Install and judge the newest release of each compiler.")
+@click.option("--update", is_flag=True, help="Record the results in the collection.")
+@_PAGE
+@click.option(
+    "--resume",
+    type=options.PATH,
+    metavar="FILE",
+    help=(
+        "Append each result to FILE and skip the results that FILE has, to continue an interrupted replay."
+    ),
+)
+@FAIL_ON
+@JUNIT
+@GITHUB
+@options.make_limits(60.0)
+@options.OFFLINE
+@options.NO_SANDBOX
+@options.CONSENT
+@ALLOW_UNJUDGED
+@options.JSON
+def replay_bug_cases(
+    names: tuple[str, ...],
+    folder: Path | None,
+    newest: bool,
+    update: bool,
+    page: Path | None,
+    resume: Path | None,
+    fail_on: str,
+    junit: Path | None,
+    github: bool,
+    allow_unjudged: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Judge each BUG, or all, on the newest release on record: live, fixed, changed or not judged.
+
+    A bug that is still live is not a new failure. Exit code 1 as --fail-on says, else 2 if a case is
+    unusable or a target gave no verdict.
+    """
+    from opsieve.triage.corpus.session import STATUS, BugsRequest, make_refusal, replay_bugs, update_bugs
+    from opsieve.triage.judging import RefusedModel
+
+    output, place = CiOutput(junit, None, github), folder or SAMPLES
+    output.check_paths()
+    results: list[CorpusResult] = []
+    faults = []
+    for found in replay_bugs(BugsRequest(place, names, newest, resume, **given), print_message):
+        if isinstance(found, RefusedModel):
+            faults += [] if found.fault is None else [found.fault]
+            found = make_refusal(found)
+        results.append(found)
+        if not as_json:
+            word = click.style(f"{STATUS[found.state]:<12}", fg=_BUG_COLOURS.get(STATUS[found.state]))
+            click.echo(
+                word + printable(f"{found.case}  {found.target}  {found.sentence}").replace("##[", "## [")
+            )
+    if update:
+        update_bugs(place, results)
+    if page is not None:
+        _write_page(place, page)
+    code = report_results(results, place, fail_on, output, allow_unjudged, as_json, words=STATUS)
+    return report_faults(faults) or code
+
+
+def _write_page(folder: Path, page: Path) -> None:
+    from opsieve.triage.corpus.corpus_file import read_bugs
+    from opsieve.triage.corpus.found_page import found_page
+
+    write_output(page, found_page(read_bugs(folder)).encode())

@@ -8,6 +8,7 @@ from click.shell_completion import CompletionItem
 
 from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model.printable import printable
+from opsieve.triage.fingerprint.component import encode_component
 from opsieve.tui.commands import options
 from opsieve.tui.commands.triage.show_command import print_components
 
@@ -33,7 +34,6 @@ def command(name: str, folder: Path, as_json: bool) -> int:
     More: docs/explanation/oracles.md.
     """
     from opsieve.backends.judge.oracle_names import find_explanations, read_explanations
-    from opsieve.triage.fingerprint.component import encode_component
     from opsieve.triage.store.queries import Queries
 
     meanings = find_explanations(name)

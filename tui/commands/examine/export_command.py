@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.errors import NoFailure
+from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import name_oracles, print_message
+from opsieve.tui.commands.output import name_oracles, print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.export.exports import Kind
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 @options.INPUTS
 @options.EXPECTED
 @options.SEED
-@options.make_seconds(60.0)
-@options.make_memory()
+@options.make_limits(60.0)
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
@@ -46,8 +46,6 @@ def command(
     kind: "Kind",
     output: Path | None,
     folder: Path,
-    seconds: float,
-    memory: int,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -57,13 +55,10 @@ def command(
     CASE is an .onnx file, a case directory, a directory with model.onnx and its data, or cases/KEY/N of the
     store; CLUSTER stands for its representative. The script needs only numpy, onnx and the compiler.
     """
-    from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.gen.model.durable import write_output
     from opsieve.reducer.sessions.export import ExportRequest, export_case
 
-    limits = Limits(seconds=seconds, memory=memory << 20)
     try:
-        made, exported = export_case(ExportRequest(what, kind, folder, limits=limits, **given), print_message)
+        made, exported = export_case(ExportRequest(what, kind, folder, **given), print_message)
     except NoFailure as error:
         if as_json:
             facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}

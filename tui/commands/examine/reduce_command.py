@@ -13,13 +13,13 @@ import click
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.cli import SETTINGS
-from opsieve.tui.commands import completions
+from opsieve.tui.cli import SETTINGS, run_command
 from opsieve.tui.commands.options import (
     CONSENT,
     EXPECTED,
     INPUTS,
     JSON,
+    MEMORY,
     NO_SANDBOX,
     OFFLINE,
     ORACLE,
@@ -28,10 +28,10 @@ from opsieve.tui.commands.options import (
     SCHEDULER,
     SEED,
     allow_builds,
-    make_memory,
     make_seconds,
+    make_targets,
 )
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import print_message
 
 if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import Certificate
@@ -47,15 +47,8 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
 @click.argument("case", type=PATH)
 @INPUTS
 @EXPECTED
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    metavar="TARGET",
-    shell_complete=completions.complete_targets,
-    callback=allow_builds,
-    multiple=True,
-    help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: all installed]",
+@make_targets(
+    "Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: all installed]"
 )
 @ORACLE
 @click.option(
@@ -109,7 +102,7 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
     type=click.IntRange(1),
     help="Largest number of tests; the result is the smallest model so far.  [default: no limit]",
 )
-@make_memory()
+@MEMORY
 @OFFLINE
 @CONSENT
 @NO_SANDBOX
@@ -194,7 +187,6 @@ def _format_stats(reduced: "Reduced") -> str:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `opsieve reduce` as the program `reduce`."""
-    from opsieve.tui.cli import run_command
 
     run_command(command, "reduce", arguments)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsieve.backends.verdict import JUDGED
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import ALLOW_UNJUDGED, choose_exit_code, print_message
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.replay import ReplayAnswer
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
     "--model", type=options.PATH, help="Model attached to the report.  [default: the model in its text]"
 )
 @options.INPUTS
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="TARGET",
-    callback=options.allow_builds,
-    help="Compiler to test instead of those in the report; repeatable.",
-)
+@options.make_targets("Compiler to test instead of those in the report; repeatable.")
 @click.option(
     "--no-history", is_flag=True, help=("Do not search for the first bad and the first good release.")
 )
@@ -58,7 +50,6 @@ def command(
     after confirmation. Exit code 1 if the installed version still fails, else 2 if there is no model or no
     verdict.
     """
-    from opsieve.backends.verdict import JUDGED
     from opsieve.bisect.sessions.replay import ReplayRequest, replay_report
 
     asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,19 +9,22 @@ from typing import Any
 
 import click
 
+from opsieve.backends.verdict import FAILING, JUDGED
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.tui.app.views.located_lines import list_located
-from opsieve.tui.cli import print_problem, report_fault
+from opsieve.tui.cli import print_problem
 from opsieve.tui.commands import options
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
-from opsieve.tui.commands.text import name_oracles, print_message
+from opsieve.tui.commands.output import (
+    ALLOW_UNJUDGED,
+    choose_exit_code,
+    name_oracles,
+    print_message,
+    report_faults,
+)
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green", "accent": "cyan"}
-
-# Of one command, however many of its items failed
-_REPORTS = 3
 
 
 @click.command()
@@ -43,8 +45,7 @@ _REPORTS = 3
     show_default=True,
     help="Random seed for inputs that were not supplied, and for --values.",
 )
-@options.make_seconds(60.0)
-@options.make_memory()
+@options.make_limits(60.0)
 @options.RTOL
 @options.ATOL
 @options.ORACLE
@@ -77,7 +78,6 @@ def command(
     .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model is unusable or a target
     gave no verdict.
     """
-    from opsieve.backends.verdict import FAILING, JUDGED
     from opsieve.gen.case.open_case import list_models
     from opsieve.triage.judging import JudgeResult, judge_models
 
@@ -117,25 +117,20 @@ def command(
         print_message(
             f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t {shlex.quote(failing[0]['target'])}"
         )
-    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     unjudged = [
         f"{each['model']} on {each['target']} ({each['verdict']})"
         for each in results
         if each["verdict"] not in JUDGED
     ]
     code = choose_exit_code(bool(failing), unjudged, allow_unjudged)
-    return codes[0] if codes else code or (BadInput.exit_code if refused else 0)
+    return report_faults(faults) or code or (BadInput.exit_code if refused else 0)
 
 
 def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
-    """Turn the options into a request; raises BadInput for an invalid tolerance."""
+    """Turn the options into a request; raises BadInput for an unknown oracle."""
     from opsieve.backends.judge.oracle_names import choose_oracles
-    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.judging import JudgeRequest
 
-    for name, value in (("--rtol", rtol), ("--atol", atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise BadInput(f"{name} must be a finite number that is not negative")
     choice = choose_oracles(given["oracles"], given["oracle_file"])
     return JudgeRequest(
         targets=given["targets"],
@@ -148,7 +143,7 @@ def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
         oracles=choice,
         check=not given["no_check"],
         save=given["save"],
-        limits=Limits(seconds=given["seconds"], memory=given["memory"] << 20),
+        limits=given["limits"],
         offline=given["offline"],
         locate=given["locate"],
     )

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsieve.tui.commands.ci_results import CiOutput
-from opsieve.tui.commands.judged import choose_exit_code
-from opsieve.tui.commands.text import print_message
+from opsieve.backends.verdict import JUDGED
+from opsieve.tui.commands.output import CiOutput, choose_exit_code, print_message
 
 if TYPE_CHECKING:
-    from opsieve.triage.corpus.states import CorpusResult
-    from opsieve.triage.review.novelty import JudgedCluster
+    from opsieve.triage.corpus.corpus_file import CorpusResult
+    from opsieve.triage.review.review import JudgedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class CampaignVerdict:
 
     def choose_exit_code(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
         """Choose the exit code; judged clusters go into `facts` and the files if requested."""
-        from opsieve.backends.verdict import JUDGED
 
         unjudged = {
             target: (
@@ -54,8 +52,8 @@ class CampaignVerdict:
             return choose_exit_code(
                 self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged
             )
-        from opsieve.triage.corpus.states import FAIL_ON, CorpusResult
-        from opsieve.triage.review.novelty import judge_clusters, list_rule_problems
+        from opsieve.triage.corpus.corpus_file import FAIL_ON, CorpusResult
+        from opsieve.triage.review.review import judge_clusters, list_rule_problems
 
         found = judge_clusters(folder, facts["campaign"], self.known)
         facts["ci_clusters"] = [
@@ -82,7 +80,7 @@ class CampaignVerdict:
 
 def _make_result(one: "JudgedCluster") -> "CorpusResult":
     """Turn a cluster into a corpus result: its representative, newly failing or still failing."""
-    from opsieve.triage.corpus.states import CorpusResult, SeenVerdict
+    from opsieve.triage.corpus.corpus_file import CorpusResult, SeenVerdict
 
     row = one.row
     seen = SeenVerdict("fail", row.kind, row.stage or None, one.fingerprint)

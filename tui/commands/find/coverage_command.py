@@ -10,8 +10,7 @@ from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
-    from opsieve.triage.campaign.coverage_comparison import LibraryComparison, OnlyOne
-    from opsieve.triage.campaign.coverage_record import CoverageRecord
+    from opsieve.triage.campaign.coverage_record import CoverageRecord, LibraryComparison, OnlyOne
 
 # Directories and functions of each side
 _SHOWN = 12
@@ -28,8 +27,7 @@ def command(first: Path, second: Path | None, as_json: bool) -> int:
     covers libraries of the same build: how much each campaign reached, how much only one did, and in which
     source directories.
     """
-    from opsieve.triage.campaign.coverage_comparison import compare_coverage
-    from opsieve.triage.campaign.coverage_record import load_record
+    from opsieve.triage.campaign.coverage_record import compare_coverage, load_record
 
     one = load_record(first)
     if second is None:

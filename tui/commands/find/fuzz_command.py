@@ -13,18 +13,21 @@ import click
 
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
-from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
-from opsieve.tui.commands.find.long_runs import PauseWhileFull, raise_on_signals
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED
-from opsieve.tui.commands.progress import Pulse, open_counting_bar, open_probing_bar
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import ALLOW_UNJUDGED, JUNIT, SARIF, CiOutput, print_message
+from opsieve.tui.commands.progress import (
+    PauseWhileFull,
+    Pulse,
+    open_counting_bar,
+    open_probing_bar,
+    raise_on_signals,
+)
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.lane_spawn import Spawn
     from opsieve.triage.campaign.session import FuzzRequest
+    from opsieve.tui.commands.find.campaign_report import Point
 
 
 class Share(click.ParamType[float]):
@@ -131,7 +134,7 @@ SHOWN = 5
 @options.ORACLES
 @options.METAMORPHIC
 @options.make_seconds(20.0)
-@options.make_memory()
+@options.MEMORY
 @options.NO_SANDBOX
 @options.CONSENT
 @options.JSON
@@ -226,7 +229,7 @@ def command(
 
 def _run_campaign(
     request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool, local: "Spawn"
-) -> tuple[dict[str, Any], list[Point], bool]:
+) -> "tuple[dict[str, Any], list[Point], bool]":
     """Run the campaign with `local` to start lanes here; return its facts, its growth, and whether it was
     interrupted.
     """

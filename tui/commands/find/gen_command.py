@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
+from opsieve.tui.commands.output import print_message
 from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
-from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
@@ -61,15 +62,7 @@ _MOST_REFUSED = 20
     type=options.PATH,
     help="Directory of models that --strategy mutate, documented or relax-mutate starts from.",
 )
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    metavar="TARGET",
-    callback=options.allow_builds,
-    multiple=True,
-    help="Use only operators this compiler supports (probed once); repeatable.",
-)
+@options.make_targets("Use only operators this compiler supports (probed once); repeatable.")
 @click.option(
     "-o", "--out", type=options.PATH, help="New or empty directory to write to.  [default: write nothing]"
 )
@@ -147,7 +140,6 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     from opsieve.backends.probing.generation import probe_support
     from opsieve.backends.probing.operator_support import explain_support
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.errors import BadInput
 
     if not request.targets:
         raise BadInput("--explain-support needs a --target")

@@ -1,7 +1,6 @@
 """`opsieve import`: cases from files of other tools."""
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,8 @@ from typing import Any
 import click
 
 from opsieve.gen.model.printable import printable
-from opsieve.tui.cli import report_fault
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import print_message
-
-# Of one command, however many of its items failed
-_REPORTS = 3
+from opsieve.tui.commands.output import print_message, report_faults
 
 
 @click.command("import")
@@ -88,5 +83,4 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool, **given: Any) 
             click.echo(printable(f"{'not imported':<16} {item['path']}: {item['reason']}"))
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(one.kind for one in taken).items())
         print_message(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
-    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
-    return codes[0] if codes else 0 if taken else 2
+    return report_faults(faults) or (0 if taken else 2)

@@ -7,7 +7,7 @@ import click
 
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import print_message
 
 
 @click.group("known")

@@ -10,8 +10,7 @@ import click
 
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import print_message
-from opsieve.tui.commands.triage.store_table import print_clusters, print_table
+from opsieve.tui.commands.output import print_clusters, print_message, print_table
 
 # The longest title beside moving parts, in characters.
 _TITLE = 60

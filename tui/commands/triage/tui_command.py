@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.errors import BadInput
 from opsieve.tui.commands import options
 
 
@@ -30,7 +31,6 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
     """
     import sys
 
-    from opsieve.gen.errors import BadInput
     from opsieve.gen.model.scratch import Scratch
     from opsieve.tui.app.app import OpsieveApp
     from opsieve.tui.app.services.demo_store import make_demo

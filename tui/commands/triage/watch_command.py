@@ -9,10 +9,8 @@ import click
 from opsieve.gen.model.durable import check_output, write_output
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.examine.corpus_command import FAIL_ON, TARGETS, report_results
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED
-from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.output import ALLOW_UNJUDGED, GITHUB, JUNIT, SARIF, CiOutput, print_message
 
 _COLOURS = {"reopened": "red", "changed": "red", "open": "yellow", "closed": "green"}
 
@@ -34,8 +32,7 @@ _COLOURS = {"reopened": "red", "changed": "red", "open": "yellow", "closed": "gr
 @JUNIT
 @SARIF
 @GITHUB
-@options.make_seconds(60.0)
-@options.make_memory()
+@options.make_limits(60.0)
 @options.OFFLINE
 @options.NO_SANDBOX
 @ALLOW_UNJUDGED
@@ -43,19 +40,15 @@ _COLOURS = {"reopened": "red", "changed": "red", "open": "yellow", "closed": "gr
 def command(
     place: Path | None,
     folder: Path,
-    targets: tuple[str, ...],
-    members: int,
     dry_run: bool,
     report: Path | None,
     fail_on: str,
     junit: Path | None,
     sarif: Path | None,
     github: bool,
-    seconds: float,
-    memory: int,
-    offline: bool,
     allow_unjudged: bool,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Judge the cases of STORE on the newest release of each compiler, close the clusters that are fixed, and
     reopen those that fail again.
@@ -63,18 +56,16 @@ def command(
     STORE defaults to --store. New releases are installed; --offline uses the newest one that is. Each change is a
     decision that opsieve undo takes back. Exit code 1 as --fail-on says, else 2 if a target gave no verdict.
     """
-    from opsieve.backends.workers.zygotes.zygote import Limits
+    from opsieve.triage.corpus.corpus_file import list_facts
     from opsieve.triage.corpus.reports import make_job_summary
-    from opsieve.triage.corpus.states import list_facts
     from opsieve.triage.corpus.watch import WORDS, WatchRequest, record_decisions, watch_store
 
     output, store = CiOutput(junit, sarif, github), place or folder
     output.check_paths()
     if report is not None:
         check_output(report)
-    request = WatchRequest(store, targets, members, Limits(seconds=seconds, memory=memory << 20), offline)
     results = []
-    for found in watch_store(request, print_message):
+    for found in watch_store(WatchRequest(store, **given), print_message):
         results.append(found)
         if not as_json:
             word = click.style(f"{WORDS[found.state]:<11}", fg=_COLOURS.get(WORDS[found.state]))
