@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from opsieve.gen.analysis.reading import known_values
 from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
 from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
@@ -162,6 +163,9 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
         if tensor is None or "float" in tensor.dtype
     )
     left = _set(step, found, finite)
+    values = known_values(step.operator, step.ins, step.attrs, step.outs[0]) if len(step.outs) == 1 else None
+    if values:
+        step.outs[0].values, step.outs[0].low, step.outs[0].high = values, min(values), max(values)
     if met is None and left is not None:
         met = _result(step, place, left)
     return met

@@ -19,7 +19,7 @@ from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators, qualif
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.errors import BadInput
-from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
+from opsieve.gen.graph.graph import BodyGraph, Node, count_elements, is_closed
 from opsieve.gen.model.attributes import read_attribute
 from opsieve.gen.model.tensors import (
     DTYPES,
@@ -315,12 +315,14 @@ def known_values(
     if (
         out.dtype not in _WHOLE
         or not ins
-        or (op != "Shape" and op not in _PLAIN and op not in ("Gather", "Concat", "Slice"))
+        or (op not in _PLAIN and op not in ("Shape", "Size", "Gather", "Concat", "Slice"))
     ):
         return None
     first = ins[0]
     if op == "Shape" and first is not None and is_closed(first.shape):
         return first.shape[slice(attrs.get("start"), attrs.get("end"))]
+    if op == "Size" and first is not None and is_closed(first.shape):
+        return (count_elements(first.shape),)
     arrays = []
     for each in ins:
         if each is None or each.values is None or each.dtype not in _WHOLE:

@@ -135,7 +135,8 @@ class Style:
     last axes; `stretched`: some of its sizes are 1, at the rate `ones` each. `known_shape`: a new leaf has
     the shape of an existing tensor; `ranks`: otherwise its rank is one of these.
 
-    Rates of values. `shared`: a constant reuses an equal one; `folded`: a new constant is a Constant node
+    Rates of values. `computed`: nodes compute a parameter (a shape, axes, a bound) mostly from the sizes of a
+    tensor; `fed`: an input holds it instead. `shared`: a constant reuses an equal one; `folded`: a new constant is a Constant node
     rather than an initializer. The leaves of one program, each at the rate `round`, hold few different
     numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one number each (`equal`). `rates`:
     how often samplers use each optional choice.
@@ -168,6 +169,8 @@ class Style:
     ones: float = 0.4
     known_shape: float = 0.4
     ranks: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
+    computed: float = 0.5
+    fed: float = 0.08
     shared: float = 0.5
     folded: float = 0.25
     coarse: float = 0.3
@@ -194,6 +197,9 @@ class Builder(Protocol):
         """A new leaf where models have parameters."""
 
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
+        """A tensor with exactly these elements; a vector unless a shape is given."""
+
+    def constant(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
         """A leaf with exactly these elements; a vector unless a shape is given."""
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:

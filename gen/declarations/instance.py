@@ -23,7 +23,7 @@ from typing import Any
 from opsieve.gen.declarations.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.declarations.shape_patterns import Sized, name_sizes, shape_of
 from opsieve.gen.declarations.symbolic_arith import Size, Truth
-from opsieve.gen.declarations.tensor import ANY, Attributes, Domain, Tensor
+from opsieve.gen.declarations.tensor import ANY, Attributes, Domain, Tensor, is_float
 
 
 class Instance:
@@ -292,7 +292,9 @@ class Numbers:
     a scalar if `scalar`.
 
     `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate
-    `share` (None: always); else its place is empty. With `first` it takes the place of the first input.
+    `share` (None: always); else its place is empty. With `first` it takes the place of the first input. With
+    `fixed` it is a constant: the rank of the result depends on it. Floats are constants, too, unless they are
+    a `bound`, of which no rule reads the elements.
     """
 
     values: Callable[[Draft], Any] | Sequence[Any]
@@ -301,6 +303,8 @@ class Numbers:
     first: bool = False
     share: float | None = None
     shape: Shaped | str | None = None
+    fixed: bool = False
+    bound: bool = False
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
@@ -308,11 +312,11 @@ class Numbers:
             draft.inputs.append(None)
             return
         values = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
-        if self.scalar:
-            made = draft.builder.ints((values,), _dtype(self.dtype, draft), ())
-        else:
-            shape = None if self.shape is None else draft.shape(self.shape)
-            made = draft.builder.ints(values, _dtype(self.dtype, draft), shape)
+        shape = () if self.scalar else None if self.shape is None else draft.shape(self.shape)
+        dtype = _dtype(self.dtype, draft)
+        fixed = self.fixed or (is_float(dtype) and not self.bound)
+        make = draft.builder.constant if fixed else draft.builder.ints
+        made = make((values,) if self.scalar else values, dtype, shape)
         if self.first:
             draft.begin(made)
         else:

@@ -63,9 +63,7 @@ class Changes:
 
 
 class ModelReplay:
-    """Adds the nodes of a model to a builder, with changes. `now` maps the model's tensors to their
-    replacements.
-    """
+    """Adds nodes of a model to a builder, with changes. `now` maps the model's tensors to their new ones."""
 
     def __init__(self, builder: GraphBuilder, changes: Changes) -> None:
         self.builder = builder
@@ -90,13 +88,12 @@ class ModelReplay:
         """Add one node with its changes."""
         changes = self.changes
         ins = [None if tensor is None else self._get_tensor(tensor) for tensor in node.ins]
-        if any(new is None and old is not None for new, old in zip(ins, node.ins, strict=True)):
+        missing = any(new is None and old is not None for new, old in zip(ins, node.ins, strict=True))
+        if missing or place in changes.dropped:
             self._leave_out(node)
             return
-        if place in changes.dropped:
-            self._leave_out(node)
-            return
-        there = [spot for spot, tensor in enumerate(ins) if tensor is not None and tensor.values is None]
+        # What is put behind an infinity, such as that of a mask, would make NaN of it.
+        there = [n for n, each in enumerate(ins) if each and each.values is None and math.isfinite(each.size)]
         if there and (place in changes.inserted or place in changes.swapped):
             spot = self.builder.rng.choice(there)
             before = ins[spot]
@@ -127,11 +124,13 @@ class ModelReplay:
         )
         if unchanged:
             self._unchanged.update(old.name for old in node.outs)
-            if self._held and outs and node.outs[0].values is not None and outs[0].name:
-                outs[0].values = node.outs[0].values
-                self.builder.program.opened = (
-                    False  # of what hangs on sizes nobody knows what others would make of it
-                )
+        # Numbers that rules read: where others come out now, a constant has the old ones.
+        for old in (each for each in node.outs if each.values is not None and each.name in self.now):
+            if unchanged:
+                new = self.now[old.name]
+                new.values, new.low, new.high = old.values, old.low, old.high
+            else:
+                self.now[old.name] = self.builder.constant(old.values or (), old.dtype, old.shape)
 
     def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether every input has the elements that the node's own input had."""

@@ -172,7 +172,7 @@ class PatternBuilder:
 
     def ints(self, *values: int) -> Tensor:
         """Return a constant vector of int64."""
-        return self.builder.ints(values)
+        return self.builder.constant(values)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """Return a constant of one element; in a twisted structure at times another number, or a vector of
@@ -182,7 +182,7 @@ class PatternBuilder:
             value = value + 1
         wide = self.twisted and self.broken is None
         shape = (1,) if self.rng.chance(self.rates.twisted_vector if wide else self.rates.vector) else ()
-        return self.builder.ints([value], dtype, shape)
+        return self.builder.constant([value], dtype, shape)
 
     def tap(self, tensor: Tensor) -> Tensor:
         """Return an inner tensor of a structure; in a twisted one it may be read from outside or be an

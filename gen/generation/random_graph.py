@@ -79,10 +79,6 @@ TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 _LONG_SHARE: Final = 0.87
-# Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
-_SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
-    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.2, "merged": 0.5}
-)
 _JOIN_TRIES: Final = 8
 # The number of consecutive redraws of an operator.
 _REDRAWN: Final = 2
@@ -180,21 +176,23 @@ def start(
     topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
     ranks = rng.choice(_RANKS)
     opened = bool(request.dynamic) and rng.random() < request.dynamic
-    style = _make_style(pick, ranged and request.values != "search", palette, ranks, topology, opened)
+    style = _make_style(pick, ranged and request.values != "search", palette, ranks, topology)
     builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
     builder.program.opened = opened
     builder.program.supports = request.supports
     builder.program.only = request.only
+    if opened:
+        # An input with a size, in case that all others are scalars
+        builder.leaf(rng.choice(palette), builder.shape(1, 4), kinds=("input",))
     return builder
 
 
 @functools.lru_cache(maxsize=4096)
 def _make_style(
-    pick: float, ranged: bool, palette: tuple[str, ...], ranks: tuple[int, ...], topology: str, opened: bool
+    pick: float, ranged: bool, palette: tuple[str, ...], ranks: tuple[int, ...], topology: str
 ) -> Style:
     """Return the style of a program."""
-    style = Style(pick, ranged, palette=palette, ranks=ranks)
-    return replace(style, **{**TOPOLOGIES[topology], **(_SIZES_LEFT if opened else {})})
+    return replace(Style(pick, ranged, palette=palette, ranks=ranks), **TOPOLOGIES[topology])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -470,7 +468,12 @@ def build_single_node(
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):
         builder = GraphBuilder(
-            ProgramState(rng, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
+            ProgramState(
+                rng,
+                opset,
+                Style(pick=0.3, palette=palette or choice.leaves, computed=0.0),
+                budget or Budget(),
+            )
         )
         if builder.grow(choice) is not None:
             return builder

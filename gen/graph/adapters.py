@@ -26,13 +26,14 @@ from opsieve.gen.declarations.tensor import (
     leaf_range,
 )
 from opsieve.gen.graph.graph import Node, Shape
-from opsieve.gen.graph.scope import ProgramState
+from opsieve.gen.graph.scope import ProgramState, TensorScope
 
 
 class GrowingGraph(Builder, Protocol):
     """The part of a graph builder that adapters use beyond what samplers use."""
 
     program: ProgramState
+    scope: TensorScope
     nodes: list[Node]
 
     def add(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes) -> list[Tensor] | None:
@@ -40,6 +41,12 @@ class GrowingGraph(Builder, Protocol):
 
     def undo(self, start: int) -> None:
         """Remove the nodes from index `start` on."""
+
+    def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
+        """Whether the compilers under test support an operator that is added without its declaration."""
+
+    def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
+        """Add a node whose output is a tensor that only the caller uses."""
 
 
 ADAPTERS: Final = (
@@ -223,14 +230,35 @@ def _cast_to(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> T
 # Ranks and sizes
 
 
+def can_cut(builder: GrowingGraph, tensor: Tensor) -> bool:
+    """Whether a Slice can cut a tensor here."""
+    return tensor.dtype in first_dtypes(operators()["Slice"], builder.opset) and builder.has(
+        "Slice", [tensor], {}
+    )
+
+
+def make_cut(builder: GrowingGraph, tensor: Tensor, axes: Sequence[int]) -> Node:
+    """Make a node, which is still to be added, that cuts axes of a tensor to its sizes.
+
+    Its output is another tensor of the same type.
+    """
+    ends = [tensor.shape[axis] for axis in axes]
+    ins = [tensor, *map(builder.constant, ([0] * len(axes), ends, axes))]
+    for each in ins:
+        each.reads += 1
+    program = builder.program
+    out = Tensor(program.make_name("v"), tensor.dtype, tensor.shape, tensor.low, tensor.high)
+    return Node("Slice", "", ins, [out], {}, program.make_name("n"))
+
+
 def _change_rank(builder: GrowingGraph, tensor: Tensor, low: int, high: int) -> Tensor | None:
     """Give a tensor at least `low` and at most `high` dimensions."""
     rank = len(tensor.shape)
     if rank < low:
-        return _add_named(builder, "Unsqueeze", [tensor, builder.ints(list(range(low - rank)))], {})
+        return _add_named(builder, "Unsqueeze", [tensor, builder.constant(list(range(low - rank)))], {})
     ones = [axis for axis, side in enumerate(tensor.shape) if side == 1]
     if len(ones) >= rank - high:
-        return _add_named(builder, "Squeeze", [tensor, builder.ints(ones[: rank - high])], {})
+        return _add_named(builder, "Squeeze", [tensor, builder.constant(ones[: rank - high])], {})
     if not high:
         return None
     sides = (*tensor.shape[: high - 1], math.prod(tensor.shape[high - 1 :]))

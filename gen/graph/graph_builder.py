@@ -40,6 +40,7 @@ from opsieve.gen.graph.adapters import (
     count_steps_to,
 )
 from opsieve.gen.graph.graph import BodyGraph, Node, Shape, count_elements, is_closed
+from opsieve.gen.graph.parameters import compute_numbers
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
@@ -145,9 +146,19 @@ class GraphBuilder:
         )
 
     def ints(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
-        """Return a leaf with exactly these elements, known to rules as `values`; a vector unless a shape is
-        given, often a shared one.
+        """Return a tensor with exactly these elements, known to rules as `values`: a constant, or one that
+        nodes compute; a vector unless a shape is given.
         """
+        elements = tuple(values)
+        sides = (len(elements),) if shape is None else shape
+        if self.rng.random() < self.style.computed:
+            found = compute_numbers(self, elements, dtype, sides)
+            if found is not None:
+                return found
+        return self.constant(elements, dtype, sides)
+
+    def constant(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
+        """Return a leaf with exactly these elements, often a shared one; a vector unless a shape is given."""
         program, elements = self.program, tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
         known = program.numbers.get(key)
@@ -429,8 +440,6 @@ class GraphBuilder:
                 enter(made)
                 program.elements += count_elements(shape)
         self._append_node(Node(op, domain, ins, outs, attrs, program.make_name("n")), joined)
-        if self.scope.outer is not None:
-            program.inner += 1
         return outs
 
     def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
@@ -445,6 +454,8 @@ class GraphBuilder:
             if type(value) is BodyGraph:
                 joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
         self.program.pieces.connect(joined, self.scope.outer is None)
+        if self.scope.outer is not None:
+            self.program.inner += 1
 
     def undo(self, start: int) -> None:
         """Remove the nodes from index `start` on."""

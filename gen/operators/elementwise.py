@@ -323,9 +323,9 @@ VARIADIC = (
 def _bound_clip(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high, least, most = ins[0].low, ins[0].high, optional(ins, 1), optional(ins, 2)
     if least is not None:
-        low, high = max(low, least.low), max(high, least.low)
+        low, high = max(low, least.low), max(high, least.high)
     if most is not None:
-        low, high = min(low, most.high), min(high, most.high)
+        low, high = min(low, most.low), min(high, most.high)
     return low, high
 
 
@@ -373,8 +373,10 @@ OTHERS = (
         "Clip",
         parts=(
             Count("low", lambda draft: draft.rng.between(0 if draft.x.dtype in UNSIGNED else -4, 0)),
-            Numbers(look_up("low"), "", scalar=True, share=0.7),
-            Numbers(lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7),
+            Numbers(look_up("low"), "", scalar=True, share=0.7, bound=True),
+            Numbers(
+                lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7, bound=True
+            ),
         ),
         # As the operator's page says; the checker lets vectors pass.
         requires=lambda ins, attrs: [

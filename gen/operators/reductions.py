@@ -82,7 +82,9 @@ def _axes_for(name: str) -> Part:
         if "axes" in had.attributes:
             draft.attrs = {"axes": drawn, **draft.attrs}
         else:
-            draft.inputs.append(draft.builder.ints(drawn))
+            # Without `keepdims` the rank depends on them, and inference does not follow what nodes compute.
+            axes_input = draft.builder.ints if draft.attrs.get("keepdims", 1) else draft.builder.constant
+            draft.inputs.append(axes_input(drawn))
 
     return axes
 

@@ -282,7 +282,7 @@ RESHAPES = (
     layout(
         "Unsqueeze",
         infer=_infer_unsqueeze,
-        parts=(Numbers(_new_places),),
+        parts=(Numbers(_new_places, fixed=True),),
         requires=_new_axes,
         ranks=(0, 4),
         usual={1: every_axis},
@@ -300,7 +300,7 @@ RESHAPES = (
                     fits=lambda draft: draft.open is not None or 1 in draft.x.shape,
                     other=lambda draft: (*(FREE for _ in draft.x.shape[1:]), 1),
                 ),
-                Numbers(_single_axes),
+                Numbers(_single_axes, fixed=True),
                 # Now and then every axis of size 1 is, and none named.
                 where=lambda draft: (
                     draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones)

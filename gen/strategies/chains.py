@@ -116,7 +116,7 @@ class ChainRates:
     result on the chain is an output.
     """
 
-    listed: float = 0.1
+    listed: float = 0.15
     missed: float = 0.3
     fixed: float = 0.6
     in_body: float = 0.03
@@ -283,4 +283,4 @@ def _multiply_matrices(one: tuple[Row, Row, Row], other: tuple[Row, Row, Row]) -
 @functools.lru_cache(maxsize=4096)
 def _use_parameters(style: Style) -> Style:
     """Return a style in which further inputs are parameters."""
-    return replace(style, pick=_PARAMETERS)
+    return replace(style, pick=_PARAMETERS, computed=0.0)

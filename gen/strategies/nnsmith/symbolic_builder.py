@@ -138,6 +138,8 @@ class SymbolicBuilder:
             f"k{self._count}", dtype, (len(values),) if shape is None else shape, values=tuple(values)
         )
 
+    constant = ints
+
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have
         it.

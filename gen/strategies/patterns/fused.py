@@ -124,7 +124,9 @@ def layer_norm(w: PatternBuilder) -> Tensor:
         if w.rng.chance(w.rates.even)
         else w.op("Pow", centred, w.scalar(2, x.dtype))
     )
-    deviation = w.op("Sqrt", w.op("Add", mean_over(w, squared, last), w.builder.ints([0.01], x.dtype, ())))
+    deviation = w.op(
+        "Sqrt", w.op("Add", mean_over(w, squared, last), w.builder.constant([0.01], x.dtype, ()))
+    )
     y = (
         w.op("Div", centred, deviation)
         if w.rng.chance(w.rates.likely)
@@ -146,7 +148,7 @@ def rms_norm(w: PatternBuilder) -> Tensor:
     x = w.x(2, 4)
     squared = w.op("Pow", x, w.scalar(2, x.dtype))
     root = w.op(
-        "Sqrt", w.op("Add", mean_over(w, squared, w.axis(-1, 1)), w.builder.ints([0.01], x.dtype, ()))
+        "Sqrt", w.op("Add", mean_over(w, squared, w.axis(-1, 1)), w.builder.constant([0.01], x.dtype, ()))
     )
     return w.op("Mul", w.tap(w.op("Div", x, root)), w.weight(x.dtype, x.shape[-1:]))
 
@@ -222,9 +224,12 @@ def attention(w: PatternBuilder) -> Tensor:
 
 def _quantised(w: PatternBuilder, x: Tensor) -> Tensor:
     dtype = w.one_of("uint8", "int8")
-    scale, zero = w.builder.ints([w.rng.choice((0.05, 0.1))], x.dtype, ()), w.builder.ints([0], dtype, ())
+    scale, zero = (
+        w.builder.constant([w.rng.choice((0.05, 0.1))], x.dtype, ()),
+        w.builder.constant([0], dtype, ()),
+    )
     q = w.op("QuantizeLinear", x, scale, zero)
-    other = w.builder.ints([0.25], x.dtype, ()) if w.is_broken_here(w.rates.unlikely) else scale
+    other = w.builder.constant([0.25], x.dtype, ()) if w.is_broken_here(w.rates.unlikely) else scale
     return w.op("DequantizeLinear", w.tap(q), other, zero)
 
 
@@ -277,7 +282,7 @@ def softmax_by_hand(w: PatternBuilder) -> Tensor:
     x = w.x(1, 3, domain=Domain(-5, 5))
     e = w.op("Exp", w.op("Sub", x, mean_over(w, x, -1, "ReduceMax")) if w.rng.chance(w.rates.even) else x)
     total = w.op("ReduceSum", w.tap(e), w.ints(w.axis(-1, 1)))
-    return w.op("Div", e, w.op("Add", total, w.builder.ints([0.01], x.dtype, ())))
+    return w.op("Div", e, w.op("Add", total, w.builder.constant([0.01], x.dtype, ())))
 
 
 def group_norm(w: PatternBuilder) -> Tensor:

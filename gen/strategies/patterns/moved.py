@@ -118,7 +118,7 @@ def clips(w: PatternBuilder) -> Tensor:
         if kind == "Clip":
             low = w.rng.between(-2, 1)
             bounds = [w.scalar(low, x.dtype), w.scalar(low + w.rng.between(-1, 3), x.dtype)]
-            bounds = [w.builder.ints(bound.values or (0,), x.dtype, ()) for bound in bounds]
+            bounds = [w.builder.constant(bound.values or (0,), x.dtype, ()) for bound in bounds]
             x = w.op("Clip", x, *bounds) if bounds[0].high <= bounds[1].low else w.op("Clip", x, bounds[0])
         else:
             x = w.op(kind, x) if kind == "Relu" else w.op(kind, x, w.scalar(1, x.dtype))
@@ -195,7 +195,7 @@ def shape_arithmetic(w: PatternBuilder) -> Tensor:
     """A Reshape whose target is computed from Shape, Gather, Unsqueeze, Concat, as exporters write it."""
     x = w.x(2, 4)
     shape = w.op("Shape", x)
-    first = w.op("Gather", shape, w.builder.ints([0], "int64", ()), axis=0)
+    first = w.op("Gather", shape, w.builder.constant([0], "int64", ()), axis=0)
     target = w.op("Concat", w.op("Unsqueeze", first, w.ints(0)), w.ints(-1), axis=0)
     rest = math.prod(x.shape[1:])
     made = w.builder.emit("Reshape", "", [x, target], {}, [(x.dtype, (x.shape[0], rest))], (x.low, x.high))
@@ -282,7 +282,7 @@ def gather_slices(w: PatternBuilder) -> Tensor:
         else w.ints(*range(side)),
         axis=axis,
     )
-    b = w.op("Gather", x, w.builder.ints([w.rng.below(side)], "int64", ()), axis=axis)
+    b = w.op("Gather", x, w.builder.constant([w.rng.below(side)], "int64", ()), axis=axis)
     return w.op("Sub", a, w.op("Unsqueeze", b, w.ints(axis)))
 
 
