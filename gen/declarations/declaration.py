@@ -173,6 +173,7 @@ class Operator:
     its further inputs are data like the first. `random`: two runs may give different numbers. `commutes`: its
     first two inputs can change places, and the result is the same bit for bit. `varied`: it subtracts the
     square of the mean from the mean of squares, so leaves that hold one number each can make NaN of it.
+    `sizes_only`: its result follows from the sizes of its inputs.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Operator:
     rows: RowRule | None = None
     commutes: bool = False
     varied: bool = False
+    sizes_only: bool = False
 
     def instance(
         self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None

@@ -36,7 +36,8 @@ def compute_numbers(
 ) -> Tensor | None:
     """Add nodes that compute these numbers, or an input that holds them; None if that is impossible."""
     rng, program, mark = builder.rng, builder.program, len(builder.nodes)
-    parts = _PARTS.get(dtype, 0) if numbers and len(shape) < 2 else 0
+    # Analyses of bodies do not follow what is computed there.
+    parts = _PARTS.get(dtype, 0) if numbers and len(shape) < 2 and builder.scope.outer is None else 0
     if not parts or not (program.only is None or program.only >= OPERATORS):
         return None
     scaled = [number * parts for number in numbers]
@@ -45,15 +46,13 @@ def compute_numbers(
     values = tuple(map(int, scaled))
     if values != tuple(scaled):
         return None
-    whole = parts == 1 and builder.scope.outer is None
-    if whole and builder.style.ranged and program.has_input and rng.chance(builder.style.fed):
+    if parts == 1 and builder.style.ranged and program.has_input and rng.chance(builder.style.fed):
         low, high = min(numbers), max(numbers)
         made = Tensor(program.make_name("x"), dtype, shape, low, high, tuple(numbers), "input")
         program.leaves.append(made)
         return made
     source = _find_source(builder, values)
-    # Analyses of bodies do not follow what is computed there.
-    if source is None or (parts > 1 and builder.scope.outer is not None):
+    if source is None:
         return None
     try:
         made = _compute_from(builder, values, shape, source)

@@ -174,6 +174,7 @@ OPERATORS = (
     ),
     layout(
         "Shape",
+        sizes_only=True,
         infer=lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
         parts=(
             since(
@@ -200,6 +201,7 @@ OPERATORS = (
     ),
     layout(
         "Size",
+        sizes_only=True,
         infer=lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
         symbolic=True,

@@ -138,7 +138,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
             if tensor is not None and _is_constrained_integer(step, position, tensor):
                 found |= reach.get(id(tensor), frozenset())
         for tensor in step.outs:
-            reach[id(tensor)] = met
+            reach[id(tensor)] = frozenset() if step.op is not None and step.op.sizes_only else met
     return frozenset(found)
 
 
