@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.declarations.builder import Style
