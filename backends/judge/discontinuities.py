@@ -44,7 +44,7 @@ from opsieve.backends.judge.discontinuity_points import (
     sever,
 )
 from opsieve.backends.judge.perturbation import measure_movements
-from opsieve.backends.judge.pieces import tap_model
+from opsieve.gen.irs.onnx.graphs import tap_model
 
 _DIRECTED_SHIFTS = 4
 # Two values near a tie move apart in one of four: missed in one of 100 cases

@@ -11,11 +11,12 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from opsieve.backends.judge.pieces import get_constants, tap_model
+from opsieve.backends.judge.pieces import get_constants
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.properties import Rounding
+from opsieve.gen.irs.onnx.graphs import copied, tap_model
 from opsieve.gen.model.tensors import read_tensor
 
 Values = dict[str, Any]
@@ -85,7 +86,7 @@ def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> Mo
 
     The model's own result for each becomes an output called `<name>__made`, beside the wanted `outputs`.
     """
-    copy = _copy_model(model)
+    copy = copied(model)
     _rename_made(copy.graph, frozenset(names))
     _keep_outputs(copy.graph, outputs, names)
     for name in names:
@@ -115,7 +116,7 @@ def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
 
 def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
     """Return the model with the constants of `names` as inputs, and its inputs with their values."""
-    held, copy = get_constants(model), _copy_model(model)
+    held, copy = get_constants(model), copied(model)
     for name in names:
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
@@ -136,7 +137,7 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
     """Return the model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is
     made.
     """
-    copy = _copy_model(model)
+    copy = copied(model)
     graph = copy.graph
     _rename_made(graph, frozenset(names))
     nodes: list[NodeProto] = []
@@ -212,9 +213,3 @@ def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str
     for value in list(graph.value_info):
         if value.name in names:
             graph.value_info.remove(value)
-
-
-def _copy_model(model: ModelProto) -> ModelProto:
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    return copy

@@ -19,10 +19,11 @@ from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sev
 from opsieve.backends.judge.judging_session import find_sum_lengths
 from opsieve.backends.judge.localise import get_dtypes
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
-from opsieve.backends.judge.pieces import MOST_VALUES, list_made_values, tap_model
+from opsieve.backends.judge.pieces import MOST_VALUES, list_made_values
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch
+from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program

@@ -8,8 +8,9 @@ from onnx import ModelProto
 
 from opsieve.backends.compare import identical
 from opsieve.backends.judge.discontinuity_points import Ask, Values, sever
-from opsieve.backends.judge.pieces import get_constants, tap_model
+from opsieve.backends.judge.pieces import get_constants
 from opsieve.backends.reference.hazards import inputs_of
+from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.model.tensors import read_tensor
 
 

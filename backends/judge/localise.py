@@ -20,16 +20,11 @@ from opsieve.backends.compare import compare, identical
 from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sever
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, is_independent
-from opsieve.backends.judge.pieces import (
-    MOST_VALUES,
-    get_constants,
-    list_made_values,
-    make_operator_program,
-    tap_model,
-)
+from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, make_operator_program
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 

@@ -19,8 +19,9 @@ from onnx import ModelProto, NodeProto
 from opsieve.backends.compare import Policy
 from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, add_shifts, get_rounding
 from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, tap_model
+from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values
 from opsieve.gen.declarations.properties import Rounding
+from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.model.tensors import read_tensor
 
 RUNS = 6

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from onnx import (
-    AttributeProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -24,8 +23,10 @@ from opsieve.backends.judge.oracles import NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, type_of
@@ -52,27 +53,13 @@ def get_constants(model: ModelProto) -> dict[str, TensorProto]:
     """Return the constant tensors of the graph: initializers, and the values of Constant nodes."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+        if is_constant(node):
             for attribute in node.attribute:
-                array = _get_constant(attribute)
-                if array is not None:
-                    held[node.output[0]] = numpy_helper.from_array(array, node.output[0])
-                elif attribute.name == "value" and not attribute.ref_attr_name:
+                if attribute.name == "value" and not attribute.ref_attr_name:
                     held[node.output[0]] = attribute.t
+                elif (array := constant_array(node)) is not None:
+                    held[node.output[0]] = numpy_helper.from_array(array, node.output[0])
     return held
-
-
-def _get_constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
-    """Return the value of a Constant written as numbers, or None."""
-    if attribute.ref_attr_name:
-        return None
-    if attribute.name in ("value_float", "value_floats"):
-        return np.array(
-            attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float32
-        )
-    if attribute.name in ("value_int", "value_ints"):
-        return np.array(attribute.i if attribute.name == "value_int" else list(attribute.ints), np.int64)
-    return None
 
 
 def make_operator_program(
@@ -129,18 +116,6 @@ def _get_type(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> T
     if types is not None and name in types and types[name].WhichOneof("value"):
         return types[name]
     return type_of(value)
-
-
-def tap_model(model: ModelProto, names: Iterable[str]) -> ModelProto:
-    """Return the model with more outputs, whose types the compiler infers."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
-    known = {value.name: value for value in copy.graph.value_info}
-    for name in names:
-        if name not in there:
-            copy.graph.output.append(known.get(name) or ValueInfoProto(name=name))
-    return copy
 
 
 def accepts_each_operator(

@@ -22,6 +22,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
+from opsieve.gen.irs.onnx.graphs import copied, tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import lacks_types
 
@@ -208,8 +209,7 @@ def _concrete(
     """The model with the sizes that these inputs have, and the types of its inner values."""
     model = program.proto
     if _open(model):
-        model = onnx.ModelProto()
-        model.CopyFrom(program.proto)
+        model = copied(program.proto)
         del model.graph.value_info[:]
         for info in model.graph.input:
             value = inputs.get(info.name)
@@ -260,17 +260,8 @@ def finite(value: Any) -> bool:
 
 def expose_results(program: OnnxProgram) -> OnnxProgram:
     """The program with every result of a node of its graph as an output."""
-    model = onnx.ModelProto()
-    model.CopyFrom(program.proto)
-    graph = model.graph
-    known = {info.name: info for info in graph.value_info}
-    given = {info.name for info in graph.output}
-    for node in graph.node:
-        for name in node.output:
-            if name and name not in given:
-                given.add(name)
-                graph.output.add().CopyFrom(known.get(name) or onnx.ValueInfoProto(name=name))
-    return _write_program(model, program)
+    made = [name for node in program.proto.graph.node for name in node.output if name]
+    return _write_program(tap_model(program.proto, made), program)
 
 
 def _open(model: onnx.ModelProto) -> bool:

@@ -20,6 +20,7 @@ from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Tensor
 from opsieve.gen.graph.writing import fill_array
+from opsieve.gen.irs.onnx.graphs import copied
 from opsieve.gen.model.tensors import write_tensor
 
 # Places where usual operators are defined, wide ones first; then points.
@@ -139,8 +140,7 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, 
     """
     if not weights:
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     for proto in made.graph.initializer:
         if proto.name in weights:
             proto.CopyFrom(write_tensor(weights[proto.name], proto.name))

@@ -20,13 +20,14 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.errors import BadInput
 from opsieve.gen.graph.graph import BodyGraph, Node, count_elements, is_closed
-from opsieve.gen.model.attributes import read_attribute
+from opsieve.gen.model.attributes import constant_array, read_attribute
 from opsieve.gen.model.tensors import (
     DTYPES,
     OptionalType,
     SequenceType,
     TensorType,
     Value,
+    dtype_name,
     read_tensor,
     read_type,
 )
@@ -133,7 +134,7 @@ class _SourceReader:
                 attribute.name: self._attribute(attribute, scope, depth) for attribute in proto.attribute
             }
             if proto.op_type == "Constant" and not domain:
-                made = _constant(proto.output[0], attrs, depth)
+                made = _constant(proto, depth)
                 scope[made.name] = made
                 if depth:
                     found.append(Node("Constant", "", [], [made], attrs, proto.name))
@@ -260,24 +261,11 @@ def _agree(typed: Typed, known: Typed) -> bool:
     )
 
 
-def _constant(name: str, attrs: Attributes, depth: int) -> Tensor:
-    if len(attrs) != 1:
-        raise UnreadableModel("a Constant without a value")
-    ((kind, value),) = attrs.items()
-    kinds = {
-        "value_int": np.int64,
-        "value_ints": np.int64,
-        "value_float": np.float32,
-        "value_floats": np.float32,
-    }
-    if kind in kinds:
-        value = np.array(value, kinds[kind])
-    elif kind in ("value_string", "value_strings"):
-        value = np.array(value, object)
-    elif kind != "value":
-        raise UnreadableModel("a sparse Constant")
-    dtype = "string" if value.dtype == object else value.dtype.name
-    return leaf(name, value, dtype, "" if depth else "constant")
+def _constant(node: onnx.NodeProto, depth: int) -> Tensor:
+    value = constant_array(node)
+    if value is None:
+        raise UnreadableModel("a Constant without a value that can be read")
+    return leaf(node.output[0], value, dtype_name(value), "" if depth else "constant")
 
 
 # Sizes that a model computes: what its nodes make of shapes and small constants, once the shapes are known.

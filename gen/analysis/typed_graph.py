@@ -20,13 +20,13 @@ from opsieve.gen.declarations.catalogue import OLDEST, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.attributes import read_attribute
+from opsieve.gen.model.attributes import constant_array, is_constant, read_attribute, tensor_array
 from opsieve.gen.model.tensors import (
     OptionalType,
     SequenceType,
     TensorType,
     ValueType,
-    read_tensor,
+    dtype_name,
     read_type,
 )
 
@@ -180,11 +180,11 @@ class _GraphReader:
                 leaves[info.name] = made
         inputs = list(leaves.values())
         for proto in graph.initializer:
-            leaves[proto.name] = _constant(proto.name, proto, "initializer")
+            leaves[proto.name] = _hold_array(proto.name, tensor_array(proto), "initializer")
         scope.update(leaves)
         steps = []
         for node in graph.node:
-            if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.output:
+            if is_constant(node):
                 leaf = self.constant(node, types)
                 scope[leaf.name] = leaves[leaf.name] = leaf
                 continue
@@ -195,16 +195,9 @@ class _GraphReader:
         return TypedGraph(inputs, outputs, steps, leaves)
 
     def constant(self, node: onnx.NodeProto, types: Mapping[str, ValueType]) -> Tensor:
-        name = node.output[0]
-        for attribute in node.attribute:
-            if attribute.name == "value":
-                return _constant(name, attribute.t, "constant")
-            given = _attribute(attribute)
-            if attribute.name in ("value_int", "value_ints", "value_float", "value_floats"):
-                array = np.array(given, np.int64 if "int" in attribute.name else np.float32)
-                made = Tensor(name, array.dtype.name, array.shape, leaf="constant")
-                _measure(made, array)
-                return made
+        name, array = node.output[0], constant_array(node)
+        if array is not None:
+            return _hold_array(name, array, "constant")
         made = _declare_tensor(name, types.get(name))
         made.low, made.high = span(made.dtype)
         return made
@@ -267,13 +260,11 @@ def _declare_tensor(name: str, type_: ValueType | None) -> Tensor:
     return Tensor(name, "", ())
 
 
-def _constant(name: str, proto: onnx.TensorProto, leaf: str) -> Tensor:
-    try:
-        array = read_tensor(proto)
-    except BadInput:
-        # Of a type that numpy lacks, or kept in another file
+def _hold_array(name: str, array: "np.ndarray[Any, Any] | None", leaf: str) -> Tensor:
+    """Make a leaf that holds an array; None for one of a type that numpy lacks, or kept in another file."""
+    if array is None:
         return Tensor(name, "", (), leaf=leaf)
-    made = Tensor(name, "string" if array.dtype == object else array.dtype.name, array.shape, leaf=leaf)
+    made = Tensor(name, dtype_name(array), array.shape, leaf=leaf)
     _measure(made, array)
     if array.dtype != object and array.size <= _MOST_KNOWN and array.dtype.kind in "iufb":
         made.values = tuple(array.ravel().tolist())

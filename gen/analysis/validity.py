@@ -21,7 +21,7 @@ from onnx import AttributeProto, TensorProto
 from opsieve.gen.declarations.catalogue import OLDEST, form, has_bodies, operators, qualified_name
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.attributes import read_attribute
+from opsieve.gen.model.attributes import constant_array, is_constant, read_attribute
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import (
     DTYPES,
@@ -95,7 +95,7 @@ def _walk_graph(
     for node in graph.node:
         if (node.domain, node.op_type) in local:
             continue
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+        if is_constant(node):
             typing = _constant(node)
             if typing is not None and node.output:
                 scope[node.output[0]] = typing
@@ -159,16 +159,12 @@ def _constant(node: onnx.NodeProto) -> Typing | None:
     if len(node.attribute) != 1:
         return None
     attribute = node.attribute[0]
-    if attribute.name == "value" and attribute.t.data_type in DTYPES:
-        return _read_stored(attribute.t)
-    one = {"value_int": "int64", "value_float": "float32"}.get(attribute.name)
-    if one:
-        return one, (), (attribute.i if one == "int64" else attribute.f,)
-    many = {"value_ints": "int64", "value_floats": "float32"}.get(attribute.name)
-    if many:
-        listed = tuple(attribute.ints if many == "int64" else attribute.floats)
-        return many, (len(listed),), listed if len(listed) <= KNOWN else None
-    return None
+    if attribute.name == "value":
+        return _read_stored(attribute.t) if attribute.t.data_type in DTYPES else None
+    array = constant_array(node)
+    if array is None or array.dtype == object:
+        return None
+    return dtype_name(array), array.shape, tuple(array.ravel().tolist()) if array.size <= KNOWN else None
 
 
 def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> NodeCheck:

@@ -12,10 +12,9 @@ import onnx
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.declaration import Moves
 from opsieve.gen.declarations.tensor import ANY, Domain, Shape, Site
-from opsieve.gen.errors import BadInput
+from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
 from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import read_tensor
 
 # Elements of a constant that is looked into
 _MAX_CONSTANT = 1024
@@ -104,14 +103,11 @@ class InputFlow:
     def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
         if not node.output:
             return
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+        if is_constant(node):
             for attribute in node.attribute:
                 if attribute.name == "value":
                     self._constant(node.output[0], attribute.t, scope)
-                elif attribute.name in ("value_int", "value_ints"):
-                    numbers = np.array(
-                        attribute.ints if attribute.name == "value_ints" else attribute.i, np.int64
-                    )
+                elif (numbers := constant_array(node)) is not None and numbers.dtype == np.int64:
                     scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
             return
         operator = find_operator(node.domain, node.op_type)
@@ -143,11 +139,8 @@ class InputFlow:
         scope.shapes[name] = tuple(tensor.dims)
         scope.roots.pop(name, None)
         if len(tensor.dims) <= 1 and all(size <= _MAX_CONSTANT for size in tensor.dims):
-            try:
-                array = read_tensor(tensor)
-            except BadInput:
-                return
-            if array.dtype.kind in "iu":
+            array = tensor_array(tensor)
+            if array is not None and array.dtype.kind in "iu":
                 scope.constants[name] = array
 
     def _static(self, type_: onnx.TypeProto) -> Shape | None:

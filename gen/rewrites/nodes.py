@@ -18,6 +18,7 @@ from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.graphs import copied
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 from opsieve.gen.rewrites.parts import list_reads
@@ -92,8 +93,7 @@ Rewrite = Callable[[Rewriting], None]
 
 def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) -> Rewriting:
     """Copy a model for rewriting."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     graph = copy.graph
     opset = next((entry.version for entry in copy.opset_import if entry.domain in ("", "ai.onnx")), 0)
     declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}

@@ -33,6 +33,7 @@ from opsieve.gen.generation.random_graph import (
     finish,
     start,
 )
+from opsieve.gen.irs.onnx.graphs import copied
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value
@@ -171,8 +172,7 @@ def _store_conditions(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.
         for name, value in values.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
     }
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     kept = [value for value in model.graph.input if value.name not in held]
     del copy.graph.input[:]
     copy.graph.input.extend(kept)

@@ -27,7 +27,6 @@ from opsieve.gen.irs.onnx.graphs import (
     graph_at,
     graphs,
     held_array,
-    is_constant,
     label,
     node_at,
     node_of,
@@ -35,9 +34,9 @@ from opsieve.gen.irs.onnx.graphs import (
     put_array,
     reread,
     set_attribute,
-    tensor_array,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.attributes import is_constant, tensor_array
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part

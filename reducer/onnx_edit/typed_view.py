@@ -10,19 +10,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
-from opsieve.gen.irs.onnx.graphs import (
-    Array,
-    Path,
-    constant_array,
-    copied,
-    declared_type,
-    first_output,
-    graphs,
-    is_constant,
-    tensor_array,
-)
+from opsieve.gen.irs.onnx.graphs import Array, Path, copied, declared_type, first_output, graphs
 from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.irs.view import StoredTensor
+from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
 from opsieve.reducer.onnx_edit.settle import settle

@@ -13,9 +13,9 @@ from opsieve.gen.irs.onnx.graphs import (
     list_definitions,
     reread,
     stored_tensor,
-    tensor_array,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.attributes import tensor_array
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass

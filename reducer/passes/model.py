@@ -13,7 +13,6 @@ from opsieve.gen.irs.onnx.cuts import list_called_functions
 from opsieve.gen.irs.onnx.graphs import (
     Path,
     add_initializers,
-    constant_array,
     copied,
     declared_type,
     drop_unused,
@@ -30,6 +29,7 @@ from opsieve.gen.irs.onnx.graphs import (
     uses,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value
@@ -48,8 +48,7 @@ _FEW = 6
 def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
     """Take constants out of the nodes first, change names at last."""
     for path, node in nodes(subject.model.graph):
-        own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
-        if own and first_output(node) and constant_array(node) is not None:
+        if is_constant(node) and first_output(node) and constant_array(node) is not None:
             yield _unnode(path, first_output(node))
     initial = {tensor.name for tensor in subject.model.graph.initializer}
     if any(info.name in initial for info in subject.model.graph.input):

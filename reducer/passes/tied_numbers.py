@@ -17,7 +17,6 @@ from opsieve.gen.declarations.catalogue import qualified_name
 from opsieve.gen.irs.onnx.graphs import (
     Array,
     attribute_of,
-    constant_array,
     first_output,
     held_array,
     node_at,
@@ -25,6 +24,7 @@ from opsieve.gen.irs.onnx.graphs import (
     set_attribute,
 )
 from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.model.attributes import constant_array
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler

@@ -12,22 +12,13 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
+from opsieve.gen.model.attributes import CONSTANT_LISTS, CONSTANT_SCALARS, constant_array, tensor_array
 from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, tensor_problem, write_tensor
+from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, write_tensor
 
 Path: TypeAlias = tuple[str, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_CONSTANTS = {
-    "value_float": TensorProto.FLOAT,
-    "value_int": TensorProto.INT64,
-    "value_string": TensorProto.STRING,
-}
-_CONSTANT_LISTS = {
-    "value_floats": TensorProto.FLOAT,
-    "value_ints": TensorProto.INT64,
-    "value_strings": TensorProto.STRING,
-}
 _FIELDS = {
     **dict.fromkeys(("int64",), "int64_data"),
     **dict.fromkeys(("uint32", "uint64"), "uint64_data"),
@@ -51,6 +42,17 @@ def copied(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy that may be changed."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    return copy
+
+
+def tap_model(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
+    """Return the model with more outputs, whose types the compiler infers."""
+    copy = copied(model)
+    there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
+    known = {value.name: value for value in copy.graph.value_info}
+    for name in names:
+        if name not in there:
+            copy.graph.output.append(known.get(name) or onnx.ValueInfoProto(name=name))
     return copy
 
 
@@ -141,35 +143,6 @@ def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, V
     return {name: value for name, value in inputs.items() if name in used}
 
 
-def is_constant(node: onnx.NodeProto) -> bool:
-    """Whether a node is ONNX's Constant."""
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) > 0
-
-
-def constant_array(node: onnx.NodeProto) -> Array | None:
-    """Return the value of a Constant node; `None` for a sparse or an unreadable one."""
-    if len(node.attribute) != 1:
-        return None
-    attribute = node.attribute[0]
-    if attribute.name == "value" and attribute.HasField("t"):
-        return tensor_array(attribute.t)
-    kind = {**_CONSTANTS, **_CONSTANT_LISTS}.get(attribute.name)
-    if kind is None:
-        return None
-    value = helper.get_attribute_value(attribute)
-    if kind == TensorProto.STRING:
-        items = value if isinstance(value, list) else [value]
-        texts = np.empty(len(items), dtype=object)
-        texts[:] = [item.decode("utf-8", "surrogateescape") for item in items]
-        return texts if isinstance(value, list) else texts.reshape(())
-    return np.asarray(value, dtype=helper.tensor_dtype_to_np_dtype(kind))
-
-
-def tensor_array(tensor: TensorProto) -> Array | None:
-    """Return a tensor's value; `None` if the model alone does not hold it (external or damaged data)."""
-    return None if tensor_problem(tensor) else read_tensor(tensor)
-
-
 def encode_array(array: Array, name: str = "") -> TensorProto:
     """Return the smallest of ONNX's encodings of an array: varints for small integers, raw bytes
     otherwise.
@@ -202,9 +175,9 @@ def write_constant(node: onnx.NodeProto, array: Array) -> None:
     simpler.
     """
     name = node.attribute[0].name if len(node.attribute) == 1 else ""
-    kind = (_CONSTANTS if array.ndim == 0 else _CONSTANT_LISTS if array.ndim == 1 and array.size else {}).get(
-        name
-    )
+    kind = (
+        CONSTANT_SCALARS if array.ndim == 0 else CONSTANT_LISTS if array.ndim == 1 and array.size else {}
+    ).get(name)
     plain = kind == NUMBERS.get(dtype_name(array)) and array.dtype.kind in "if"
     made = (
         helper.make_attribute(name, array.tolist())

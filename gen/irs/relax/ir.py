@@ -39,7 +39,7 @@ RELAX = tvm_ir(
     },
     strategies={"relax": 80, "relax-passes": 120, "relax-mutate": 0},
     usual_features=17.0,
-    rewrites="opsieve.gen.irs.relax.rewrites:REWRITES",
+    rewrites="opsieve.gen.irs.relax.rewrites:REWRITERS",
     evaluator="opsieve.backends.reference.tvm_requests:prepare_relax",
     reduction="opsieve.reducer.irs.tvm_reduction:RelaxReduction",
     is_editable=_is_editable,
