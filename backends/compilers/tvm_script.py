@@ -83,7 +83,7 @@ ROUND_TRIPS = {
     ),
 }
 APPLIED = """\
-        module = relax.transform.%s(module)
+        module = %s(module)
         relax.analysis.well_formed(module)  # what a pass leaves has to be
 """
 PACKED = """
@@ -102,7 +102,6 @@ LITERAL = frozenset(
     for bits in (8, 16, 32, 64)
     if (kind, bits) != ("float", 8)
 ) | {"bool"}
-HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
 
 
 def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
@@ -182,18 +181,18 @@ def source(
 
 
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
-    """`FuseOps(fuse_opt_level=1)` for `FuseOps:1`."""
+    """`relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes them."""
     name, _, argument = item.partition(":")
+    if "." in name:
+        return "tvm.%s" % tir_call(item).replace("tvm.", "")
     keyword, convert = keywords.get(name, ("", str))
-    return "%s(%s)" % (name, "%s=%a" % (keyword, convert(argument)) if argument else "")
+    return "relax.transform.%s(%s)" % (name, "%s=%a" % (keyword, convert(argument)) if argument else "")
 
 
 def tir_call(item: str) -> str:
     """`tirx.transform.NarrowDataType(32)` for `tirx.NarrowDataType:32`."""
     name, _, argument = item.partition(":")
     dialect, _, short = name.partition(".")
-    return "%s.%s(%s)" % (
-        HOMES.get(dialect, "tirx.transform"),
-        short,
-        argument if argument.isdigit() else "%a" % argument if argument else "",
-    )
+    written = argument if argument.isdigit() else "%a" % argument if argument else ""
+    home = "tvm.s_tir" if dialect == "s_tir" else "tirx"
+    return "%s.transform.%s(%s)" % (home, short, written)

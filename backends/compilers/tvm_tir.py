@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List
 
 import numpy as np
 
-from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
+from opsieve.backends.compilers.tvm_relax_preconditions import PassPrecondition
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -174,12 +174,17 @@ def plain(tvm: Any, found: Any) -> Any:
     return tirx.PrimFunc(list(found.params), found.body, found.ret_type, attrs=found.attrs)
 
 
+def find_pass(tvm: Any, name: str) -> Any:
+    """Find what makes the pass of a name, of Relax or (`tirx.`, `s_tir.`) of TIR; else return `None`."""
+    dialect, _, short = name.rpartition(".")
+    home = getattr(tvm, dialect or "relax", None) if dialect in ("", "tirx", "s_tir") else None
+    return getattr(home.transform, short, None) if home is not None and short[:1].isupper() else None
+
+
 def make(tvm: Any, item: str) -> Any:
-    """Make the pass of a name. Raises ValueError if this release lacks it."""
+    """Make a pass of TIR by its name. Raises ValueError if this release lacks it."""
     name, _, argument = item.partition(":")
-    dialect, _, short = name.partition(".")
-    home = {"tirx": tvm.tirx.transform, "s_tir": tvm.s_tir.transform}.get(dialect)
-    found = getattr(home, short, None) if home is not None and short[:1].isupper() else None
+    found = find_pass(tvm, name) if "." in name else None
     if found is None:
         raise ValueError("tvm has no pass %r" % name[:80])
     if not argument:

@@ -4,6 +4,7 @@ the functions of TIR that become of that, and functions of topi.
 Each is an output of the "program", the bytes of a module in TVM's JSON; a function of TIR is its `main`.
 """
 
+import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 import numpy as np
@@ -20,7 +21,9 @@ def lower_module(module: Any, target: Any) -> "Run":
     from tvm import relax, tirx
 
     with target:
-        module = relax.transform.LegalizeOps()(relax.transform.FoldConstant()(module))
+        # Sorts and scans have no legalisation: the default pipelines dispatch them first.
+        module = relax.backend.DispatchSortScan()(relax.transform.FoldConstant()(module))
+        module = relax.transform.LegalizeOps()(module)
         fused = relax.transform.FuseTIR()(
             relax.transform.FuseOps()(relax.transform.AnnotateTIROpPattern()(module))
         )
@@ -35,7 +38,7 @@ def lower_module(module: Any, target: Any) -> "Run":
 
 def topi() -> "Run":
     """Functions of topi over small tensors: reductions, windows, sorting, layouts and what else a kernel
-    library has.
+    library has; and those of TVM's own tests.
     """
     import tvm
     from tvm import te, topi
@@ -71,13 +74,26 @@ def topi() -> "Run":
         lambda: [image, topi.nn.space_to_depth(image, 2)],
     ]
     functions = []
-    for way in ways:
+    for way in [*ways, *list_workloads()]:
         try:
-            functions.append(te.create_prim_func(way()))
+            functions.append(te.create_prim_func(list(way())))
         except Exception:  # noqa: BLE001, PERF203
             # A function that this release makes otherwise is one seed less
             continue
     return make_module_outputs(tvm, [alone(tvm, function) for function in functions])
+
+
+def list_workloads() -> List[Callable[[], Any]]:
+    """The kernels on which TVM tests its tuner (convolutions, products, norms), in small sizes."""
+    try:
+        from tvm.s_tir.meta_schedule.testing import te_workload
+    except ImportError:
+        # Another release has them elsewhere
+        return []
+    return [
+        functools.partial(make, *[min(size, SIDE) if isinstance(size, int) else size for size in sizes])
+        for make, sizes in te_workload.CONFIGS.values()
+    ]
 
 
 def alone(tvm: Any, function: Any) -> Any:

@@ -74,7 +74,7 @@ def judge_nondeterminism(
         if found is None:
             continue
         reference = lab.observe(FLOAT64, program, inputs)
-        if ir_of(program).can_be_undefined and reference.outputs is None:
+        if ir_of(program).can_be_undefined(program) and reference.outputs is None:
             return None
         output = found.mismatch.output if found.mismatch is not None else None
         return None if list_open_rules(reference.hazards, output) else found

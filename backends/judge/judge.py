@@ -190,7 +190,7 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
             agreeing = oracle
             continue
         changed = session.judge_repetition(outputs, tuple(found.mismatches))
-        if changed is not None and ir_of(session.program).can_be_undefined:
+        if changed is not None and ir_of(session.program).can_be_undefined(session.program):
             return replace(changed, verdict="undecided")
         if changed is not None:
             return changed

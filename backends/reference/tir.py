@@ -66,7 +66,7 @@ def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -
 
     Raises:
         Undefined: it has no defined result.
-        Unknown: it holds what is not known here.
+        Unknown: it holds a part that this module does not know.
     """
     wanted = arguments(function)
     if wanted is None:

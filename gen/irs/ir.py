@@ -120,7 +120,7 @@ class IR(Generic[P]):
         checked_by: Who has found a program valid once it is past the stage `import`; "" for nobody.
         declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where
             there is a `graph`.
-        can_be_undefined: Whether a valid program can read memory that nobody wrote.
+        can_be_undefined: Whether a program may read memory that nobody wrote.
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
         strategies: The strategies that make programs of it, and the share of the time of targets that each
@@ -156,7 +156,7 @@ class IR(Generic[P]):
     details: Callable[[P], tuple[Iterable[str], Iterable[str]]] = lambda program: ((), ())
     checked_by: str = ""
     declared_types: Callable[[P], Mapping[str, ValueType]] = lambda program: {}
-    can_be_undefined: bool = False
+    can_be_undefined: Callable[[P], bool] = lambda program: False
     timed_repeats: int = 0
     other_builds: Mapping[str, OtherBuilds] = field(default_factory=dict)
     strategies: Mapping[str, int] = field(default_factory=dict)

@@ -47,7 +47,7 @@ def load_strategy(name: str) -> Strategy:
     """Return the strategy of a name.
 
     Raises:
-        BadInput: If there is no such strategy.
+        BadInput: If the strategy does not exist.
     """
     if name not in _find_entry_points():
         raise BadInput(

@@ -114,7 +114,7 @@ class TvmReduction(TvmForm):
         yield from self.parts(subject)
 
     def rest(self, start: TvmSubject) -> TvmSubject | None:
-        """Return `None`, since there is no first phase."""
+        """Return `None`: a first phase does not exist here."""
         return None
 
 

@@ -15,6 +15,20 @@ from opsieve.backends.observation import Observation, Outcome, Stage
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.registry import read_program
+from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    BindingBlock,
+    Call,
+    Function,
+    Module,
+    RelaxOperator,
+    Seq,
+    ShapeValue,
+    Var,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType
+from opsieve.gen.irs.relax.writing import to_json
 
 TARGET, BASE, ZERO = "tvm", "tvm:opt=0,target=llvm-O0", "tvm:opt=0,pipeline=zero"
 NOTHING: Outcome = "unsupported"
@@ -82,14 +96,29 @@ def test_builds_of_one_compiler_that_agree_decide_nothing() -> None:
     assert verdict(gives(1, 2), gives(1, 2), gives(7)).verdict == "undecided"
 
 
+def call_of(operator: str) -> RelaxProgram:
+    """A module that returns what an operator yields."""
+    kind = RelaxTensorType("float32", (2, 3))
+    y = Var("y", kind)
+    call = Call(RelaxOperator(operator), (ShapeValue((2, 3)),), kind)
+    main = Function((), Seq((BindingBlock((Bind(y, call),)),), y), kind)
+    return RelaxProgram(to_json(Module((("main", main),))).encode())
+
+
 @pytest.mark.parametrize(
-    ("program", "expected"), [(None, "fail"), (tir_program(), "undecided")], ids=["relax", "tir"]
+    ("program", "expected"),
+    [
+        (call_of("relax.ones"), "fail"),
+        (call_of("relax.builtin.alloc_tensor"), "undecided"),
+        (tir_program(), "undecided"),
+    ],
+    ids=["relax", "allocated", "tir"],
 )
 def test_other_values_in_a_second_run_are_a_fault_only_where_memory_is_always_written(
     program: Any, expected: str
 ) -> None:
-    """A well-formed TIR function can read what nobody wrote; without the reference nobody knows whether this
-    one does.
+    """A well-formed TIR function, and what calls one, can read what nobody wrote; without the reference nobody
+    knows whether this one does.
     """
     found = verdict(lambda turn: gives(1, 2 + turn), gives(7, 7), gives(7, 7), program=program)
     assert (found.verdict, found.kind) == (expected, "nondeterminism")

@@ -11,19 +11,35 @@ import pytest
 
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference.forbidden import Forbidden
+from opsieve.backends.reference.tir import Undefined
 from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators
 from opsieve.gen.irs.relax.draw import Draw, number, numbers
 from opsieve.gen.irs.relax.generator import Generated, Generator, generate
+from opsieve.gen.irs.relax.kernels import kernel
 from opsieve.gen.irs.relax.outlining import with_own_sides
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, GenerationPolicy
 from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.relax.tree import Call, Function, Module, RelaxOperator, Var
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    BindingBlock,
+    Call,
+    Function,
+    GlobalVar,
+    Module,
+    RelaxOperator,
+    Seq,
+    Tuple,
+    Var,
+)
 from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, size_value
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tir.nodes import integer, replace_node, with_fields
+from opsieve.gen.irs.tvm.nodes import ObjectNode, decode, encode
+from opsieve.gen.irs.tvm.program import walk
 
 
 def evaluated(
@@ -130,3 +146,29 @@ def test_sides_as_functions_of_their_own_give_the_same() -> None:
         for one, other in zip(before, after, strict=True):
             np.testing.assert_array_equal(one, other)
     assert changed > 5
+
+
+def call_of_kernel(combine: str, rows: int = 2) -> Module:
+    """A module that calls a kernel of a user's: `combine` of two tensors, in the first rows of the result."""
+    kind = RelaxTensorType("float32", (2, 3))
+    added = kernel("mine", "add", kind)
+    whole = decode(encode(added).replace('"prim.Add"', f'"prim.{combine}"'))
+    assert isinstance(whole, ObjectNode)
+    outer = next(node for node in walk(whole) if node.type == "tirx.For")
+    written = replace_node(whole, outer, with_fields(outer, extent=integer(rows, "int64")))
+    x, y = Var("x", kind), Var("y", kind)
+    made = Call(RelaxOperator("relax.call_tir"), (GlobalVar("mine"), Tuple((x, x))), kind)
+    main = Function((x,), Seq((BindingBlock((Bind(y, made),)),), y), kind)
+    return Module((("mine", written), ("main", main)))
+
+
+def test_a_kernel_of_ones_own_is_run_by_the_reference_of_tir() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for precision in ("native", "float64"):
+        [value] = evaluated(call_of_kernel("Mul"), {"x": x}, precision)[0]
+        np.testing.assert_array_equal(value, x * x)
+
+
+def test_a_kernel_that_leaves_its_result_unwritten_has_no_value() -> None:
+    with pytest.raises(Undefined, match="leaves a part of its result unwritten"):
+        evaluated(call_of_kernel("Mul", rows=1), {"x": np.ones((2, 3), np.float32)})

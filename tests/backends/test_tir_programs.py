@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
+from opsieve.backends.compilers.tvm_relax_preconditions import PassPrecondition
 from opsieve.backends.compilers.tvm_tir import preconditions
 from opsieve.backends.judge.judge import judge_program
 from opsieve.backends.reference.tir import Undefined, Unknown, run

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from relax_interface import operators
 
+from opsieve.gen.irs.relax.edits import make_literal
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
@@ -74,6 +75,13 @@ def start(seed: int, policy: str, steps: tuple[str, ...] = ()) -> TvmSubject:
     made = generate(seed, chosen)
     program = RelaxProgram(to_json(made.module).encode(), steps)
     return TvmSubject(program, fitting_inputs(program, made.symbols, seed))
+
+
+def test_a_negative_size_has_no_literal() -> None:
+    """TVM infers such a size for a slice that ends before it begins."""
+    assert make_literal(RelaxTensorType("float32", (4, -2))) is None
+    assert make_literal(RelaxTensorType("float32", (-1, -2))) is None
+    assert make_literal(RelaxTensorType("float32", (4, 0))) is not None
 
 
 def reduced(subject: TvmSubject, fault: Fault) -> tuple[TvmSubject, int]:

@@ -38,6 +38,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.relax.single_calls import iter_single_calls
 from opsieve.gen.irs.tir.arguments import arguments, program, values, with_own_names
 from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
 from opsieve.gen.irs.tir.nodes import size
@@ -143,9 +144,13 @@ def import_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[
 def make_lowered_seeds(
     seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES
 ) -> list[ObjectNode]:
-    """Make functions with dense arguments of constant shape, each once; [] without TVM."""
+    """Make functions with dense arguments of constant shape, each once; [] without TVM.
+
+    They are lowered from random models and modules and from one call of each operator, and made by topi.
+    """
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
     cases += [generate("relax", 1000 * seed + number, GenRequest(nodes=8)) for number in range(modules)]
+    cases += [Case(single, {}) for single in iter_single_calls(seed)]
     found: dict[bytes, ObjectNode] = {}
     with Workers(limits) as workers:
         answers = [

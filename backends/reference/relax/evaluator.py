@@ -12,6 +12,7 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 from onnx import ModelProto
 
+from opsieve.backends.reference import tir
 from opsieve.backends.reference.forbidden import Forbidden
 from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
 from opsieve.backends.reference.relax.portable_trace import PortableTrace
@@ -19,6 +20,8 @@ from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.spellings.spelling import SpelledCall
+from opsieve.gen.irs.tir.arguments import arguments, with_own_names
+from opsieve.gen.irs.tir.nodes import dtype, shape
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
@@ -205,23 +208,47 @@ class ModuleEvaluator:
         if spelling is None:
             raise NotImplementedError(f"no spelling of {name} in ONNX")
         kind = call.type.fields[0] if isinstance(call.type, T.TupleType) and call.type.fields else call.type
-        dtype = kind.dtype if isinstance(kind, T.RelaxTensorType) else ""
+        element = kind.dtype if isinstance(kind, T.RelaxTensorType) else ""
         self.onnx.label = name
-        return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, dtype))
+        return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, element))
 
     def foreign(self, name: str, args: list[Any], kind: T.Type) -> Any:
-        """A kernel of gen/irs/relax/kernels.py, or a copy."""
+        """The result of a kernel of TIR, or of a packed function that copies."""
         callee = args[0]
         if isinstance(callee, R.Extern):
             if callee.name not in _IDENTITY:
                 raise NotImplementedError(f"no spelling of the packed function {callee.name}")
             return args[1][0] if name == "relax.call_dps_packed" else args[1]
         found = self.module.get(callee.name)
-        which = _which_kernel(callee.name, found, kind) if isinstance(found, ObjectNode) else ""
-        if which not in _KERNELS:
+        if not isinstance(found, ObjectNode):
             raise NotImplementedError(f"no spelling of the kernel {callee.name}")
-        self.onnx.label = f"kernel_{which}"
-        return self.onnx(_KERNELS[which], *args[1])
+        which = _which_kernel(callee.name, found, kind)
+        if which in _KERNELS:
+            self.onnx.label = f"kernel_{which}"
+            return self.onnx(_KERNELS[which], *args[1])
+        if self.portable or len(args) != 2:
+            raise NotImplementedError(f"no spelling of the kernel {callee.name}")
+        return run_kernel(found, args[1], kind.fields if isinstance(kind, T.TupleType) else (kind,))
+
+
+def run_kernel(found: ObjectNode, given: tuple[Any, ...], kinds: tuple[T.Type, ...]) -> Any:
+    """The results of any kernel, by the reference of TIR: constants of the trace, in the kernel's own types.
+
+    Raises:
+        tir.Undefined: a part of a result stays unwritten, or has no defined value.
+    """
+    function = with_own_names(found)
+    known = arguments(function) or {}
+    if len(known) != len(given) + len(kinds):
+        raise NotImplementedError("a kernel with arguments other than dense tensors of constant shape")
+    runs = []
+    for fill in (0, 1):
+        empty = [np.full(shape(of) or (), fill, dtype(of)) for of in list(known.values())[len(given) :]]
+        runs.append(list(tir.run(function, dict(zip(known, [*given, *empty], strict=True))).values()))
+    first, second = (results[len(given) :] for results in runs)
+    if not all(map(np.array_equal, first, second)):
+        raise tir.Undefined("a kernel leaves a part of its result unwritten")
+    return first[0] if len(kinds) == 1 else tuple(first)
 
 
 def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:

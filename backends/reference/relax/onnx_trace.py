@@ -20,7 +20,7 @@ class OnnxTrace:
     """The nodes of one run.
 
     Attributes:
-        label: What the next nodes are called by: the operator of Relax that they spell.
+        label: The operator of Relax that the next nodes spell.
     """
 
     def __init__(self) -> None:

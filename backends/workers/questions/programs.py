@@ -136,13 +136,17 @@ def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Progra
         why = " ".join(seen.message.split())[:300] or seen.outcome
         raise BadInput(f"TVM cannot make a module of {shown(path, 160)}: {shown(why, 300)}")
     named = [item.strip() for item in choice.passes.split(",")] if choice.passes and not own else []
-    passes = tuple(named or json.loads(seen.outputs["passes"].tobytes()))
-    module = bytes(seen.outputs["module"].tobytes())
+    passes = named or json.loads(seen.outputs["passes"].tobytes())
+    return load_module(seen.outputs["module"].tobytes(), passes, path.stem)
+
+
+def load_module(module: bytes, passes: Sequence[str], name: str) -> Program:
+    """Return the program of a module's JSON in the IR that it is written in; raises BadInput for no program."""
 
     def load(ir: IR[Program]) -> Program:
-        program = ir.load(module, passes, path.stem)
+        program = ir.load(module, tuple(passes), name)
         # Raises if it is not a program of this IR.
         program.inputs()
         return program
 
-    return first_program(irs, load)
+    return first_program([ir for ir in all_irs() if ir.script_parser], load)

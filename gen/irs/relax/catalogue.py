@@ -63,7 +63,7 @@ def _families() -> dict[str, str]:
 @cache
 def spelling_of(name: str) -> Spelling | None:
     """Return the meaning of an operator in ONNX: its spelling, or the ONNX operator that its declaration
-    names; `None` if neither exists.
+    names; `None` without these.
     """
     for table in (
         spelled_elementwise.SPELLINGS,

@@ -115,7 +115,9 @@ def make_literal(kind: T.Type) -> R.Expr | None:
         return None
     shape = [size for size in kind.shape or () if isinstance(size, int)]
     count = int(np.prod(shape, dtype=np.int64))
-    return numbers(kind.dtype, shape, [1] * count) if count <= _LARGEST_CONSTANT else None
+    # TVM infers negative sizes of a slice that is empty.
+    fits = count <= _LARGEST_CONSTANT and min(shape, default=0) >= 0
+    return numbers(kind.dtype, shape, [1] * count) if fits else None
 
 
 def make_ones(kind: T.RelaxTensorType) -> R.Call | None:

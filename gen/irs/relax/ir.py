@@ -7,6 +7,11 @@ from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import tvm_ir
 
+# What these yield may stay unwritten, as a whole or in part: it is what a kernel leaves in new memory.
+_ALLOCATING = frozenset(
+    f"relax.{name}" for name in ("builtin.alloc_tensor", "memory.alloc_tensor", "call_tir", "call_dps_packed")
+)
+
 
 def _is_editable(program: RelaxProgram) -> bool:
     """Whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
@@ -22,6 +27,7 @@ def _is_editable(program: RelaxProgram) -> bool:
 RELAX = tvm_ir(
     RelaxProgram,
     seed_inputs=lambda program, seed: seeded_values(program.inputs(), seed, program.shapes()),
+    can_be_undefined=lambda program: not _ALLOCATING.isdisjoint(program.operators()),
     # TVM checks a module in the stage `import`, so an error behind that is about a module that it found
     # valid.
     checked_by="TVM's own check of the module",

@@ -16,7 +16,7 @@ class Part(NamedTuple):
     Attributes:
         field: Its name in TVM's JSON.
         name: Its name in the tree.
-        how: What it holds: `expr`, `seq`, `type`, ...; with `*` for a list of them, with `?` where it may be
+        how: Its contents: `expr`, `seq`, `type`, ...; with `*` for a list of them, with `?` where it may be
             missing.
     """
 

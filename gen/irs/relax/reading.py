@@ -18,7 +18,7 @@ def from_json(text: str) -> R.Module:
     """The module of a JSON graph.
 
     Raises:
-        MalformedGraph: the graph is damaged or hostile, is no module, or has what these trees cannot hold;
+        MalformedGraph: the graph is damaged, hostile, another object, or has what these trees cannot hold;
             the message says what.
     """
     root = _expect(decode(text), "ir.IRModule")

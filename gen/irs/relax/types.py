@@ -86,7 +86,7 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class FuncType:
-    """A function; `params` is None if unknown, and then `derive` names the function that infers the result of
+    """A function; `params` is `None` if unknown, and then `derive` names the function that infers the result of
     a call.
     """
 

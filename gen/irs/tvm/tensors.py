@@ -80,7 +80,7 @@ def from_node(node: ObjectNode) -> Array:
     """The tensor of a node.
 
     Raises:
-        MalformedGraph: the bytes are no tensor, or one of an element type that is not known.
+        MalformedGraph: the bytes do not make a tensor, or its element type is unknown.
     """
     try:
         raw = base64.b64decode(node.raw, validate=True)
