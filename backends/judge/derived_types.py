@@ -90,7 +90,7 @@ def derive_types(session: JudgingSession) -> dict[str, ValueType]:
 
 
 def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
-    """Judge outputs that contradict the derived types; None without a contradiction."""
+    """Judge outputs that contradict the derived types; returns `None` without a contradiction."""
     types = derive_types(session)
     wrong = find_contradictions(outputs, types)
     worst = Comparison(wrong).worst

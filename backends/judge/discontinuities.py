@@ -178,7 +178,7 @@ class _Case:
         return {name: movement.reach for name, movement in moved.items()}
 
     def test_own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
-        """Test the candidate's own values; None if the candidate computes differently with more outputs."""
+        """Test the candidate's own values; returns `None` if the candidate computes differently with more outputs."""
         own = self.ask("candidate", tap_model(self.model, made), self.inputs)
         if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
             return None
@@ -234,7 +234,7 @@ class _Case:
     def _cut_stretches(
         self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]
     ) -> "_Stretches | None":
-        """Compute each stretch in float64 from the candidate's values at its start; None if that is
+        """Compute each stretch in float64 from the candidate's values at its start; returns `None` if that is
         impossible.
         """
         if not all(_get_dtype(own.get(name)) == self.kinds[name] for name in made):

@@ -62,7 +62,7 @@ def _run_oracle(
 def judge_nondeterminism(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
 ) -> Verdict | None:
-    """Judge a target whose outputs differ in another process; None if they are equal, or the program leaves
+    """Judge a target whose outputs differ in another process; returns `None` if they are equal, or the program leaves
     them open.
     """
     first = lab.observe(target, program, inputs)

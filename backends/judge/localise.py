@@ -66,7 +66,7 @@ class Finding:
 
 
 def settle_dispute(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
-    """Settle a dispute by the program's operators; None if the target's own values are unavailable."""
+    """Settle a dispute by the program's operators; returns `None` if the target's own values are unavailable."""
     own = _get_own_values(dispute)
     if own is None:
         return None
@@ -96,7 +96,7 @@ def settle_dispute(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
 
 
 def _get_own_values(dispute: Dispute) -> Values | None:
-    """Return every value of the program as the target makes it; None if extra outputs alter the disputed
+    """Return every value of the program as the target makes it; returns `None` if extra outputs alter the disputed
     ones.
     """
     session = dispute.session
@@ -145,7 +145,7 @@ def _list_upstream(graph: GraphProto, outputs: tuple[str, ...]) -> list[NodeProt
 def _judge_operator(
     dispute: Dispute, node: NodeProto, own: Mapping[str, Any], judge_piece: JudgePiece
 ) -> Finding | None:
-    """Judge one operator on the target's own inputs; None if it cannot be cut out."""
+    """Judge one operator on the target's own inputs; returns `None` if it cannot be cut out."""
     session = dispute.session
     piece = make_operator_program(dispute.model, node, own)
     if piece is None:

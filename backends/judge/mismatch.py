@@ -228,7 +228,7 @@ class MismatchJudge:
     def judge_piece(
         self, piece: Program, inputs: Values, outputs: Values
     ) -> tuple[Verdict, JudgingSession] | None:
-        """Judge `outputs` that the target gave for a part of the program, with the session; None without a
+        """Judge `outputs` that the target gave for a part of the program, with the session; returns `None` without a
         reference.
         """
         outer = self.session

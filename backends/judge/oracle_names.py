@@ -230,7 +230,7 @@ _FILE = Path(__file__).with_name("explanations.toml")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A name, what it is the name of (`verdict`, `kind`, `rule`, `hazard`, `oracle`), and its meaning."""
+    """A name, the kind of thing it names (`verdict`, `kind`, `rule`, `hazard`, `oracle`), and its meaning."""
 
     name: str
     what: str

@@ -165,7 +165,7 @@ class ModelReplay:
         return made
 
     def _add_original(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """Add the node as it was on these inputs; None if that is not valid."""
+        """Add the node as it was on these inputs; returns `None` if that is not valid."""
         same = all(
             new is None or old is None or (new.dtype, new.shape) == (old.dtype, old.shape)
             for new, old in zip(ins, node.ins, strict=True)
@@ -268,7 +268,7 @@ class ModelReplay:
         )
 
     def _copy_body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
-        """Copy a body under new names; None if something that it captures is missing or changed."""
+        """Copy a body under new names; returns `None` if something that it captures is missing or changed."""
         program = self.builder.program
 
         def fresh(old: Tensor) -> Tensor:
@@ -312,7 +312,7 @@ class ModelReplay:
         return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
 
     def _repair_node(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """Add another instance of the node's operator with its new first input; None if no instance fits."""
+        """Add another instance of the node's operator with its new first input; returns `None` if no instance fits."""
         operator = _get_declaration(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None

@@ -200,7 +200,7 @@ def _iterate_captured(node: NodeProto) -> Iterator[str]:
 
 
 def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
-    """Choose up to `most` connected nodes, by index, that no path leaves and enters again; None if a draw
+    """Choose up to `most` connected nodes, by index, that no path leaves and enters again; returns `None` if a draw
     fails.
     """
     if not taken.nodes:
@@ -312,7 +312,7 @@ def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> Non
 
 
 def _find_dependents(taken: Parts, part: Set[int]) -> set[int] | None:
-    """Return the nodes between the part's first and last that depend on the part; None if the part depends on
+    """Return the nodes between the part's first and last that depend on the part; returns `None` if the part depends on
     one of them.
     """
     # By the part

@@ -293,7 +293,7 @@ def _bypass_node(
 def _show_instead(
     key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
-    """Remove a node and make an output of what it read, in the place of its first result that is one."""
+    """Remove a node, and make its inputs outputs in the place of its first result that is an output."""
     graph, node = model.graph, node_at(model, (), key)
     shown = [info for info in graph.output if node is not None and info.name in node.output]
     if node is None or not shown or name in {info.name for info in graph.output}:
@@ -320,7 +320,7 @@ def _read(
 
 
 def _fed(key: str, subject: Subject) -> Subject | None:
-    """Feed what a node of constants gives; None where the passes feed it."""
+    """Feed the result of a node of constants; returns `None` if the passes feed it."""
     graph = Graph(subject)
     place = graph.producer.get(key)
     left = cut(graph, (other for other in range(len(graph.nodes)) if other != place))

@@ -152,8 +152,8 @@ class Block(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
 
 
 class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
-    """A model as a torch module. `names` are the inputs that its forward takes, in order; `outputs` what it
-    returns.
+    """A model as a torch module. `names` are the inputs that its forward takes, in order; `outputs` those
+    that it returns.
     """
 
     def __init__(self, model: Any, fed: Iterable[str]) -> None:

@@ -59,8 +59,8 @@ def typed_values(graph: Any) -> list[Any]:
 
 
 def check_rounding(name: str, narrow: Any, wide: Any, step: Any) -> None:
-    """BrokenModel where a narrowed constant lies further than `step` (one number, or one an element) from
-    what it was.
+    """Raise BrokenModel if a narrowed constant lies further than `step` (one number, or one an element) from
+    its old value.
     """
     import numpy as np
 

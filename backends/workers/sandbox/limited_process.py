@@ -51,7 +51,7 @@ def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
 
 
 def serve() -> NoReturn:
-    """Be the process: read what stands on stdin, write what the reader makes of it to stdout."""
+    """Be the process: read stdin, and write the reader's result to stdout."""
     module, _, name = sys.argv[1].partition(":")
     read = getattr(importlib.import_module(module), name)
     data = sys.stdin.buffer.read()

@@ -374,9 +374,7 @@ class Zygote:
 
 
 class Excess(Exception):
-    """What a worker and the processes that it started have together is over a limit; the message says
-    what.
-    """
+    """The memory of a worker and its child processes exceeds a limit, which the message names."""
 
 
 class Worker:

@@ -187,8 +187,8 @@ def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
 
 
 def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, int]:
-    """File, offset and length in bytes of a tensor's external data; without a stated length, it is what the
-    tensor takes.
+    """File, offset and length in bytes of a tensor's external data; without a stated length, it is the
+    size of the tensor.
     """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:

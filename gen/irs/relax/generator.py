@@ -37,7 +37,7 @@ _PACKED = T.FuncType(None, T.AnyType(), False, "tvm.relax.type.infer_by_ty_args"
 @dataclass(frozen=True, slots=True)
 class Generated:
     """A module, the values that the symbols of main's parameters have in the run it was generated for, and
-    what it is made of.
+    the number of each of its forms.
     """
 
     module: R.Module

@@ -18,7 +18,7 @@ Path = tuple[Step, ...]
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What may be used at a place: scalar variables (with the values they take, where known), buffers, and
-    what is around it.
+    the loops and branches around it.
     """
 
     variables: tuple[ObjectNode, ...] = ()
