@@ -122,12 +122,14 @@ class NondeterminismTest:
                 failed = verdict.verdict == "fail"
                 return CheckResult("slippage" if failed else "gone", f"a run ended: {found.ended.outcome}")
             if found.differing >= self.sightings:
-                answer = answers[0]
-                assert found.worst is not None
-                verdict = Verdict("fail", "", "nondeterminism", "run", mismatch=found.worst)
-                if not self.failure.is_shown_by(verdict, answer, subject.program, self.level):
-                    return CheckResult("slippage", f"runs differ otherwise: {found.worst.what}")
-                if left_open(subject, found.names, self.workers):
-                    return CheckResult("gone", "ONNX leaves open what it gives")
-                return CheckResult("same", wrong=found.names)
+                return self._judge_difference(subject, found, answers[0])
         return CheckResult("gone", f"{found.differing} of {found.runs} runs differed")
+
+    def _judge_difference(self, subject: Runnable, found: Spread, answer: Observation) -> CheckResult:
+        assert found.worst is not None
+        verdict = Verdict("fail", "", "nondeterminism", "run", mismatch=found.worst)
+        if not self.failure.is_shown_by(verdict, answer, subject.program, self.level):
+            return CheckResult("slippage", f"runs differ otherwise: {found.worst.what}")
+        if left_open(subject, found.names, self.workers):
+            return CheckResult("gone", "ONNX leaves open what it gives")
+        return CheckResult("same", wrong=found.names)

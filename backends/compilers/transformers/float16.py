@@ -24,7 +24,7 @@ _LARGEST = {"onnxconverter-float16": 1e4, "onnxruntime-float16": 65504.0}
 
 
 def refuse_float16(model: Any) -> None:
-    """Raise NotImplementedError for a model that has float16 of its own: it could not be told from the float16
+    """Raise NotImplementedError for a model that has float16 of its own: it would look like the float16
     that the tool adds.
     """
     if _FLOAT16 in narrowing.element_types(model):

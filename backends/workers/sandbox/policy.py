@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -145,19 +145,7 @@ def start_sandboxed(
             # The next ones do without
             _refused[refused.feature] = str(refused)
             continue
-        # Compile the modules in folders, each once per environment, where that is allowed.
-        wanted = [place for place in made.uncompiled if place not in _compiled and os.access(place, os.W_OK)]
-        _compiled.update(wanted)
-        if wanted and not sys.dont_write_bytecode:
-            command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=_COMPILE_SECONDS,
-                    check=False,
-                )
+        _compile_modules(python, made.uncompiled)
         if made.lacks:
             _report_once(made.lacks, say)
         return made
@@ -222,3 +210,15 @@ def _list_library_paths() -> set[str]:
     """List the user's additional folders for libraries and programs."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(":") + os.environ.get("PATH", "").split(":")
     return {place for place in named if place.startswith("/") and os.path.isdir(place)}
+
+
+def _compile_modules(python: Path, folders: Sequence[str]) -> None:
+    """Compile the modules in folders, each once per environment, where that is allowed."""
+    wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
+    _compiled.update(wanted)
+    if wanted and not sys.dont_write_bytecode:
+        command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILE_SECONDS, check=False
+            )

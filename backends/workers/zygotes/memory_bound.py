@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from opsieve.backends.workers.inside.namespaces import HOME
@@ -103,15 +103,10 @@ def measure_shared(processes: Iterable[int], known: Collection[tuple[int, int]])
     be seen; `known` are the devices and numbers of files that are ours.
     """
     seen, taken, pids = set(known), 0, list(processes)
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    if os.readlink(entry.path).startswith("/memfd:"):
-                        status = os.stat(entry.path)
-                        if (status.st_dev, status.st_ino) not in seen:
-                            seen.add((status.st_dev, status.st_ino))
-                            taken += 512 * status.st_blocks
+    for status in _iter_memory_files(pids):
+        if (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            taken += 512 * status.st_blocks
     with contextlib.suppress(OSError, IndexError):
         tree = f"/proc/{pids[0]}/root"
         for place in _IN_MEMORY if os.stat(tree).st_dev != os.stat("/").st_dev else ():
@@ -123,6 +118,16 @@ def measure_shared(processes: Iterable[int], known: Collection[tuple[int, int]])
             fields = line.split()
             taken += int(fields[-2]) * (int(fields[4]) in pids)
     return taken
+
+
+def _iter_memory_files(processes: Iterable[int]) -> Iterator[os.stat_result]:
+    """Yield the status of each open memory file of processes, as far as they can be seen."""
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry.path).startswith("/memfd:"):
+                        yield os.stat(entry.path)
 
 
 def describe_bound(walls: Sequence[str]) -> str:
