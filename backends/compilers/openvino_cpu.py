@@ -90,6 +90,7 @@ class OpenvinoCpu:
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     starts_processes = False
+    milliseconds: Mapping[str, float] = {"onnx": 80.0}
     lacks: Tuple[str, ...] = (
         "sequences and optionals; 2-bit and 4-bit values that are fed or read",
         "integers of more than 31 bits and float64, which it computes as int32 and float32",

@@ -102,6 +102,7 @@ class TinygradOnnx:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+    milliseconds: Mapping[str, float] = {"onnx": 1800.0}
     lacks: Tuple[str, ...] = (
         "strings; complex numbers, float8 and 4-bit values anywhere in a model",
         "Loop, Scan and more operators: it says so, operator by operator",

@@ -15,13 +15,15 @@ from thread_lanes import spawn
 from opsieve.backends.probing.growing_support import GrowingSupport
 from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.campaign.plan import CampaignPlan, parse_plan
-from opsieve.triage.campaign.schedule.costs import ALONE, FIRST, LENT, Costs, Pace, parse_costs
+from opsieve.triage.campaign.schedule.cost_table import USUAL, load_costs, measure_costs
+from opsieve.triage.campaign.schedule.costs import ALONE, FIRST, LENT, Costs, Pace, parse_costs, read_stated
 from opsieve.triage.store.store import Store
 
 COSTS = Costs(({"onnx": 10.0}, {"onnx": 100.0}))
@@ -182,3 +184,35 @@ def test_costs_are_text_of_the_plan_and_bad_ones_are_told() -> None:
     for text in ("", "onnx", "onnx:x", "onnx:-1", "onnx:1+"):
         with pytest.raises(BadInput, match="tells no costs"):
             parse_costs(text)
+
+
+def test_measured_costs_take_the_place_of_stated_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path))
+    tested = [Test(case.program, case.inputs) for case in (paced_plan().make_case(0, n) for n in range(6))]
+    stated = [resolve(name) for name in ("onnxruntime", "openvino")]
+    assert read_stated(stated) == Costs(({"onnx": USUAL}, {"onnx": 80.0}))
+    with Workers() as workers:
+        found = measure_costs(workers, [resolve("onnxoptimizer")], tested)
+    assert load_costs() == found
+    assert read_stated([resolve("onnxoptimizer")]) == Costs(({"onnx": found["onnxoptimizer"]},))
+    (kept,) = tmp_path.rglob("*.json")
+    kept.write_text('{"openvino": -3, "onnxruntime": 12}')
+    assert read_stated(stated) == Costs(({"onnx": 12.0}, {"onnx": 80.0}))
+    kept.write_text("[")
+    assert load_costs() == {}
+
+
+def test_a_compiler_that_ran_no_test_has_no_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path))
+    with Workers() as workers, pytest.raises(BadInput, match="ran no test"):
+        measure_costs(workers, [resolve("onnxruntime")], [])
+    assert not load_costs()
+
+
+@pytest.mark.parametrize(
+    "name", ["openvino", "tract", "tinygrad", "torch", "inductor", "torch-exporter", "tvm"]
+)
+def test_every_slow_compiler_states_what_a_test_costs(name: str) -> None:
+    assert resolve(name).facts.milliseconds["onnx"] > USUAL

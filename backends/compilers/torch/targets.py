@@ -94,6 +94,7 @@ class Torch:
     variables = _VARIABLES
     baseline: Mapping[str, str] = {"device": "cpu"}
     environment = ENVIRONMENT
+    milliseconds: Mapping[str, float] = {"onnx": 19.0}
     lacks: tuple[str, ...] = (
         "strings, integers of less than 8 bits, random numbers, opsets before 7",
         "kernels for many integer types: it says so, operator by operator",
@@ -242,6 +243,7 @@ class Inductor(Compiled):
         "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
         "applications": "",
     }  # fmt: skip
+    milliseconds: Mapping[str, float] = {"onnx": 5200.0}
     lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
 
     def load(self) -> str:
@@ -338,6 +340,7 @@ class Exporter(Compiled):
     main_option = "exporter"
     variables = _VARIABLES
     baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
+    milliseconds: Mapping[str, float] = {"onnx": 1900.0}
     lacks: tuple[str, ...] = (
         *Torch.lacks,
         "sequences and optionals",

@@ -1,7 +1,7 @@
 """The time of a campaign: what a test costs, which programs a slow target runs, and each strategy's share.
 
-The cost of a test on a target is in milliseconds stated by its backend, not measured, so that equal campaigns
-decide alike. A campaign keeps its initial costs in its text: `11.5+930/relax:150/tir:40`, one target after
+The cost of a test on a target is in milliseconds stated by its backend, or measured by `opsieve doctor
+--costs` (cost_table.py), never by the campaign, so that equal campaigns decide alike. A campaign keeps its initial costs in its text: `11.5+930/relax:150/tir:40`, one target after
 another, ONNX models first.
 
 Targets have equal shares of the time, slow ones get promising programs. While the quick targets run every
@@ -23,13 +23,12 @@ from typing import Any
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.registry import all_irs, ir_named
+from opsieve.gen.irs.registry import ONNX, all_irs, ir_named
 from opsieve.gen.strategies.mix import WEIGHTS
 from opsieve.gen.strategies.registry import list_names as installed
 from opsieve.triage.campaign.schedule.batch import is_operator
+from opsieve.triage.campaign.schedule.cost_table import USUAL, load_costs
 
-# The cost of a backend that does not state one.
-USUAL = 10.0
 # A target that costs more than this multiple of the cheapest gets only some programs.
 SLOW = 2.0
 
@@ -75,10 +74,12 @@ NONE = Costs(())
 
 
 def read_stated(targets: Sequence[ResolvedTarget]) -> Costs:
-    """Return the costs stated by the backends of targets."""
-    found = []
+    """Return the costs of targets: those measured on this machine, else those that their backends state."""
+    measured, found = load_costs(), []
     for target in targets:
-        costs = target.facts.milliseconds
+        costs = {**target.facts.milliseconds}
+        if target.name in measured:
+            costs[ONNX] = measured[target.name]
         found.append({ir: float(costs.get(ir, USUAL)) for ir in target.irs})
     return Costs(tuple(found))
 

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from opsieve.backends.workers.questions.probe_backend import Examination
     from opsieve.backends.workers.sandbox.isolation import Isolation
 
+# Programs that are run to measure costs
+_MEASURED = 32
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--probe", is_flag=True, help="Probe every operator and type on the targets, and keep the results."
+)
+@click.option(
+    "--costs", is_flag=True, help="Measure what a test costs on the targets, and keep it for campaigns."
 )
 @options.TARGETS
 @options.NO_SANDBOX
@@ -33,13 +39,16 @@ if TYPE_CHECKING:
     type=options.PATH,
     help="With --probe: ignore earlier results and write the tables into this directory.",
 )
-def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path | None) -> None:
+def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], tables: Path | None) -> None:
     """List the installed compilers, what they accept, and how to install the others.
 
     Every result is measured: each backend is imported in its own worker and runs small models.
     """
     if probe:
         _make_tables(targets or ("onnxruntime",), tables, as_json)
+        return
+    if costs:
+        _measure_costs(targets or ("onnxruntime",), as_json)
         return
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
@@ -154,3 +163,21 @@ def _make_tables(targets: tuple[str, ...], folder: Path | None, as_json: bool) -
         return
     for item in made:
         click.echo(f"{item.backend} {item.version}: {count_noun(len(item.answers), 'answer')}")
+
+
+def _measure_costs(targets: tuple[str, ...], as_json: bool) -> None:
+    """Measure the costs of tests on targets by programs of a usual campaign."""
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.workers.workers import Test, Workers
+    from opsieve.triage.campaign.plan import CampaignPlan
+    from opsieve.triage.campaign.schedule.cost_table import measure_costs
+
+    cases = [CampaignPlan().make_case(0, number) for number in range(_MEASURED)]
+    tests = [Test(case.program, case.inputs) for case in cases]
+    with Workers() as workers:
+        found = measure_costs(workers, list(map(resolve, targets)), tests)
+    if as_json:
+        click.echo(json.dumps({"costs": found}))
+        return
+    for name, cost in found.items():
+        click.echo(f"{name}: {cost:g} ms a test, where onnxruntime takes 10 ms")
