@@ -33,8 +33,8 @@ from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.screens import LinesView
 
 BEAT = 0.02
 FILTERS = (

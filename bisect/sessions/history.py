@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import (
-    Commit,
     describe_commit,
     explain_git_errors,
     find_merge_base,
@@ -51,7 +50,11 @@ def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: 
             between.commits, gather_evidence(opened, between, clues, change[1].folders)
         )
         suspects = tuple(
-            _make_ranked_commit(describe_commit(opened, suspect.sha), suspect.probability, suspect.reasons)
+            RankedCommit(
+                **asdict(describe_commit(opened, suspect.sha)),
+                probability=round(suspect.probability, 4),
+                reasons=suspect.reasons,
+            )
             for suspect in ranking.suspects[:_MOST]
         )
     good, bad = (
@@ -98,8 +101,3 @@ def _check_order(
         f"the commits of the two releases are not in order, or none lies between them: {read}; "
         "the clone may lack the right ones (git fetch --all --tags)"
     )
-
-
-def _make_ranked_commit(commit: Commit, probability: float, reasons: tuple[str, ...]) -> RankedCommit:
-    known = {field.name: getattr(commit, field.name) for field in fields(commit)}
-    return RankedCommit(**known, probability=round(probability, 4), reasons=reasons)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from commands import opsieve
 
-from opsieve.tui.commands import progress
-from opsieve.tui.commands.progress import Pulse, open_counting_bar
+from opsieve.tui.commands import output
+from opsieve.tui.commands.output import Pulse, open_counting_bar
 
 
 def test_a_pulse_beats_after_its_first_time_and_then_now_and_then() -> None:
@@ -25,7 +25,7 @@ def test_a_pulse_beats_after_its_first_time_and_then_now_and_then() -> None:
 def test_where_there_is_no_terminal_a_line_comes_now_and_then_unless_quiet(
     quiet: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "Pulse", lambda: Pulse(first=0.0))
+    monkeypatch.setattr(output, "Pulse", lambda: Pulse(first=0.0))
     with open_counting_bar(9, "tests", quiet) as show:
         show(3, "all well")
         show(4, "all well")

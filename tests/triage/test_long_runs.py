@@ -19,7 +19,7 @@ from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
 from opsieve.tui.commands.find.campaign_report import Growth, draw_picture, write_html, write_markdown
-from opsieve.tui.commands.progress import PauseWhileFull
+from opsieve.tui.commands.output import PauseWhileFull
 
 
 def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(tmp_path: Path) -> None:

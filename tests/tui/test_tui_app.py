@@ -31,9 +31,8 @@ from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
-from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog, PageBar
+from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog, LinesView, PageBar
 from opsieve.tui.cli import opsieve
 
 

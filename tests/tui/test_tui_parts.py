@@ -33,8 +33,8 @@ from opsieve.tui.app.services.tensor_difference import (
 from opsieve.tui.app.views.case_summary import read_summary
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
 from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
-from opsieve.tui.app.widgets.lines_view import wrap_line
 from opsieve.tui.app.widgets.paged_list import Column, fit_columns
+from opsieve.tui.app.widgets.screens import wrap_line
 from opsieve.tui.app.widgets.visible import escape_text, format_age, to_lines, to_one_line
 
 anything = st.text(st.characters())

@@ -33,9 +33,8 @@ from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.saved_filters import save_filter
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
-from opsieve.tui.app.widgets.screens import ChoiceDialog, ConfirmDialog, LineDialog
+from opsieve.tui.app.widgets.screens import ChoiceDialog, ConfirmDialog, LineDialog, LinesView
 
 SNAPSHOTS = CORPUS / "snapshots"
 UPDATE = bool(os.environ.get("UPDATE_SNAPSHOTS"))

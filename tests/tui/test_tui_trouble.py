@@ -36,8 +36,7 @@ from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, Notice, SteadyDialog
+from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, LinesView, Notice, SteadyDialog
 
 
 def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:

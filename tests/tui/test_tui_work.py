@@ -27,8 +27,7 @@ from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.editor import choose_command, run_editor
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.services.saved_filters import read_filters
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, PageBar
+from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, LinesView, PageBar
 
 EXPORTER = """
 import sys, zipfile

@@ -122,13 +122,11 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     for failure, found in seen.items():
         if assigned[failure] not in described:
             kind = found.get_value(ComponentName.KIND)
-            described[assigned[failure]] = make_title(found), kind, _explain(found)
+            why = "; ".join(
+                f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept
+            )
+            described[assigned[failure]] = make_title(found), kind, printable(why)
     return [Assignment(index, assigned[each], *described[assigned[each]]) for index, each in failures]
-
-
-def _explain(found: Fingerprint) -> str:
-    why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
-    return printable(why)
 
 
 def fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from opsieve.gen.case.case import load_case_program
 from opsieve.gen.errors import BadInput
@@ -98,7 +97,10 @@ def refingerprint(
             _apply_moves(index, groups, fresh, whole=places is None)
             placed = index.map_places()
             _rewrite_records(folder, groups, fresh, where, placed)
-            write_rekey(index, folder, _map_keys(groups, placed), _list_new_moves(groups, placed))
+            # The places of the new fingerprints, as moves of a patch
+            new = {group.to_key for group in groups}
+            moves = [[key, number, number, home] for key, (number, home) in placed.items() if key in new]
+            write_rekey(index, folder, _map_keys(groups, placed), moves)
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
 
@@ -191,9 +193,3 @@ def _map_keys(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]
     for group in groups:
         found[group.key].add(group.to_key)
     return {key: sorted(new | ({key} & placed.keys())) for key, new in found.items()}
-
-
-def _list_new_moves(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]) -> list[list[Any]]:
-    """Return the places of the new fingerprints as moves of a patch."""
-    new = {group.to_key for group in groups}
-    return [[key, number, number, cluster] for key, (number, cluster) in placed.items() if key in new]

@@ -27,7 +27,7 @@ from opsieve.triage.store.artifacts import CaseArtifacts, read_artifacts
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import join_index
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import ClusterFacts, ClusterRow, KeptCase, VersionCount, format_cluster
+from opsieve.triage.store.rows import ClusterRow, KeptCase, VersionCount, format_cluster
 from opsieve.triage.store.store import Store
 from opsieve.triage.store.store_folder import get_case_folder
 
@@ -130,38 +130,25 @@ def match_issues(index: Index, folder: Path) -> list[str]:
 
 def rank_all(index: Index) -> int:
     """Rank every cluster, and return their number."""
-    order = rank_clusters([_make_rank_features(one) for one in index.list_cluster_facts()])
+    order = rank_clusters([_make_rank_features(one) for one in index.list_clusters()])
     index.set_ranks(order)
     return len(order)
 
 
-def _make_rank_features(one: ClusterFacts) -> RankFeatures:
+def _make_rank_features(one: ClusterRow) -> RankFeatures:
+    few = one.operators if len(one.operators) < 7 else ()
+    # What makes clusters different
+    features = [f"kind {one.kind}", f"stage {one.stage}", f"pass {one.guilty_pass}"]
     return RankFeatures(
-        one.id,
+        one.number,
         one.severity,
-        len(one.targets.split()),
+        len(one.targets),
         one.reduced is not None,
         one.nodes if one.reduced is None else one.reduced,
         one.members,
-        _make_features(one.kind, one.stage, one.title, one.operators, one.guilty_pass),
-        not one.rule if one.status == "new" else one.status not in _DONE,
-        bool(one.pinned),
-    )
-
-
-def _make_features(kind: str, stage: str, title: str, operators: str, guilty: str) -> frozenset[str]:
-    """Return the features that make clusters different: kind, stage, pass, words of the title, operators if
-    they are few.
-    """
-    few = operators.split() if operators.count(" ") < 8 else []
-    return frozenset(
-        [
-            f"kind {kind}",
-            f"stage {stage}",
-            f"pass {guilty}",
-            *(f"op {name}" for name in few),
-            *title.split()[:20],
-        ]
+        frozenset([*features, *(f"op {name}" for name in few), *one.own_title.split()[:20]]),
+        one.status not in _DONE,
+        one.pinned,
     )
 
 
@@ -332,7 +319,7 @@ def _match_rules(folder: Path, known: Path | None) -> dict[int, str]:
     counted: Counter[tuple[int, str]] = Counter()
     with join_index(folder) as database:
         index = Index(database)
-        members = {facts.id: facts.members for facts in index.list_cluster_facts()}
+        members = {row.number: row.members for row in index.list_clusters()}
         for rule, one in iter_explained(index, rules):
             counted[one.cluster, rule.name] += one.many
     return {

@@ -56,6 +56,11 @@ class ClusterRow:
     probably: tuple[ProbableIssue, ...] = ()
 
     @property
+    def number(self) -> int:
+        """The number in the id: 17 of `c17`."""
+        return int(self.id[1:])
+
+    @property
     def listed_title(self) -> str:
         """The title in lists: prefixed by the cluster's probable public issue until a person decides."""
         return (
@@ -311,26 +316,6 @@ class VersionCount:
     version: str
     many: int
     cluster: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """The facts that determine the rank of a cluster."""
-
-    id: int
-    severity: int
-    targets: str
-    reduced: int | None
-    nodes: int
-    members: int
-    kind: str
-    stage: str
-    title: str
-    operators: str
-    guilty_pass: str
-    status: str
-    rule: str
-    pinned: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,11 @@ class OpsieveApp(App[None]):
 
         def show_store(found: Queries) -> None:
             self._queries = found
-            self._watch = Watch(found, self._store_written, self._store_troubled)
+            self._watch = Watch(
+                found,
+                lambda: self.post_message(StoreChanged()),
+                lambda sentence: self.post_message(Trouble(sentence)),
+            )
             self._watch.start_watching()
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
@@ -164,12 +168,6 @@ class OpsieveApp(App[None]):
             self.action_reopen()
 
         run_in_background(self.screen, "demo", made, open_folder)
-
-    def _store_written(self) -> None:
-        self.post_message(StoreChanged())
-
-    def _store_troubled(self, sentence: str) -> None:
-        self.post_message(Trouble(sentence))
 
     def on_store_changed(self) -> None:
         """Reload the screen."""

@@ -7,13 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.failure_record import encode_components, read_components
 from opsieve.triage.store.index.growth import DECIDED, GrowingIndex
-from opsieve.triage.store.rows import ClusterFacts, Decision, FingerprintPlace, KeptCase, VersionCount
+from opsieve.triage.store.rows import Decision, FingerprintPlace, KeptCase, VersionCount
 
 # It reads cases, with onnx; the terminal app only decides
 if TYPE_CHECKING:
@@ -102,11 +101,6 @@ class Index(GrowingIndex):
             " version) f JOIN fingerprints p ON p.key = f.fingerprint WHERE p.cluster IS NOT NULL"
         )
         return (VersionCount(*row) for row in rows)
-
-    def list_cluster_facts(self) -> list[ClusterFacts]:
-        """List the facts that determine every cluster's rank."""
-        names = ", ".join(field.name for field in fields(ClusterFacts))
-        return [ClusterFacts(*row) for row in self._select(f"SELECT {names} FROM clusters WHERE members > 0")]
 
     # -- changes by a round of triage
 

@@ -203,6 +203,11 @@ class IndexReader(OpenIndex):
         row = self._select_row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.find_cluster(name))
         return _make_row(ClusterRow, row)
 
+    def list_clusters(self) -> list[ClusterRow]:
+        """List all clusters, in no order."""
+        rows = self._select(f"SELECT {_COLUMNS} FROM clusters WHERE members > 0")
+        return [_make_row(ClusterRow, row) for row in rows]
+
     def titles(self) -> dict[int, str]:
         """Return the title of every cluster."""
         return dict(self._select("SELECT id, title FROM clusters"))

@@ -18,8 +18,7 @@ from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
 from opsieve.tui.app.views.located_lines import list_located_graph
 from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import KeyFooter, PageBar, PagedScreen
+from opsieve.tui.app.widgets.screens import KeyFooter, LinesView, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = (*case_pages.PAGES, "replay", "path")

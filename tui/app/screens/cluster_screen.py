@@ -26,9 +26,8 @@ from opsieve.tui.app.views.rows_shown import (
     list_related,
     make_member_row,
 )
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
-from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, PageBar, PagedScreen
+from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LinesView, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = ("about", "why", "related", "history", "difference")

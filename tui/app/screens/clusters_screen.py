@@ -25,9 +25,8 @@ from opsieve.tui.app.views.rows_shown import (
     make_cluster_row,
     make_group_row,
 )
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
-from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LineDialog, SteadyScreen
+from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LineDialog, LinesView, SteadyScreen
 from opsieve.tui.app.widgets.visible import to_one_line
 
 # Rows loaded at first, at a time, and for a jump to the end

@@ -15,8 +15,7 @@ from opsieve.gen.model.durable import write_output
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import ConfirmDialog, KeyFooter, PageBar, PagedScreen
+from opsieve.tui.app.widgets.screens import ConfirmDialog, KeyFooter, LinesView, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 KINDS = ("script", "issue", "pytest", "case")

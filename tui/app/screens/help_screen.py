@@ -13,8 +13,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import PageBar, SteadyDialog
+from opsieve.tui.app.widgets.screens import LinesView, PageBar, SteadyDialog
 from opsieve.tui.app.widgets.visible import Line, escape_text
 
 FILTER = (

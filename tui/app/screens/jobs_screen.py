@@ -23,9 +23,8 @@ from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
 from opsieve.tui.app.views.rows_shown import CLUSTERS, make_cluster_row
-from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
-from opsieve.tui.app.widgets.screens import KeyFooter, LineDialog, SteadyScreen
+from opsieve.tui.app.widgets.screens import KeyFooter, LineDialog, LinesView, SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 JOBS = (

@@ -7,8 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from opsieve.tui.app.widgets.lines_view import LinesView
-from opsieve.tui.app.widgets.screens import KeyFooter, SteadyScreen
+from opsieve.tui.app.widgets.screens import KeyFooter, LinesView, SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 # The store of commands without --store

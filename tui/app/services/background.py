@@ -88,7 +88,9 @@ _EVERY = 0.5
 class Watch:
     """Calls `changed` after others' commits, and `trouble` once for each new problem ("": it is solved)."""
 
-    def __init__(self, store: Queries, changed: Callable[[], None], trouble: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Queries, changed: Callable[[], object], trouble: Callable[[str], object]
+    ) -> None:
         self._store, self._changed, self._trouble = store, changed, trouble
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="watch")

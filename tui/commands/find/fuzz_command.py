@@ -14,12 +14,16 @@ import click
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
-from opsieve.tui.commands.output import ALLOW_UNJUDGED, JUNIT, SARIF, CiOutput, print_message
-from opsieve.tui.commands.progress import (
+from opsieve.tui.commands.output import (
+    ALLOW_UNJUDGED,
+    JUNIT,
+    SARIF,
+    CiOutput,
     PauseWhileFull,
     Pulse,
     open_counting_bar,
     open_probing_bar,
+    print_message,
     raise_on_signals,
 )
 

@@ -8,8 +8,7 @@ import click
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.output import print_message
-from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
+from opsieve.tui.commands.output import open_counting_bar, open_probing_bar, print_message
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest

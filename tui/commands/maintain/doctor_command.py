@@ -13,7 +13,7 @@ import click
 
 from opsieve.gen.model.printable import count_noun
 from opsieve.tui.commands import options
-from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
+from opsieve.tui.commands.output import open_counting_bar, open_probing_bar
 from opsieve.version import VERSION
 
 if TYPE_CHECKING:

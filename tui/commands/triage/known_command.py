@@ -62,8 +62,9 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         return 0
     for problem in done.round.problems:
         print_message(f"{single_line(problem)}.")
+    named = ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())
     others = f", {count_noun(skipped, 'entry')} passed over" if skipped else ""
-    click.echo(f"{count_noun(imported, 'issue')} imported{others}; the store has {_format_sizes(sizes)}")
+    click.echo(f"{count_noun(imported, 'issue')} imported{others}; the store has {named}")
     for row in rows:
         click.echo(
             single_line(
@@ -72,7 +73,3 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         )
     click.echo(f"{count_noun(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
     return 0
-
-
-def _format_sizes(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())
