@@ -71,6 +71,7 @@ def export(
     seconds: float = 60.0,
     memory: int = 0,
     offline: bool = False,
+    newest: bool = False,
     say: Say = ignore,
 ) -> Export:
     """Reproduce a failure and write it for people without opsieve, as `opsieve export` does.
@@ -88,6 +89,7 @@ def export(
         seconds: Time limit of one run, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         offline: Use only releases that are installed.
+        newest: Whether an issue says what the newest release of the compiler does, which is installed.
         say: Receives diagnostics, one sentence per call.
 
     Returns:
@@ -112,6 +114,7 @@ def export(
             seed,
             limits,
             offline,
+            newest,
         )
         made, _ = export_case(request, say)
     if output is not None:

@@ -13,6 +13,7 @@ from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import compare_runs
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
+from opsieve.backends.stacks.frame_lines import choose_skip_option
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.programs import add_script, print_program
@@ -28,6 +29,7 @@ from opsieve.reducer.oracle.discover import find_judged
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import measure_rate
 from opsieve.reducer.oracle.target_test import Runnable
+from opsieve.triage.corpus.session import find_newest
 from opsieve.triage.export.export_input import (
     ORACLES,
     ExpectedOutput,
@@ -53,7 +55,8 @@ _LIMITS = Limits()
 class ExportRequest:
     """A failure to export as `kind`: `what` is a path, or names a case or a cluster of `store`.
 
-    `target` is "" for the one on record; `oracles` are consulted too; `limits` are those of each run.
+    `target` is "" for the one on record; `oracles` are consulted too; `limits` are those of each run. With
+    `newest` an issue says what the newest release of the compiler does, which is installed.
     """
 
     what: str
@@ -66,6 +69,7 @@ class ExportRequest:
     seed: int = 0
     limits: Limits = _LIMITS
     offline: bool = False
+    newest: bool = False
 
 
 def export_case(request: ExportRequest, say: Callable[[str], None]) -> tuple[Export, ExportedFailure]:
@@ -79,6 +83,8 @@ def export_case(request: ExportRequest, say: Callable[[str], None]) -> tuple[Exp
     case = open_case(place, request.inputs, request.expected, request.seed)
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         found = reproduce_failure(case, request.target, place, workers, request.oracles)
+        if request.kind == "issue":
+            found = try_variants(found, workers, request.newest)
         made = export_failure(found, request.kind, workers)
     if len(case.program.operators()) > 1 and not _beside(place, "reduction.json"):
         say(f"this case was not reduced; to make it smaller: opsieve reduce {request.what}")
@@ -138,6 +144,37 @@ def reproduce_failure(
     if rarely:
         exported = replace(exported, shows=found.replays, runs=runs_for(found.chance, sightings=1))
     return replace(use_given_program(exported), **_culprit(place), probably=_probably(place))
+
+
+def try_variants(exported: ExportedFailure, workers: Workers, newest: bool = False) -> ExportedFailure:
+    """Try a failure that always shows at other levels of optimisation, without its guilty passes, and on the newest
+    release, and keep each result: `bad` where it fails in the same way, `good` where it passes.
+    """
+    target, facts = exported.target, exported.target.facts
+    if exported.shows is not None:
+        return exported
+    tried: dict[str, ResolvedTarget] = {}
+    level = facts.main_option
+    if level in facts.baseline:
+        tried = {
+            f"{level} {each}": target.with_options(**{level: each}) for each in facts.options[level] if each
+        }
+    elif target.baseline is not None:
+        tried = {"no optimisation": target.baseline, "as reported": target}
+    skip = choose_skip_option(facts.options)
+    if exported.passes and skip:
+        tried[f"without {' and '.join(exported.passes)}"] = target.with_options(
+            **{skip: "+".join(exported.passes)}
+        )
+    if newest and facts.package and not target.build:
+        release = find_newest(facts.package, workers.offline)
+        tried[f"{facts.package} {release}, the newest release"] = target.with_release(release)
+    lab, results = ObservationCache(workers), []
+    for words, each in tried.items():
+        found = judge_case(exported.case, each, lab).verdict
+        same = "bad" if found.kind == exported.verdict.kind else "fails-otherwise"
+        results.append((words, {"pass": "good", "fail": same}.get(found.verdict, found.verdict)))
+    return replace(exported, variants=tuple(results))
 
 
 def _read_stored_verdict(folder: Path, target: ResolvedTarget) -> Verdict | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.export_command import command
+from opsieve.tui.samples import SAMPLES
 
 
 def exported(*arguments: object) -> tuple[int, str, str]:
@@ -57,6 +59,18 @@ def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_pa
     assert len(text) == told["bytes"]
     assert "Fails since 1.3 (last good: 1.2)." in text
     assert "`Fuse?It`" in text
+
+
+def test_an_issue_begins_with_numbers_and_has_a_table_of_settings() -> None:
+    code, out, _ = exported(SAMPLES / "pad-maxpool-wrong-value", "--as", "issue", "-o", "-")
+    assert code == 0
+    assert out.split("\n\n")[2].startswith("Element [0, 0, 0, 2] is -1.437")
+    for setting, result in (("all", "bad"), ("basic", "bad"), ("disable_all", "good")):
+        assert f"| level {setting} | {result} |\n" in out
+    script = out.partition("```python\n")[2].partition("\n```")[0]
+    assert len([line for line in script.splitlines() if line]) <= 20
+    pins = script.splitlines()[0].split("'")[1::2]
+    assert [pin.partition("==")[2] for pin in pins] == [metadata.version(pin.split("==")[0]) for pin in pins]
 
 
 def test_exporting_what_was_not_reduced_suggests_it(tmp_path: Path) -> None:

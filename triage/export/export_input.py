@@ -73,6 +73,8 @@ class ExportedFailure:
     commits: tuple[BlamedCommit, ...] = ()
     # Public issues that it may be
     probably: tuple[ProbableIssue, ...] = ()
+    # Settings and releases that were tried, each with the result in one word
+    variants: tuple[tuple[str, str], ...] = ()
 
     @property
     def noun(self) -> str:

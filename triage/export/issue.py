@@ -63,6 +63,7 @@ _WORDS = {
 }
 # They begin a failure in our words, not the name of an exception.
 _OWN_WORDS = {"The", "An", "A", "Wrong", "Other", "No", "Too", "Optimised", "Different"}
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)", re.ASCII)
 _WRONG = {"shape": "Wrong shape", "dtype": "Wrong element type"}
 _STAGES = {
     "import": ", while the {noun} is read",
@@ -233,13 +234,11 @@ def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]
     )
     frames = _print_frames(exported.observation)
     return {
-        "summary": f"{seen}{stage}. {blame}{often}".strip() + reason,
+        "summary": f"{_write_numbers(exported)}{seen}{stage}. {blame}{often}".strip() + reason,
         "expected": _describe_expected(exported),
         "actual": _describe_actual(exported),
         "regression": _describe_regression(exported),
-        "passes": (
-            f"Skipping {_list_names(exported.passes)} makes the failure go away." if exported.passes else ""
-        ),
+        "passes": _describe_variants(exported),
         "graph": _print_graph(exported, text),
         "reproducer": _write_reproducer(exported, text),
         "environment": fence_text("\n".join(_describe_environment(exported))),
@@ -257,6 +256,29 @@ def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]
             [*map(_describe_probable, exported.probably[:1]), f"Found with opsieve {VERSION}."]
         ),
     }
+
+
+def _write_numbers(exported: ExportedFailure) -> str:
+    """Write the expected and the actual value of the worst element, to begin the issue with; "" for other texts
+    than numbers.
+    """
+    worst = exported.verdict.mismatch
+    if exported.verdict.kind != "mismatch" or worst is None or worst.what in _WRONG:
+        return ""
+    if not (_NUMBER.fullmatch(worst.got) and _NUMBER.fullmatch(worst.expected)):
+        return ""
+    place = f"Element {list(worst.index)}" if worst.index else "The output"
+    return f"{place} is {worst.got} instead of {worst.expected}; {worst.fraction:.0%} of the elements differ.\n\n"
+
+
+def _describe_variants(exported: ExportedFailure) -> str:
+    """Describe what became of the failure under other settings, in a table, and without the guilty passes."""
+    said = f"Skipping {_list_names(exported.passes)} makes the failure go away." if exported.passes else ""
+    rows = [
+        f"| {_clean_sentence(setting)} | {_clean_word(result, 40)} |" for setting, result in exported.variants
+    ]
+    table = "\n".join(["| setting | result |", "|---|---|", *rows]) if rows else ""
+    return "\n\n".join(filter(None, [said, table]))
 
 
 def _print_graph(exported: ExportedFailure, text: ModelText) -> str:

@@ -122,7 +122,9 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
         if not re.fullmatch(r"[\w.-]+", line) or line == "onnxruntime" or (part and line == "sympy")
     ]
     named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
-    return [*wanted, *needed, *(name for name in list_imports(exported.case.program) if name not in named)]
+    # Those parse the model and compare the outputs where the script runs, so the versions that ran here fit
+    imported = [f"{name}=={metadata.version(name)}" for name in list_imports(exported.case.program)]
+    return [*wanted, *needed, *(line for line in imported if line.partition("==")[0] not in named)]
 
 
 def _pin_installed(requirement: str) -> str:

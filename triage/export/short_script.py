@@ -28,7 +28,8 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
 
     That is so for a large model, a flaky failure, and values other than arrays of numbers.
     """
-    verdict, facts, shown = exported.verdict, ir_of(exported.case.program).script, f"r'''{text.text}'''"
+    verdict, facts = exported.verdict, ir_of(exported.case.program).script
+    shown = f"r'''{_join_head(text.text)}'''"
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
@@ -61,10 +62,23 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _join_head(text: str) -> str:
+    """Join the lines of a model's text that come before its nodes, as far as one line holds them."""
+    head, brace, nodes = text.partition("\n{\n")
+    lines: list[str] = []
+    for part in head.split("\n"):
+        longer = f"{lines[-1]} {part.strip()}" if lines else part.strip()
+        if lines and len(longer) <= WIDTH:
+            lines[-1] = longer
+        else:
+            lines.append(part.strip())
+    return f"{chr(10).join(lines)} {{\n{nodes}" if brace else text
+
+
 def _write_inputs(items: dict[str, str]) -> list[str]:
-    """Write the inputs, in one line if they are short."""
+    """Write the inputs, in one statement line if they are short or there is one."""
     whole = f"inputs = {{{', '.join(f'{quote(name)}: {value}' for name, value in items.items())}}}"
-    if len(whole) <= WIDTH:
+    if len(whole) <= WIDTH or len(items) == 1:
         return [whole]
     return ["inputs = {", *(f"    {quote(name)}: {value}," for name, value in items.items()), "}"]
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     type=options.PATH,
     help="File or directory to write to; - is stdout.  [default: the current directory]",
 )
+@click.option(
+    "--newest",
+    is_flag=True,
+    help="With --as issue: install the newest release of the compiler, and say what it does.",
+)
 @options.TARGET
 @options.ORACLE
 @options.STORE
