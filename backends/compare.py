@@ -5,7 +5,7 @@ relative one and never in ULPs. Integers, booleans and strings are equal or not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -53,6 +53,13 @@ class Policy:
     screens: Mapping[str, float] = field(default_factory=lambda: SCREENS)
     signed_zero: bool = False
     tolerance: tuple[float, float] | None = None
+
+    def widen(self, dtype: str) -> "Policy":
+        """Return the policy for floats that are computed in a shorter type, itself for ""."""
+        if not dtype:
+            return self
+        least = self.screen(dtype)
+        return replace(self, screens={name: max(least, screen) for name, screen in self.screens.items()})
 
     def screen(self, dtype: str, terms: int = 0) -> float:
         """The scaled error allowed for one output."""

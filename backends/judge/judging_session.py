@@ -37,7 +37,7 @@ class JudgingSession:
         policy: Policy,
     ) -> None:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
-        self.expected, self.policy = expected, policy
+        self.expected, self.policy = expected, policy.widen(program.computing_dtype)
         self.dtypes = program.output_dtypes()
         # None where the program has none: then nothing is known of where it jumps and of its operators.
         self.graph: ModelProto | None = ir_of(program).graph(program)

@@ -122,6 +122,11 @@ class Program(ABC):
         """Return the defect of a program that was broken on purpose; `None` for any other."""
         return None
 
+    @property
+    def computing_dtype(self) -> str:
+        """The element type in which passes of the program make floats be computed; "" for their own."""
+        return ""
+
     def output_dtypes(self) -> dict[str, str]:
         """Return numpy's name of the declared element type of each output, "" if undeclared."""
         return {name: element_dtype(type_) for name, type_ in self.outputs().items()}

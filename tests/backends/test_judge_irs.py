@@ -3,6 +3,7 @@ against the target.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,3 +123,19 @@ def test_other_values_in_a_second_run_are_a_fault_only_where_memory_is_always_wr
     """
     found = verdict(lambda turn: gives(1, 2 + turn), gives(7, 7), gives(7, 7), program=program)
     assert (found.verdict, found.kind) == (expected, "nondeterminism")
+
+
+@pytest.mark.parametrize(
+    ("passes", "agrees"), [((), False), (("LegalizeOps",), False), (("ToMixedPrecision",), True)]
+)
+def test_a_pass_that_computes_in_float16_may_round_as_float16(passes: tuple[str, ...], agrees: bool) -> None:
+    program = replace(call_of("relax.ones"), passes=passes)
+    right = {"output_0": np.full((2, 3), 1.0)}
+    near = {"output_0": np.full((2, 3), 1.002, np.float32)}
+    table = {str(resolve(TARGET)): Observation("", "1", "ok", "run", near)}
+    table |= {
+        f"reference:precision={name}": Observation("", "1", "ok", "run", right)
+        for name in ("float64", "native")
+    }
+    found = judge_program(program, {}, resolve(TARGET), TableLab(table)).verdict.verdict
+    assert (found == "pass") == agrees

@@ -222,3 +222,60 @@ def test_a_kernel_is_a_program_of_tir(workers: Workers, tmp_path: Path) -> None:
     [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"A": x, "B": x})])
     assert seen.outputs is not None
     np.testing.assert_array_equal(seen.outputs["B"], 2 * x)
+
+
+SYMBOLIC = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def twice(a: T.handle, b: T.handle):
+        m = T.int64()
+        n = T.int64()
+        A = T.match_buffer(a, (m, T.int64(4)), "float32")
+        B = T.match_buffer(b, (n, T.int64(4)), "float32")
+        for i, j in T.grid(m, T.int64(4)):
+            with T.sblock("twice"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32")) -> R.Tensor(dtype="float32", ndim=2):
+        cls = Module
+        s = T.int64()
+        shape = R.shape_of(x)
+        bound = R.match_cast(shape, R.Shape([s, 4]))
+        y = R.call_tir(cls.twice, (x,), out_ty=R.Tensor((s, 4), dtype="float32"))
+        return y
+"""
+
+
+def test_a_kernel_with_symbols_is_evaluated_by_the_reference(workers: Workers, tmp_path: Path) -> None:
+    program = imported(SYMBOLIC, workers, tmp_path)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    [seen] = workers.observe_many(resolve("reference"), [Test(program, {"x": x})])
+    assert seen.outputs is not None, seen.message
+    np.testing.assert_array_equal(seen.outputs["output_0"], 2 * x)
+
+
+ILL_FORMED = """\
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 6), "float32")) -> R.Tensor(dtype="float32", ndim=2):
+        with R.dataflow():
+            shape: R.Shape(ndim=2) = R.tensor_to_shape(R.const([3, 4], "int64"))
+            y = R.reshape(x, shape)
+            R.output(y)
+        return y
+"""
+
+
+def test_a_module_that_is_not_well_formed_is_refused_with_the_reason(
+    workers: Workers, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match="DataflowVar cannot be used as a dependent type"):
+        imported(ILL_FORMED, workers, tmp_path)

@@ -103,6 +103,28 @@ def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> No
     assert find_precondition("FuseOps", "Do not have a default for relax.expr.If") is None
 
 
+def test_passes_of_tir_run_on_a_module_and_a_new_signature_is_unsupported(workers: Workers) -> None:
+    values = {"x": np.ones((2, 3), np.float32)}
+    mixed = RelaxProgram(to_json(doubled()).encode(), ("LegalizeOps", "tirx.StmtSimplify"))
+    bundled = RelaxProgram(to_json(parametrised()).encode(), ("BundleModelParams",))
+    first, second = workers.observe_many(
+        resolve("tvm"), [Test(mixed, values), Test(bundled, {**values, "w": values["x"], "v": values["x"]})]
+    )
+    assert (first.outcome, first.message) == ("ok", "")
+    assert second.outcome == "unsupported"
+    assert "the passes change what main takes" in second.message
+
+
+def parametrised() -> Module:
+    """A module of one input and two weights."""
+    kind = RelaxTensorType("float32", (2, 3))
+    x, w, v, y, z = (Var(name, kind) for name in "xwvyz")
+    first, second = (Call(RelaxOperator("relax.add"), args, kind) for args in ((x, w), (y, v)))
+    body = Seq((BindingBlock((Bind(y, first), Bind(z, second))),), z)
+    attrs = (("global_symbol", "main"), ("num_input", 1))
+    return Module((("main", Function((x, w, v), body, kind, True, attrs)),))
+
+
 def test_every_pass_with_a_precondition_is_one_that_sequences_have() -> None:
     assert set(PRECONDITIONS) <= {rule.name for rule in RULES}
 

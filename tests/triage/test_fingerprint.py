@@ -210,6 +210,14 @@ def test_frames_without_a_symbol_are_told_by_build_and_offset() -> None:
     assert print_.key != crash(log.format("0x2f")).key
 
 
+def test_where_memory_runs_out_is_chance() -> None:
+    verdict = Verdict("fail", "", "memory", message="signal 6")
+    raised = Observation("tvm", "1", "out-of-memory", "compile", exception="MemoryError", message="bad_alloc")
+    aborted = Observation("tvm", "1", "out-of-memory", "compile", signal=6, log="terminate called\n")
+    keys = {make_fingerprint(verdict, seen, ["tirx.For"]).key for seen in (raised, aborted)}
+    assert len(keys) == 1
+
+
 def test_broken_memory_is_told_by_frames_not_by_its_many_messages() -> None:
     stack = "\n@native\t6\tsent\n@frame\t/lib/libc.so.6\t0x1\tabort\n@frame\t/x/lib.so\t0x2\tnet_free\n@end\twhole\n"
     assert (

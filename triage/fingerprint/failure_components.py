@@ -7,6 +7,7 @@ The place is given by the compiler's own frames, or by the message without such 
 import re
 import signal
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.stacks.death_message import summary
@@ -61,6 +62,10 @@ def make_failure_components(
 ) -> list[Component]:
     """Make the components of a failure without a mismatch."""
     kind = observation.outcome
+    if kind == "out-of-memory":
+        # Whether the allocation that fails raises or aborts is chance
+        observation = replace(observation, exception="", signal=0, message="", log="")
+        verdict = replace(verdict, message="")
     exception, message = _find_root(observation)
     message = message or verdict.message or observation.message or summary(observation.log)
     if kind == "crash":

@@ -21,8 +21,9 @@ from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.spellings.spelling import SpelledCall
 from opsieve.gen.irs.tir.arguments import arguments, with_own_names
-from opsieve.gen.irs.tir.nodes import dtype, shape
+from opsieve.gen.irs.tir.nodes import dtype, integer, is_buffer, replace_node, shape, with_fields
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
+from opsieve.gen.irs.tvm.program import object_nodes
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
 # Calls within calls
@@ -203,7 +204,7 @@ class ModuleEvaluator:
             "relax.call_dps_packed",
             "relax.call_pure_packed",
         ):
-            return self.foreign(name, args, call.type)
+            return self.foreign(name, args, call.type, scope)
         spelling = None if isinstance(call.op, R.Extern) else spelling_of(name)
         if spelling is None:
             raise NotImplementedError(f"no spelling of {name} in ONNX")
@@ -212,7 +213,7 @@ class ModuleEvaluator:
         self.onnx.label = name
         return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, element))
 
-    def foreign(self, name: str, args: list[Any], kind: T.Type) -> Any:
+    def foreign(self, name: str, args: list[Any], kind: T.Type, scope: Bindings) -> Any:
         """The result of a kernel of TIR, or of a packed function that copies."""
         callee = args[0]
         if isinstance(callee, R.Extern):
@@ -228,19 +229,23 @@ class ModuleEvaluator:
             return self.onnx(_KERNELS[which], *args[1])
         if self.portable or len(args) != 2:
             raise NotImplementedError(f"no spelling of the kernel {callee.name}")
-        return run_kernel(found, args[1], kind.fields if isinstance(kind, T.TupleType) else (kind,))
+        results = kind.fields if isinstance(kind, T.TupleType) else (kind,)
+        shapes = [
+            tuple(self.size(size, scope) for size in getattr(of, "shape", None) or ()) for of in results
+        ]
+        return run_kernel(found, args[1], shapes)
 
 
-def run_kernel(found: ObjectNode, given: tuple[Any, ...], kinds: tuple[T.Type, ...]) -> Any:
+def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int, ...]]) -> Any:
     """The results of any kernel, by the reference of TIR: constants of the trace, in the kernel's own types.
 
     Raises:
         tir.Undefined: a part of a result stays unwritten, or has no defined value.
     """
-    function = with_own_names(found)
+    function = bind_shapes(with_own_names(found), [*map(np.shape, given), *shapes])
     known = arguments(function) or {}
-    if len(known) != len(given) + len(kinds):
-        raise NotImplementedError("a kernel with arguments other than dense tensors of constant shape")
+    if len(known) != len(given) + len(shapes):
+        raise NotImplementedError("a kernel with arguments other than dense tensors")
     runs = []
     for fill in (0, 1):
         empty = [np.full(shape(of) or (), fill, dtype(of)) for of in list(known.values())[len(given) :]]
@@ -248,7 +253,20 @@ def run_kernel(found: ObjectNode, given: tuple[Any, ...], kinds: tuple[T.Type, .
     first, second = (results[len(given) :] for results in runs)
     if not all(map(np.array_equal, first, second)):
         raise tir.Undefined("a kernel leaves a part of its result unwritten")
-    return first[0] if len(kinds) == 1 else tuple(first)
+    return first[0] if len(shapes) == 1 else tuple(first)
+
+
+def bind_shapes(function: ObjectNode, shapes: list[tuple[int, ...]]) -> ObjectNode:
+    """The kernel with the sizes of its arguments in the place of the symbols for them."""
+    for param, given in zip(object_nodes(function["params"]), shapes, strict=False):
+        kind = param["ty"]
+        if shape(param) is None and isinstance(kind, ObjectNode) and is_buffer(param):
+            symbols = list(object_nodes(kind["shape"]))
+            sizes = tuple(map(integer, given, map(dtype, symbols)))
+            of = with_fields(param, ty=with_fields(kind, shape=sizes))
+            for old, new in zip([param, *symbols], [of, *sizes], strict=False):
+                function = replace_node(function, old, new)
+    return function
 
 
 def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class PassRule:
     """One pass: its name in `tvm.relax.transform`, arguments to choose from ("" for none), the passes that
-    must have run at any place before it, in this order of need, and whether it may change results by more
-    than rounding (`loose`).
+    must have run at any place before it, in this order of need, and the element type in which it makes floats
+    be computed ("" for their own).
     """
 
     name: str
     arguments: tuple[str, ...] = ("",)
     after: tuple[str, ...] = ()
-    loose: bool = False
+    computes: str = ""
 
 
 # `NAME` or `NAME:ARGUMENT`, as programs hold them
@@ -30,7 +30,7 @@ Steps = tuple[str, ...]
 _LEGAL = ("LegalizeOps",)
 
 RULES: tuple[PassRule, ...] = (
-    PassRule("AdjustMatmulOrder", loose=True),
+    PassRule("AdjustMatmulOrder"),
     PassRule("AttachGlobalSymbol"),
     PassRule("CanonicalizeBindings"),
     PassRule("CombineParallelMatmul"),
@@ -40,10 +40,10 @@ RULES: tuple[PassRule, ...] = (
     PassRule("DeadCodeElimination"),
     PassRule("DecomposeOpsForInference"),
     PassRule("EliminateCommonSubexpr", ("", "True")),
-    PassRule("ExpandMatmulOfSum", loose=True),
+    PassRule("ExpandMatmulOfSum"),
     PassRule("ExpandTupleArguments"),
-    PassRule("FastMathTransform", loose=True),
-    PassRule("FoldBatchnormToConv2D", loose=True),
+    PassRule("FastMathTransform"),
+    PassRule("FoldBatchnormToConv2D"),
     PassRule("FoldConstant"),
     PassRule("FuseOps", ("", "1", "0"), ("LegalizeOps", "AnnotateTIROpPattern")),
     PassRule("FuseTIR", after=("LegalizeOps", "AnnotateTIROpPattern", "FuseOps")),
@@ -62,11 +62,11 @@ RULES: tuple[PassRule, ...] = (
     PassRule("RemoveUnusedOutputs"),
     PassRule("RemoveUnusedParameters"),
     PassRule("ReorderPermuteDimsAfterConcat"),
-    PassRule("ReorderTakeAfterMatmul", loose=True),
+    PassRule("ReorderTakeAfterMatmul"),
     PassRule("RewriteDataflowReshape", after=_LEGAL),
     PassRule("SpecializePrimFuncBasedOnCallSite", after=_LEGAL),
     PassRule("SplitLayoutRewritePreproc", after=_LEGAL),
-    PassRule("ToMixedPrecision", loose=True),
+    PassRule("ToMixedPrecision", computes="float16"),
     PassRule("ToNonDataflow"),
     PassRule(
         "TopologicalSort",
@@ -117,9 +117,9 @@ def rule(step: str) -> PassRule | None:
     return _BY_NAME.get(step.partition(":")[0])
 
 
-def loose(steps: Sequence[str]) -> bool:
-    """Whether a sequence may change results by more than rounding."""
-    return any(found.loose for step in steps if (found := rule(step)))
+def computing_dtype(steps: Sequence[str]) -> str:
+    """The element type in which a sequence makes floats be computed, "" for their own."""
+    return next((found.computes for step in steps if (found := rule(step)) and found.computes), "")
 
 
 def legalise_steps(steps: Sequence[str]) -> Steps:

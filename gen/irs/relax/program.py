@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.relax.passes import computing_dtype
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.irs.tvm.program import (
     TvmProgram,
@@ -65,6 +66,11 @@ class RelaxProgram(TvmProgram):
             for place, node in enumerate(leaves)
             if isinstance(node, ObjectNode) and node.type == "relax.TensorType"
         }
+
+    @property
+    def computing_dtype(self) -> str:
+        """Return the shorter type that a pass of the program makes floats be computed in."""
+        return computing_dtype(self.passes)
 
     @property
     def fault(self) -> Broken | None:

@@ -229,6 +229,8 @@ SPELLINGS: Mapping[str, Spelling] = {
     "layout_transform": _layout,
     "tril": _tri(0),
     "triu": _tri(1),
+    "shape_of": lambda call: tuple(call.args[0].shape),
+    "tensor_to_shape": lambda call: tuple(map(int, call.args[0])),
     "shape_to_tensor": lambda call: to_integers(call.args[0]),
     "size": lambda call: np.array(call.args[0].size, np.int64),
     "one_hot": _one_hot,
