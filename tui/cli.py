@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from opsieve.gen.errors import BadInput, Unconfirmed, suggest_name
 from opsieve.gen.model.printable import printable
 from opsieve.tui.settings import make_defaults, read_settings
 from opsieve.version import VERSION
@@ -109,8 +110,6 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does; suggest the closest name for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from opsieve.gen.errors import suggest_name
-
             raise click.UsageError(f"No such command '{args[0]}'{suggest_name(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
@@ -128,8 +127,6 @@ class Commands(click.Group):
 def _load_plugin(name: str) -> click.Command:
     """Load the command that an installed package declares under this name."""
     from importlib.metadata import entry_points
-
-    from opsieve.gen.errors import BadInput
 
     for point in entry_points(group=PLUGINS, name=name):
         command: click.Command = point.load()
@@ -177,7 +174,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run_command(command: click.Command, name: str, arguments: Sequence[str] | None) -> NoReturn:
     """Run a command and exit with its code; an error is one sentence on stderr."""
-    from opsieve.gen.errors import BadInput
 
     # Open closed descriptors 0 to 2 on /dev/null; otherwise pipes to workers would get their numbers.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -231,7 +227,6 @@ def _call_confirmed(call: Callable[[], Any]) -> Any:
     """Return the result of the command; ask at a terminal before each thing that only a file names and that
     wants a yes.
     """
-    from opsieve.gen.errors import Unconfirmed
 
     with ExitStack() as granted:
         while True:

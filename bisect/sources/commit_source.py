@@ -160,8 +160,6 @@ class CommitResult:
     direction: Direction
     trouble: str
     wrong_ends: tuple[tuple[str, str], ...]
-    good_end: str
-    bad_end: str
     culprits: tuple[Commit, ...]
     confidence: float
     size: int
@@ -380,14 +378,10 @@ class Commits:
         trouble = str(ends.trouble)
         if between.closed and culprits == (len(between.commits) - 1,):
             culprits, trouble = (), "elsewhere"
-        old, new = self.plan.row[ends.old], self.plan.row[ends.new]
-        regression = ends.direction is Direction.REGRESSION
         return CommitResult(
             ends.direction,
             trouble,
             tuple((self.plan.row[place], result.value) for place, result in ends.wrong),
-            old if regression else new,
-            new if regression else old,
             tuple(describe_commit(self._repository, between.commits[place]) for place in culprits),
             suspects.confidence if suspects else 0.0,
             len(between.commits),

@@ -21,7 +21,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.literals import write_literal
+from opsieve.triage.export.program_source import write_literal
 from opsieve.triage.export.script import (
     get_command_name,
     list_packages,

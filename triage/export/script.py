@@ -22,11 +22,14 @@ from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, iter_leaves
-from opsieve.triage.export.literals import DECODE, WIDTH, quote, write_literal
 from opsieve.triage.export.program_source import (
+    DECODE,
+    WIDTH,
     list_imports,
+    quote,
     write_brief_run,
     write_imports,
+    write_literal,
     write_model,
     write_opsieve_run,
     write_run,

@@ -11,8 +11,14 @@ import numpy as np
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
-from opsieve.triage.export.literals import WIDTH, quote, write_literal
-from opsieve.triage.export.program_source import BRIEF_KINDS, get_brief_source, write_run
+from opsieve.triage.export.program_source import (
+    BRIEF_KINDS,
+    WIDTH,
+    get_brief_source,
+    quote,
+    write_literal,
+    write_run,
+)
 from opsieve.triage.export.script import list_requirements, write_build_note
 
 # Characters of the model's text
