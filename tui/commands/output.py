@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.errors import Unjudged
-from opsieve.gen.model.durable import check_output, write_output
 from opsieve.gen.model.printable import printable, single_line
 from opsieve.tui.cli import report_fault
 from opsieve.tui.commands import options
@@ -92,6 +91,8 @@ class CiOutput:
 
     def check_paths(self) -> None:
         """Raise BadInput for a file that cannot be written, before anything is judged."""
+        from opsieve.gen.model.durable import check_output
+
         for path in filter(None, (self.junit, self.sarif)):
             check_output(path)
 
@@ -107,6 +108,7 @@ class CiOutput:
         """Write the results in the requested forms; `folder` holds the cases, `name` is the title of the
         summary.
         """
+        from opsieve.gen.model.durable import write_output
         from opsieve.triage.corpus.reports import (
             make_annotations,
             make_job_summary,
