@@ -37,7 +37,8 @@ from pathlib import Path
 from mypyc.build import mypycify
 from setuptools import setup
 from hatch_build import plain_where_it_runs_once
-made = mypycify(["--config-file", "mypy.ini", *{modules!r}], opt_level="2", debug_level="0", multi_file=True, group_name="opsieve")
+options = dict(opt_level="2", debug_level="0", multi_file=True, group_name="opsieve")
+made = mypycify(["--config-file", "mypy.ini", *{modules!r}], **options)
 for source in Path("build").glob("*.c"):
     plain_where_it_runs_once(source)
 setup(name="opsieve", packages=[], ext_modules=made)

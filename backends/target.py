@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from opsieve.gen.errors import BadInput, shown
 
 _TARGET = re.compile(
-    r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)(?:==(?P<release>[A-Za-z0-9.!+_-]+)|@(?P<build>[^:]+))?(?::(?P<options>.*))?",
+    r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)"
+    r"(?:==(?P<release>[A-Za-z0-9.!+_-]+)|@(?P<build>[^:]+))?(?::(?P<options>.*))?",
     re.DOTALL,
 )
 COMMAND = "command:"
@@ -116,7 +117,8 @@ def absolute_command(text: str) -> str:
         for like in _LIKE_A_PLACE.findall(word):
             if not _PLACE.fullmatch(like):
                 raise BadTarget(
-                    f"the command {shown(text)} has {shown(like)}, which stands for nothing: write {_COMMAND_FORM}"
+                    f"the command {shown(text)} has {shown(like)}, which stands for nothing: write"
+                    f" {_COMMAND_FORM}"
                 )
     if _PLACE.search(words[0]):
         raise BadTarget(f"the command {shown(text)} begins with no program: write {_COMMAND_FORM}")

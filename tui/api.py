@@ -106,7 +106,8 @@ def run(
         memory: Memory limit of one run in bytes; 0 for the default.
         offline: Use only releases that are installed.
         save: Folder in which each failure is saved as a case.
-        locate: Whether to find the first node whose output is wrong given correct inputs (``result.located``).
+        locate: Whether to find the first node whose output is wrong given correct inputs
+            (``result.located``).
         say: Receives diagnostics, one sentence per call.
         progress: Receives each result as soon as it is known.
 
@@ -210,8 +211,8 @@ def reduce(
             (``"LegalizeOps,FuseOps:1"``), or a Python file that defines passes.
         expected: Expected outputs.
         output: Folder of the results; a new temporary one if None.
-        jobs: Number of slow tests that run at the same time, 1 to 64; one, or as many as the cluster's workers
-            have threads, if None.
+        jobs: Number of slow tests that run at the same time, 1 to 64; one, or as many as the cluster's
+            workers have threads, if None.
         scheduler: Address of a Dask cluster that runs slow tests.
         resources: Resources that a worker of the cluster must have.
         seed: Seed of the inputs that are drawn.

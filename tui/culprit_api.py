@@ -1,4 +1,4 @@
-"""The causes of a failure for Python: the guilty pass, release and commit, and the history of a public report."""
+"""The causes of a failure for Python: the guilty pass, release and commit, and the history of a report."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,9 +143,12 @@ def bisect_releases(
         BadInput: If a release does not exist, or the named ends do not differ.
     """
     options = {
-        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate, "confidence": confidence, "jobs": jobs,
-        "packages": tuple(packages), "indexes": tuple(indexes), "pre": pre, "builds": _as_path(builds), "sweep": sweep,
-        "history": _as_path(history), "then_commits": _as_path(then_commits), "fixed": fixed, "scheduler": scheduler,
+        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate,
+        "confidence": confidence, "jobs": jobs,
+        "packages": tuple(packages), "indexes": tuple(indexes), "pre": pre, "builds": _as_path(builds),
+        "sweep": sweep,
+        "history": _as_path(history), "then_commits": _as_path(then_commits), "fixed": fixed,
+        "scheduler": scheduler,
         "resources": resources or {}, "attribute": attribute, "offline": offline, "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
@@ -204,7 +207,8 @@ def bisect_source(
         BadInput: If there is no such plug-in.
     """
     options = {
-        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate, "confidence": confidence, "jobs": jobs,
+        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate,
+        "confidence": confidence, "jobs": jobs,
         "sweep": sweep, "offline": offline, "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
@@ -259,7 +263,8 @@ def bisect_commits(
         seconds: Time limit of one run, in seconds of wall time.
         memory: Memory limit of one run in bytes; 0 for the default.
         build: A script that runs in each work tree before the test.
-        check: A script to use instead of the case; it exits with 0 for good, 125 for untestable, 1 to 127 for bad.
+        check: A script to use instead of the case; it exits with 0 for good, 125 for untestable, 1 to 127
+            for bad.
         check_seconds: Time limit of one build or check.
         hang_is_bad: Whether a check that exceeds its time limit is bad.
         fresh: Whether to ignore the results of earlier searches.
@@ -277,9 +282,12 @@ def bisect_commits(
         BadInput: If the repository or a commit does not exist.
     """
     options = {
-        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate, "confidence": confidence, "jobs": jobs,
-        "build": _as_path(build), "check": _as_path(check), "limits": CheckLimits(check_seconds, hang_is_bad), "fresh": fresh,
-        "sparse": tuple(sparse), "paths": tuple(paths), "first_parent": first_parent, "offline": offline, "dry_run": dry_run,
+        "good": good, "bad": bad, "seed": seed, "tolerance": tolerance, "repro_rate": repro_rate,
+        "confidence": confidence, "jobs": jobs,
+        "build": _as_path(build), "check": _as_path(check), "limits": CheckLimits(check_seconds,
+        hang_is_bad), "fresh": fresh,
+        "sparse": tuple(sparse), "paths": tuple(paths), "first_parent": first_parent, "offline": offline,
+        "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
         return search_commits(request, Path(repository), say).as_json()

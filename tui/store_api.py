@@ -77,7 +77,8 @@ def export(
     """Reproduce a failure and write it for people without opsieve, as `opsieve export` does.
 
     Args:
-        case: A model in one of the forms that `open_case` takes, or the name of a case or a cluster of `store`.
+        case: A model in one of the forms that `open_case` takes, or the name of a case or a cluster of
+            `store`.
         kind: ``script``, ``issue``, ``pytest`` or ``case`` (a zip file).
         output: File or folder to write to; nothing is written if None.
         store: The store that a name refers to.

@@ -137,7 +137,8 @@ def run(model, inputs):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         onnx.save(read, path)
-        subprocess.run([sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", path + ".mlir"], check=True)
+        importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx"]
+        subprocess.run([*importer, path, "-o", path + ".mlir"], check=True)
         data = compile_file(path + ".mlir", extra_args=%(flags)a)
     module = iree.runtime.load_vm_flatbuffer(data, driver="local-sync")
     given = {tensor.name for tensor in read.graph.initializer}

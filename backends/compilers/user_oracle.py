@@ -1,5 +1,5 @@
-"""A user's oracles as a helper backend: a function found by its entry point in the group `opsieve.oracles`, called
-in a worker (docs/how-to/write-an-oracle.md).
+"""A user's oracles as a helper backend: functions of the entry point group `opsieve.oracles`, run in a worker
+(docs/how-to/write-an-oracle.md).
 
 It is fed the values of a run under `in/NAME` and `out/NAME`, and its one output, `objection`, is the sentence
 that the function returns, as bytes; none where it returns None or "".

@@ -162,7 +162,7 @@ class OracleChoice:
 
 
 def add_oracles(case: Case, target: ResolvedTarget, names: Iterable[str]) -> tuple[Case, ResolvedTarget]:
-    """Return a case and its target such that `judge_case` consults these oracles, for a session with one target."""
+    """Return a case and its target such that `judge_case` consults these oracles, with one target."""
     choice = choose_oracles(names)
     if choice.measured:
         case = replace(case, parameters={**case.parameters, ORACLE: choice.measured[0]})

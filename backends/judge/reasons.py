@@ -39,7 +39,10 @@ class Cause(Enum):
         "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
     )
     REFUSES = "{target} {does} a program that {acceptor}: {ending}"
-    MADE_LACK = "{target} lacks an operator or type that its own optimiser introduced into a program that {acceptor}: {ending}"
+    MADE_LACK = (
+        "{target} lacks an operator or type that its own optimiser introduced into a program that {acceptor}:"
+        " {ending}"
+    )
     NO_MEANING = "the reference gives the program no defined result: {ending}"
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
     FORBIDDEN = "{target} and the reference both refuse the program, for {breach}: {ending}"
@@ -107,7 +110,10 @@ class Cause(Enum):
     )
     SELF_AGREES = "{target} gives the same outputs as {plain} for the original program"
     NO_PLAIN = "{plain} ended with `{outcome}` on the original program, so there is no output to compare with"
-    CONTRADICTS_ITSELF = "{target}, on an equivalent program: wrong {mismatch}; {arbiter} and {plain} on the original program agree"
+    CONTRADICTS_ITSELF = (
+        "{target}, on an equivalent program: wrong {mismatch}; {arbiter} and {plain} on the original program"
+        " agree"
+    )
     CONTRADICTS_UNREFERENCED = (
         "{target} on an equivalent program differs from {plain} on the original, and no oracle says which is"
         " right: {mismatch}"
@@ -196,7 +202,8 @@ def describe_mismatch(mismatch: Mismatch | None) -> str:
     place = f" at {list(mismatch.index)}" if mismatch.index else ""
     got, expected = _shorten_pair(mismatch.got, mismatch.expected)
     share = f"{_percent(mismatch.fraction)} of the" if mismatch.fraction < 1 else "all"
-    return f"output {name}: got {got}, expected {expected}{place} ({_describe_error(mismatch)}{share} elements differ)"
+    error = _describe_error(mismatch)
+    return f"output {name}: got {got}, expected {expected}{place} ({error}{share} elements differ)"
 
 
 def _describe_error(mismatch: Mismatch) -> str:

@@ -149,7 +149,8 @@ class LRN(OpRun):
     four dimensions only.
     """
 
-    def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
+    # as above
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]
         # Floor and ceil of (size - 1) / 2
         before, after = (size - 1) // 2, size // 2
         squares, channels = x * x, x.shape[1]
@@ -214,7 +215,8 @@ class QLinearConv(OpRun):
     """
 
     def _run(  # type: ignore[no-untyped-def]  # as above
-        self, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias=None, auto_pad="NOTSET", dilations=None, group=1,
+        self, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias=None, auto_pad="NOTSET",
+        dilations=None, group=1,
         kernel_shape=None, pads=None, strides=None,
     ):  # fmt: skip
         by_channel = [-1] + [1] * (w.ndim - 1)
@@ -233,7 +235,10 @@ class QLinearMatMul(OpRun):
     rounds behind it.
     """
 
-    def _run(self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):  # type: ignore[no-untyped-def]  # as above
+    # as above
+    def _run(  # type: ignore[no-untyped-def]
+        self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
+    ):
         def rows(value: Any) -> Any:
             return np.expand_dims(value, -1) if 0 < np.ndim(value) < a.ndim else value
 
@@ -261,7 +266,8 @@ class Unique(OpRun):
     all the same.
     """
 
-    def _run(self, x, axis=None, sorted=1):  # type: ignore[no-untyped-def]  # noqa: A002  # as above; the attribute's name
+    # as above; `sorted` is the attribute's name
+    def _run(self, x, axis=None, sorted=1):  # type: ignore[no-untyped-def]  # noqa: A002
         values = x.reshape(-1) if axis is None else x
         along = 0 if axis is None else axis
         keys = values.astype(str) if values.dtype == object else values

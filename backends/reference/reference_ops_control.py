@@ -69,7 +69,8 @@ class Scan(OpRun):
         return True
 
     def _run(  # type: ignore[no-untyped-def]  # as above
-        self, *values, context=None, body=None, num_scan_inputs=0, scan_input_axes=None, scan_input_directions=None,
+        self, *values, context=None, body=None, num_scan_inputs=0, scan_input_axes=None,
+        scan_input_directions=None,
         scan_output_axes=None, scan_output_directions=None, attributes=None, bindings=None,
     ):  # fmt: skip
         first = len(values) - num_scan_inputs
@@ -79,7 +80,8 @@ class Scan(OpRun):
         )
         rows = [_rows(*each) for each in zip(values[first:], axes, backwards, strict=True)]
         # Set from the node's attribute
-        state, made = run_scan(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]
+        body = self.body  # type: ignore[attr-defined]
+        state, made = run_scan(body, values[:first], rows, context or {}, attributes)
         axes = scan_output_axes or [0] * len(made)
         backwards = scan_output_directions or [0] * len(made)
         found = [
@@ -101,7 +103,8 @@ class ScanOfBatches(OpRun):
         return True
 
     def _run(  # type: ignore[no-untyped-def]  # as above
-        self, lengths, *values, context=None, body=None, num_scan_inputs=0, directions=None, attributes=None, bindings=None,
+        self, lengths, *values, context=None, body=None, num_scan_inputs=0, directions=None,
+        attributes=None, bindings=None,
         **newer,
     ):  # fmt: skip
         first = len(values) - num_scan_inputs

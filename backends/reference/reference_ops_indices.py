@@ -47,7 +47,8 @@ class NonMaxSuppression(_NonMaxSuppression):
 class Pad(OpRun):
     """Pad whose numbers may be negative, which takes elements away: an error in onnx 1.23."""
 
-    def _run(self, data, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]  # as above
+    # as above
+    def _run(self, data, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]
         return (pad_array(data, pads, value, axes, mode or "constant"),)
 
 

@@ -22,7 +22,8 @@ class ConvTranspose(OpRun):
 
     # The evaluator calls it by inputs and attribute names
     def _run(  # type: ignore[no-untyped-def]
-        self, x, w, bias=None, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
+        self, x, w, bias=None, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None,
+        output_padding=None,
         output_shape=None, pads=None, strides=None,
     ):  # fmt: skip
         rank, kernel, sides = x.ndim - 2, w.shape[2:], x.shape[2:]

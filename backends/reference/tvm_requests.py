@@ -1,5 +1,6 @@
-"""The reference evaluator's handling of TVM's programs: a Relax module is traced with its inputs and the trace is evaluated;
-a TIR function runs step by step.
+"""The reference evaluator on TVM's programs.
+
+A Relax module is traced with its inputs and the trace is evaluated; a TIR function runs step by step.
 """
 
 from typing import TYPE_CHECKING, Any

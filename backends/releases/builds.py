@@ -247,7 +247,8 @@ def _check(backend: Backend, path: str) -> None:
             made = ", ".join(f"3.{minor}" for minor in sorted(found))
             here = f"{sys.version_info[0]}.{sys.version_info[1]}"
             raise BadInput(
-                f"{backend.name} at {shown(str(place))} is built for Python {made}, and opsieve runs on {here}: "
+                f"{backend.name} at {shown(str(place))} is built for Python {made}, and opsieve runs on"
+                f" {here}: "
                 "name an environment of that Python in which it is installed"
             )
     else:

@@ -131,4 +131,7 @@ def check_named(oracle: str) -> str:
     """Say why an oracle of the user's is not called: it was not named on the command line; "" if it was."""
     if oracle in os.environ.get(ORACLES, "").split(","):
         return ""
-    return f"the oracle {oracle} is called only where it is named: --oracle {oracle}, or -t TARGET:oracle={oracle}"
+    return (
+        f"the oracle {oracle} is called only where it is named: --oracle {oracle}, or -t"
+        f" TARGET:oracle={oracle}"
+    )

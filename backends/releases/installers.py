@@ -24,7 +24,8 @@ Minor = tuple[int, int]
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 # A canonical version of the packaging standard, which is a safe file name too
 _RELEASE = re.compile(
-    r"(?:(\d{1,9})!)?(\d{1,18}(?:\.\d{1,18}){0,9})(?:(a|b|rc)(\d{1,18}))?(?:\.post(\d{1,18}))?(?:\.dev(\d{1,18}))?"
+    r"(?:(\d{1,9})!)?(\d{1,18}(?:\.\d{1,18}){0,9})(?:(a|b|rc)(\d{1,18}))?"
+    r"(?:\.post(\d{1,18}))?(?:\.dev(\d{1,18}))?"
     r"(?:\+([a-z0-9]{1,20}(?:\.[a-z0-9]{1,20}){0,5}))?",
     re.ASCII,
 )

@@ -204,7 +204,8 @@ def _get_package(name: str) -> str:
 # onnxruntime writes `git-commit-id=<hash>` into its shared library (1.17 and later); others a line of Python.
 _BINARY = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
 _PYTHON = re.compile(
-    r"""^\s*(?:__git_version__|git_version|__commit__|commit_id|__commit_id__|git_commit)\s*(?::\s*\w+\s*)?=\s*['"]g?([0-9a-f]{7,40})['"]""",
+    r"""^\s*(?:__git_version__|git_version|__commit__|commit_id|__commit_id__|git_commit)"""
+    r"""\s*(?::\s*\w+\s*)?=\s*['"]g?([0-9a-f]{7,40})['"]""",
     re.M,
 )
 _MOST_TEXT = 1 << 16

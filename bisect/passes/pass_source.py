@@ -83,7 +83,8 @@ def blame_passes(
     """
     if not (find_skip_option(target.name) or list_switches(target.name)):
         raise BadInput(
-            f"passes of {target.name} cannot be switched off from here; {', '.join(list_attributable())} can be"
+            f"passes of {target.name} cannot be switched off from here;"
+            f" {', '.join(list_attributable())} can be"
         )
     variants = _Variants(case, target, lab)
     plain = _find_plain_failure(case, target, variants, lab)

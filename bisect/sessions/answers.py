@@ -28,7 +28,11 @@ class Answer:
     def as_json(self) -> dict[str, Any]:
         """Convert the answer to dicts, lists, texts and numbers."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        absent = [field.name for field in fields(self) if getattr(self, field.name) is None]  # type: ignore[arg-type]
+        absent = [
+            field.name
+            for field in fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) is None
+        ]
         return {key: value for key, value in plain.items() if key not in absent}
 
 

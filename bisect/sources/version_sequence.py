@@ -209,7 +209,8 @@ def find_place(release: str | None, versions: Sequence[str], name: str) -> int |
         return None
     if release not in versions:
         raise BadInput(
-            f"{name} {shown(release)} is not among the {len(versions)} versions; {_describe_neighbours(release, versions)}"
+            f"{name} {shown(release)} is not among the {len(versions)} versions;"
+            f" {_describe_neighbours(release, versions)}"
         )
     return versions.index(release)
 

@@ -42,7 +42,9 @@ _PASSED_BY = (
 )
 _FOREIGN = {
     "it is an archive: unpack it first": (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z"),
-    "it is a model of another format: export it to ONNX first": (".pt", ".pth", ".pt2", ".h5", ".keras", ".tflite", ".ort", ".mlmodel"),
+    "it is a model of another format: export it to ONNX first": (
+        ".pt", ".pth", ".pt2", ".h5", ".keras", ".tflite", ".ort", ".mlmodel",
+    ),
     "it holds values and there is no model beside it": (".npz", ".npy", ".pb"),
     "it is a pickle, which is read only as oracle.pkl beside one model": (".pkl", ".pickle"),
 }  # fmt: skip

@@ -38,7 +38,9 @@ class _Dtype:
     def numpy(self) -> np.dtype[Any]:
         if not isinstance(self.code, str) or not _DTYPE.fullmatch(self.code):
             raise pickle.UnpicklingError("a dtype that is not plain")
-        return np.dtype(self.code).newbyteorder("=" if self.order == "|" else self.order)  # type: ignore[arg-type]
+        return np.dtype(self.code).newbyteorder(
+            "=" if self.order == "|" else self.order  # type: ignore[arg-type]
+        )
 
 
 class _Array:

@@ -87,7 +87,7 @@ def rows_beside_axis(default: int) -> RowRule:
 
 
 def normalised_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Split the rows of LayerNormalization: scale and bias cover the normalised axes, or more axes of size 1."""
+    """Split the rows of LayerNormalization; scale and bias cover the normalised axes, or more of size 1."""
     split = rows_beside_axis(-1)(ins, attributes)
     return split if all(each.rank < ins[0].rank or row_count(each) == 1 for each in ins[1:]) else None
 

@@ -55,7 +55,11 @@ def list_violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator
 def find_false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
     """Return the indices of the declaration's relations that are false; None if they cannot be evaluated."""
     try:
-        return [place for place, truth in enumerate(op.requires(ins, attrs)) if not truth]  # type: ignore[arg-type]
+        return [
+            place
+            for place, truth in enumerate(op.requires(ins, attrs))  # type: ignore[arg-type]
+            if not truth
+        ]
     # Relations that only make sense when those before hold.
     except (IndexError, KeyError, ValueError, ZeroDivisionError):
         return None

@@ -345,8 +345,8 @@ class ModelReplay:
             made = operator.instance(builder, x)
             if made is None:
                 continue
-            given = [typed for typed in operator.infer(made.inputs, made.attributes) if typed is not None]  # type: ignore[arg-type]
-            if list(wanted) == given[: len(wanted)]:
+            results = operator.infer(made.inputs, made.attributes)  # type: ignore[arg-type]
+            if list(wanted) == [typed for typed in results if typed is not None][: len(wanted)]:
                 return _add_instance(builder, operator, made)
             kept = made
         return _add_instance(builder, operator, kept) if kept is not None and not must else None

@@ -122,7 +122,9 @@ class PatternBuilder:
         first = next((tensor for tensor in ins if tensor is not None), None)
         if first is not None and first.dtype not in first_dtypes(operator, self.builder.opset):
             raise Misfit
-        if not first_dtypes(operator, self.builder.opset) or not all(operator.requires(ins, given)):  # type: ignore[arg-type]
+        if not first_dtypes(operator, self.builder.opset) or not all(
+            operator.requires(ins, given)  # type: ignore[arg-type]
+        ):
             raise Misfit
         if not _has_one_type(name, self.builder.opset, tuple([tensor and tensor.dtype for tensor in ins])):
             raise Misfit

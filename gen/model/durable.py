@@ -1,5 +1,4 @@
-"""Replace files and folders atomically: after a crash at any moment the old or the new one is there. Append to
-journals.
+"""Replace files and folders atomically, so that a crash leaves the old or the new one; append to journals.
 
 A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed
 with the folder. A folder that replaces another is exchanged with it in one step where the system can (Linux:

@@ -21,7 +21,13 @@ _STEP = {0: POSITIVE, 1: Domain(1, 3)}
 def random(name: str, **more: object) -> Operator:
     """An operator that draws numbers."""
     # As the caller says
-    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), random=True, **more)  # type: ignore[arg-type]
+    return Operator(
+        name,
+        excluded=_NO_ORACLE,
+        undefined=(random_numbers,),
+        random=True,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 OPERATORS = (

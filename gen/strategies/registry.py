@@ -51,7 +51,8 @@ def load_strategy(name: str) -> Strategy:
     """
     if name not in _find_entry_points():
         raise BadInput(
-            f"there is no strategy {shown(name)}; there are {', '.join(list_names())}{suggest_name(name, list_names())}"
+            f"there is no strategy {shown(name)}; there are"
+            f" {', '.join(list_names())}{suggest_name(name, list_names())}"
         )
     found: Strategy = _find_entry_points()[name].load()
     return found

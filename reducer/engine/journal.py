@@ -33,7 +33,8 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     def result(self) -> CheckResult:
         """The answer as the engine knows it."""
         # `read` admits the four kinds
-        return CheckResult(_OLD_KINDS.get(self.answer, self.answer), self.why, self.key, self.wrong)  # type: ignore[arg-type]
+        answer = _OLD_KINDS.get(self.answer, self.answer)
+        return CheckResult(answer, self.why, self.key, self.wrong)  # type: ignore[arg-type]
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,5 +1,6 @@
-"""The census of ONNX models: every node, place that is read, input, output, attribute, body, tensor and field,
-with the plainest edits of it alone.
+"""The census of ONNX models: each node, place that is read, input, output, attribute, body, tensor and field.
+
+Each part comes with the plainest edits of it alone.
 
 Keys are the names that edits touch: a node is the path of its graph and its first output; of a tensor `x`,
 `x[0]` is the first axis, `x=` the values, `x:` the element type; `/@name` is an attribute. The edits here are

@@ -1,4 +1,4 @@
-"""One call of `opsieve triage`: reduce waiting cases, recompute fingerprints, and rank the clusters of a store."""
+"""One call of `opsieve triage`: reduce waiting cases, recompute fingerprints, and rank the clusters."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -61,8 +61,8 @@ __all__ = [
     "triage_store",
     "watch",
 ]
-# The functions that other modules than `opsieve.tui.api` have. `opsieve.triage` and `opsieve.bisect` are packages,
-# and `import` is a word of Python, so the functions of these commands have longer names.
+# The functions that other modules than `opsieve.tui.api` have. `opsieve.triage` and `opsieve.bisect` are
+# packages, and `import` is a keyword, so the functions of these commands have longer names.
 _MODULES = {
     "triage.store.queries": ["Store"],
     "tui.campaign_api": ["fuzz"],

@@ -193,7 +193,8 @@ class LaneWorkers(Workers):
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
         """Observe as `Workers.observe_many` does; raise LaneStopped when it is time to stop."""
-        with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
+        answered = super().observe_many(target, tests, fresh=fresh, repeat=repeat)
+        with closing(answered) as answers:  # type: ignore[type-var]
             for answer in answers:
                 if self._stop.is_set():
                     raise LaneStopped

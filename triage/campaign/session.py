@@ -116,7 +116,7 @@ def check_store(request: FuzzRequest) -> Path:
 def open_campaign(
     store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
 ) -> tuple[Campaign, CampaignPlan]:
-    """Begin or resume the campaign in the store and return it with its plan; BadInput if that is impossible."""
+    """Begin or resume the campaign in the store; return it with its plan, or raise BadInput."""
     found = _find_to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = parse_plan(found.generator)
@@ -355,8 +355,8 @@ def _check_resumption(
 
 def _make_edition_error(campaign: Campaign) -> BadInput:
     return BadInput(
-        f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has"
-        f" ({compute_generator_version()}); go on with the opsieve that began it, or begin a new one without --resume"
+        f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve"
+        f" ({compute_generator_version()}): continue with that opsieve, or start a new one without --resume"
     )
 
 

@@ -36,7 +36,8 @@ _WRONG_VALUE = re.compile(
 )
 # A runner of passes names the pass whose exception it replaced.
 _PASS = re.compile(
-    r"\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`]?([A-Za-z]\w*_\w+|[A-Z]\w*[a-z][A-Z]\w*)"
+    r"\b(?:pass|stage|phase|rule|rewrite|transform|transformation)"
+    r" ['\"`]?([A-Za-z]\w*_\w+|[A-Z]\w*[a-z][A-Z]\w*)"
     r"|\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`](\w+)['\"`]"
     r"|['\"`](\w+)['\"`] (?:pass|stage|phase|rule|rewrite|transform|transformation)\b"
 )
@@ -104,7 +105,8 @@ class LogClusters:
             if find(failure) is failure:
                 name = failure.key
                 if name in taken:
-                    name = f"{name}@{'/'.join(filter(None, (failure.place, failure.caller, failure.guilty_pass)))}"
+                    where = filter(None, (failure.place, failure.caller, failure.guilty_pass))
+                    name = f"{name}@{'/'.join(where)}"
                 while name in taken:
                     name += "'"
                 taken.add(name)

@@ -29,22 +29,22 @@ _HEAD = """# What opsieve has found
 """
 _METHOD = """## Method
 
-opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and a second, independent
-implementation. A failure that both confirm, and that repeats in a fresh process, is reduced and attributed to a pass
-and a release. An engineer then writes `confirm.py`, which confirms the bug without opsieve in at most 30 lines. The
-tests run every `confirm.py` whose compiler is installed, and a scheduled workflow replays every case on the newest
-releases.
+opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and a second,
+independent implementation. A failure that both confirm, and that repeats in a fresh process, is reduced and
+attributed to a pass and a release. An engineer then writes `confirm.py`, which confirms the bug without
+opsieve in at most 30 lines. The tests run every `confirm.py` whose compiler is installed, and a scheduled
+workflow replays every case on the newest releases.
 
 ## What counts
 
-One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second bug only
-if its fix differs. A second case of a bug is marked "same as" and not counted. Missing operators and types that a
-compiler reports, results that ONNX leaves open, and limits of opsieve itself do not count.
+One bug is one faulty place in the source or one faulty pass. The same pass with other operators is a second
+bug only if its fix differs. A second case of a bug is marked "same as" and not counted. Missing operators and
+types that a compiler reports, results that ONNX leaves open, and limits of opsieve itself do not count.
 
 ## Bugs
 
-A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says otherwise.
-`opsieve bugs --json` also has the operators and the targets.
+A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says
+otherwise. `opsieve bugs --json` also has the operators and the targets.
 
 """
 
@@ -87,7 +87,8 @@ def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         parts.append(
             f"{package}, {len(known)} bugs whose first bad release is known:\n\n```mermaid\nxychart-beta\n"
             f"    x-axis [{','.join(f'{release!r}' for release in releases)}]\n".replace("'", '"')
-            + f'    y-axis "live bugs" 0 --> {max(lives) + 1}\n    bar [{", ".join(map(str, lives))}]\n```\n\n'
+            + f'    y-axis "live bugs" 0 --> {max(lives) + 1}\n    bar'
+            f" [{', '.join(map(str, lives))}]\n```\n\n"
         )
     return "## Live bugs by release\n\n" + "".join(parts) if parts else ""
 

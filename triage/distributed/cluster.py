@@ -77,7 +77,9 @@ class Cluster:
         self._lock = threading.Lock()
         self._here, self._resources = here, resources
         try:
-            self._client: Any = Client(address, timeout=_CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
+            self._client: Any = Client(  # type: ignore[no-untyped-call]
+                address, timeout=_CONNECT, set_as_default=False
+            )
         except (OSError, ValueError, TypeError) as error:
             said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
             raise BadInput(

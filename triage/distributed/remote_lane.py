@@ -114,7 +114,8 @@ def answer_question(campaign: str, begin: bytes, question: bytes) -> list[bytes]
             lane = spawn_lane(meeting=campaign)
             # What the pool sends
             lane.send_begin(decode_message(begin))  # type: ignore[arg-type]
-        found = list(map(encode_message, lane.iter_answers(decode_message(question))))  # type: ignore[arg-type]
+        asked = decode_message(question)
+        found = list(map(encode_message, lane.iter_answers(asked)))  # type: ignore[arg-type]
     except (EOFError, OSError):
         raise LaneDied(f"status {lane.end_lane() if lane else None}") from None
     except BaseException:

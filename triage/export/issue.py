@@ -229,7 +229,8 @@ def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]
         ""
         if exported.shows is None
         else (
-            f"\n\nIt does not always show: it was seen in {exported.shows[0]} of {exported.shows[1]} runs of the same inputs."
+            f"\n\nIt does not always show: it was seen in {exported.shows[0]} of {exported.shows[1]}"
+            " runs of the same inputs."
         )
     )
     frames = _print_frames(exported.observation)
@@ -364,7 +365,8 @@ def _describe_actual(exported: ExportedFailure) -> str:
 def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
     short = write_short_script(exported, text)
     if short:
-        return f"The script raises an error while the bug is there.\n\n{fence_text(short.rstrip(chr(10)), 'python')}"
+        fenced = fence_text(short.rstrip("\n"), "python")
+        return f"The script raises an error while the bug is there.\n\n{fenced}"
     try:
         source = write_script(exported, text)
     except BadInput as error:

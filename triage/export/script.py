@@ -52,7 +52,8 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     compiler or onnx is missing. `text` is the `model_text` of `exported.model`.
 
     Raises:
-        BadInput: For a kind of failure that a script cannot show (a slowdown, an objection of a user's oracle) and for a case over 64 MiB.
+        BadInput: For a kind of failure that a script cannot show (a slowdown, an objection of a user's
+            oracle) and for a case over 64 MiB.
     """
     verdict = exported.verdict
     if verdict.kind not in KINDS or "memory" in verdict.rules or exported.target.oracles:
@@ -164,7 +165,8 @@ def write_build_note(exported: ExportedFailure) -> str:
     version = _check_version(exported.observation.version)
     if exported.target.facts.runs_command:
         return (
-            f"Seen with the program {get_command_name(exported.target)} ({version}), which has to be where the"
+            f"Seen with the program {get_command_name(exported.target)} ({version}), which has to be"
+            " where the"
             " script calls it."
         )
     name = PurePath(exported.target.build).name

@@ -68,7 +68,8 @@ def check(got, want, dtype, within, name):
 '''
 LISTS = """\
     if isinstance(want, list):
-        assert isinstance(got, (list, tuple)) and len(got) == len(want), f"{name} is no sequence of {len(want)} values"
+        fits = isinstance(got, (list, tuple)) and len(got) == len(want)
+        assert fits, f"{name} is no sequence of {len(want)} values"
         for a, b in zip(got, want):
             check(a, b, dtype, within, name)
         return
@@ -78,7 +79,8 @@ LISTS = """\
 """
 TEXTS = """\
     if want.dtype.kind == "O":
-        texts = [item.decode() if isinstance(item, bytes) else str(item) for item in np.asarray(got).ravel().tolist()]
+        items = np.asarray(got).ravel().tolist()
+        texts = [item.decode() if isinstance(item, bytes) else str(item) for item in items]
         got = np.array(texts, object).reshape(np.shape(got))
         dtype = ""
 """
@@ -105,8 +107,8 @@ def failure():
         first = first or got
         for name, value in got.items():
             before = first[name]
-            same = value.shape == before.shape and ((value == before) | ((value != value) & (before != before))).all()
-            if not same:
+            same = value.shape == before.shape
+            if not same or not ((value == before) | ((value != value) & (before != before))).all():
                 return f"output {name!r} is not the same in two runs of the same inputs"
     return ""
 '''

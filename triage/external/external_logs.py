@@ -130,9 +130,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
 
 
 def fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
-    """Make the observation that a run of ours would have given of another tool's record, and its fingerprint by
-    the rules of our own failures.
-    """
+    """Turn another tool's record into an observation of our own, with its fingerprint."""
     text = record.text or record.traceback
     trace = read_trace(text or record.output)
     message = record.message or trace.message

@@ -99,7 +99,8 @@ def _read_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     cases = sorted(item.parent for item in path.glob("*/case.json"))[:_MAX_FILES]
     if not files and not cases:
         raise BadInput(
-            f"there is no log and no case in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there"
+            f"there is no log and no case in {shown(path)}: put files that end in"
+            f" {', '.join(_LOG_ENDINGS)} there"
         )
     if not files:
         yield from ((index, _read_case(folder, index + 1)) for index, folder in enumerate(cases))

@@ -32,7 +32,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImportedCase:
-    """A case that was written to the folder `case`: its source, its kind, and whether it has expected outputs."""
+    """A case written to the folder `case`: its source, its kind, and whether it has expected outputs."""
 
     path: Path
     kind: str

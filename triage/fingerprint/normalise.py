@@ -74,7 +74,8 @@ _TOKEN = re.compile(
     r" ]\d\d:\d\d(?::\d\d)?[.,\d]*+Z?)?|\d{1,2}:\d\d:\d\d(?:\.\d++)?))"
     r"|(?P<version>(?<![\w.])v?\d++\.\d++\.\d++[\w.+]*+)"
     r"|(?P<drive>(?<!\w)[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]{1,100}+\\)*+[\w.+@~-]*+(?::\d++){0,2}+)"
-    r"|(?P<path>(?<![\w./])(?:[\w.-]{1,100}+@[\w.-]{1,100}+:|~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
+    r"|(?P<path>(?<![\w./])(?:[\w.-]{1,100}+@[\w.-]{1,100}+:|~|\.{1,2}|[A-Za-z]:)?"
+    r"[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
     r"|(?P<relative>(?<![\w./+-])(?:[\w.+-]++/)++[\w.+-]++(?::\d++){0,2}+)"
     r"|(?P<file>(?<![\w./+-])[\w+-]++(?:\.[A-Za-z]\w*+):\d++(?::\d++)?)"
     r"|(?P<tensor>(?<!\w)tensor\(\w{1,40}+\))"
@@ -88,7 +89,8 @@ _TOKEN = re.compile(
 # What a program holds, shown in brackets over several lines within a sentence. It ends before the next
 # bracket opens, so it is linear.
 _DUMP = re.compile(
-    r"(?:\[[^][(){}\n]*+\n[^][(){}]*+\]|\{[^][(){}\n]*+\n[^][(){}]*+\}|\([^][(){}\n]*+\n[^][(){}]*+\))(?=[^\n\w]*+\w)"
+    r"(?:\[[^][(){}\n]*+\n[^][(){}]*+\]|\{[^][(){}\n]*+\n[^][(){}]*+\}|\([^][(){}\n]*+\n[^][(){}]*+\))"
+    r"(?=[^\n\w]*+\w)"
 )
 # A C++ type as `typeid` names it: which type was met is the program's matter.
 _MANGLED = re.compile(r"(?:_Z)?[PRK]{0,3}+(?:N[KVR]{0,2}+(?:S[tabsiod])?\d|St\d)")

@@ -210,8 +210,9 @@ def _find_first_package(frames: Sequence[Frame], package: str = "") -> int:
 
 
 def _is_raised(chosen: Sequence[Frame], own: Sequence[Frame], package: str) -> bool:
-    """Whether the innermost chosen frame raised, itself or by a function that only raises; a caller of another
-    package is at fault itself.
+    """Return whether the innermost chosen frame raised, itself or by a function that only raises.
+
+    A caller of another package is at fault itself.
     """
     return (
         bool(chosen)

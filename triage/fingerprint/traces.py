@@ -86,7 +86,8 @@ _CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")
 _CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:.]{1,30}+ ++){0,3}+([\w./+-]{1,300}+):(\d{1,9}+)\] ")
 _BUILT = re.compile(r"([\w./+-]{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?: (?:fatal )?(?:runtime )?error: .++")
 _BARE = re.compile(
-    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)):"
+    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?"
+    r"(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)):"
     r" (.++)"
 )
 _THROWN = re.compile(

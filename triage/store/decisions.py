@@ -141,7 +141,8 @@ class Ledger:
             raise BadInput(f"{shown(key)} is flaky and in no cluster; there is nothing to split")
         if len(index.list_fingerprints(cluster)) == 1:
             raise BadInput(
-                f"{shown(key)} is all that {format_cluster(cluster)} holds; name one of its members to split that"
+                f"{shown(key)} is all that {format_cluster(cluster)} holds; name one of its members to"
+                " split that"
             )
         # c17 keeps its name when its first fingerprint leaves; what leaves gets a new one then
         new = number if number != cluster else index.get_free_number()
@@ -185,7 +186,8 @@ class Ledger:
         }
         take_line(index, line)
         write_line(self.folder, line)
-        return Decision(number, float(line["at"]), action, str(line["text"]), "done")  # type: ignore[arg-type]
+        at = float(line["at"])  # type: ignore[arg-type]
+        return Decision(number, at, action, str(line["text"]), "done")
 
     def _move_back_or_forth(
         self, action: str, which: Callable[[Index], Decision | None], state: str

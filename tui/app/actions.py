@@ -209,7 +209,8 @@ class Actions:
             backend = case.member.target.partition("==")[0].partition("@")[0].partition(":")[0]
             if backend not in BACKENDS_WITH_RELEASES:
                 raise BadInput(
-                    f"releases of {to_one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on"
+                    f"releases of {to_one_line(backend, 60)} cannot be searched; use opsieve bisect"
+                    " --commits on"
                     " a repository"
                 )
             command = (

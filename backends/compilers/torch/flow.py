@@ -1,5 +1,6 @@
-"""Control flow: If, Loop and Scan run their bodies in Python, which reads the values that decide. Sequences are
-Python lists; optionals hold a value or None. See table.py.
+"""Control flow: If, Loop and Scan run their bodies in Python, which reads the values that decide.
+
+Sequences are Python lists; optionals hold a value or None. See table.py.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ Rule = Callable[..., Any]
 
 
 class NodeView:
-    """A rule's view of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its domain."""
+    """A rule's view of its node: `n("axis", 0)` is an attribute or its default, `opset` its domain's."""
 
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
         self.op, self.opset, self.attributes = op, opset, dict(attributes)

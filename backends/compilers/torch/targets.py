@@ -250,8 +250,9 @@ class Inductor(Compiled):
         """Import the compiler, find the machine's vector instructions, compile one model (never run).
 
         That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its
-        processes and which makes a test three times as fast. With a CUDA device each worker compiles its first
-        model itself: torch would initialise CUDA here, and a process forked from this one could not use it.
+        processes and which makes a test three times as fast. With a CUDA device each worker compiles its
+        first model itself: torch would initialise CUDA here, and a process forked from this one could not
+        use it.
         """
         import torch
 

@@ -22,7 +22,9 @@ def complaint(model):
 def declared(model):
     tensors = {item.name: item.type.tensor_type for item in model.graph.output}
     return {
-        name: [dim.dim_value for dim in tensor.shape.dim] for name, tensor in tensors.items() if tensor.HasField("shape")
+        name: [dim.dim_value for dim in tensor.shape.dim]
+        for name, tensor in tensors.items()
+        if tensor.HasField("shape")
     }
 
 
@@ -41,7 +43,9 @@ _RUN = """\
     for name, was in declared(before).items():
         now = shapes.get(name, was)
         if len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
-            raise AssertionError("the transformed model declares %r as %s where the original has %s" % (name, now, was))
+            raise AssertionError(
+                "the transformed model declares %r as %s where the original has %s" % (name, now, was)
+            )
     transformed = after.SerializeToString()
     plain = ort.SessionOptions()
     plain.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

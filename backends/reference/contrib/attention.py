@@ -135,7 +135,9 @@ def _unpack_heads(
         return q, key[:, :, :, 0].swapaxes(1, 2), key[:, :, :, 1].swapaxes(1, 2)
     if key is None or value is None:
         raise not_computed("attention without keys is not computed")
-    return q, *(part if part.ndim == 4 else heads(part, num_heads) for part in (key, value))  # type: ignore[return-value]
+    return q, *(  # type: ignore[return-value]
+        part if part.ndim == 4 else heads(part, num_heads) for part in (key, value)
+    )
 
 
 def _multi_head(

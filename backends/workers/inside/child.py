@@ -180,7 +180,8 @@ class TestServer:
             if size > self.output_limit:
                 del chunks[:]
                 raise MemoryError("outputs of %d bytes are over the limit of %d" % (size, self.output_limit))
-        except BaseException as error:  # noqa: BLE001 -- whatever a compiler raises, SystemExit too, is an observation
+        # Whatever a compiler raises is an observation, SystemExit too
+        except BaseException as error:  # noqa: BLE001
             reply.pop("outputs", None)
             reply.update(exception_facts.describe_exception(error, __file__), ok=False)
             reply["stage"] = current if current != "done" else "run"

@@ -124,9 +124,7 @@ class Walls:
         landlock.restrict_files(readable, [scratch] + devices + kept, self.config["network"])
 
     def confine_worker(self, scratch: str, processes: bool, shared: bool) -> None:
-        """In a forked worker: allow writes to its own scratch folder, signals within its own domain, and memory
-        that its limit counts only.
-        """
+        """Limit a forked worker to its scratch folder, signals in its domain, and memory that counts."""
         namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = landlock.get_version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:

@@ -25,8 +25,8 @@ class Isolation:
     """Whether this process may make user, mount and network namespaces, Landlock's version (0: missing),
     bubblewrap's path ("").
 
-    `memory` says what bounds the memory of workers, `walls` are around them, `lacks` lists missing ones with reasons (None if workers were not
-    sandboxed).
+    `memory` says what bounds the memory of workers, `walls` are around them, `lacks` lists missing ones with
+    reasons (None if workers were not sandboxed).
     """
 
     namespaces: bool

@@ -2,7 +2,8 @@
 
 `shut_in.py` applies it inside the zygote. OPSIEVE_SANDBOX=off (set by `--no-sandbox`) runs workers as
 ordinary processes; OPSIEVE_SANDBOX_ALLOW lists additional rights, separated by commas: `network`,
-`shared-memory` (memory files), devices (`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV (`--env`) lists variables that workers get.
+`shared-memory` (memory files), devices (`/dev/nvidia*`), and other files or folders to read. OPSIEVE_ENV
+(`--env`) lists variables that workers get.
 """
 
 import contextlib
@@ -41,7 +42,8 @@ _KEPT = re.compile(
 )
 # Not even then: `OPSIEVE_TOKEN` is nothing that a compiler needs.
 _SECRET = re.compile(
-    r"TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_AUTH|^AUTH|COOKIE|_PROXY$|^(?:AWS|AZURE|GOOGLE|SSH|GPG|DBUS|KUBE)",
+    r"TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_AUTH|^AUTH|COOKIE|_PROXY$"
+    r"|^(?:AWS|AZURE|GOOGLE|SSH|GPG|DBUS|KUBE)",
     re.I,
 )
 

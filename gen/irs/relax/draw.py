@@ -1,5 +1,4 @@
-"""Random choices that the solvers share: types, sizes, shapes that broadcast or factor, constants; and the rate of each
-optional choice.
+"""Random choices that the solvers share: types, sizes, shapes, constants, and the rates of optional choices.
 
 Sizes stay small: a tensor has at most `LIMIT` elements, so that no program costs much to run.
 """

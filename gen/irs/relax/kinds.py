@@ -61,11 +61,17 @@ _EXPRESSIONS = (
     ),
 )  # fmt: skip
 _TYPES = (
-    _kind("relax.TensorType", T.RelaxTensorType, "dtype dtype element", "shape shape shape?", "ndim rank integer"),
+    _kind(
+        "relax.TensorType", T.RelaxTensorType,
+        "dtype dtype element", "shape shape shape?", "ndim rank integer",
+    ),
     _kind("relax.ShapeType", T.ShapeType, "values sizes size*?", "ndim rank integer"),
     _kind("ir.PrimType", T.PrimType, "dtype dtype text"),
     _kind("ir.TupleType", T.TupleType, "fields fields type*"),
-    _kind("relax.FuncType", T.FuncType, "params params type*?", "ret result type", "purity pure flag", "derive_func derive derivation",),
+    _kind(
+        "relax.FuncType", T.FuncType,
+        "params params type*?", "ret result type", "purity pure flag", "derive_func derive derivation",
+    ),
     _kind("ir.StringType", T.StringType), _kind("relax.AnyType", T.AnyType),
 )  # fmt: skip
 

@@ -102,5 +102,8 @@ class RelaxProgram(TvmProgram):
                 and kind.type == "relax.ShapeType"
                 and isinstance(kind.get("values"), tuple)
             ):
-                found[str(parameter.get("name"))] = tuple(size_of(item) or 1 for item in kind["values"])  # type: ignore[union-attr]
+                found[str(parameter.get("name"))] = tuple(
+                    size_of(item) or 1
+                    for item in kind["values"]  # type: ignore[union-attr]
+                )
         return found

@@ -51,7 +51,10 @@ class CampaignIndex(OpenIndex):
 
     def sum_seconds(self, campaign: Campaign) -> dict[str, float]:
         """Sum the wall seconds of each target's tests."""
-        sql = "SELECT target, sum(seconds) AS seconds FROM totals WHERE campaign = ? GROUP BY target ORDER BY target"
+        sql = (
+            "SELECT target, sum(seconds) AS seconds FROM totals WHERE campaign = ? GROUP BY target"
+            " ORDER BY target"
+        )
         return dict(self._select(sql, campaign.id))
 
     def count_kinds(self, campaign: Campaign) -> dict[str, int]:

@@ -56,7 +56,8 @@ class Term:
                 return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
             query = " AND ".join(f'"{word}"*' for word in words)
             return Condition(
-                "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE"
+                "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number ="
+                " texts.rowid WHERE"
                 f" texts MATCH ?) OR {named})",
                 (query, like, like, like),
             )
@@ -104,7 +105,8 @@ def _parse_term(match: re.Match[str]) -> Term:
     for value in values:
         if allowed and value.lower() not in allowed:
             raise BadInput(
-                f"{name}:{shown(value)} cannot occur{suggest_name(value, allowed)}; take one of {', '.join(allowed)}"
+                f"{name}:{shown(value)} cannot occur{suggest_name(value, allowed)}; take one of"
+                f" {', '.join(allowed)}"
             )
     return Term(name, field.startswith("-"), values)
 
@@ -245,7 +247,8 @@ def read_page(
         rows = connection.execute(
             f"WITH found AS MATERIALIZED (SELECT id AS one, {keys} FROM clusters WHERE {wanted.sql}) SELECT"
             f" {', '.join(names)}, {columns}, (SELECT count(*) FROM found) FROM (SELECT * FROM found{behind}"
-            f" ORDER BY {_order_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY {_order_by(names, down)}",
+            f" ORDER BY {_order_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY"
+            f" {_order_by(names, down)}",
             [*wanted.values, *start, limit + 1],
         ).fetchall()
         total, rows = int(rows[0][-1]) if rows else 0, [row[:-1] for row in rows]

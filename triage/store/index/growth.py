@@ -87,7 +87,8 @@ class GrowingIndex(IndexReader):
         if wanted > 0 and self._select_row("SELECT 1 FROM fingerprints WHERE number = ?", wanted) is None:
             return wanted
         sql = (
-            "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM"
+            "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id),"
+            " 0) FROM"
             " clusters)) + 1 AS number"
         )
         return int(self._select_value(sql))
@@ -98,7 +99,8 @@ class GrowingIndex(IndexReader):
         The fingerprint of a flaky failure gets no cluster, because it is not a confirmed failure.
         """
         for number, key, version, message, stored, cluster in self._select(
-            "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER"
+            "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title ="
+            " '' ORDER"
             " BY number"
         ):
             components = read_components(stored)
@@ -186,7 +188,8 @@ class GrowingIndex(IndexReader):
                 self._update("clusters", "id = ?", [cluster], members=0, fingerprints=0)
                 continue
             kept = self._select(
-                "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p"
+                "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM"
+                " fingerprints p"
                 " JOIN failures f INDEXED BY failures_kept ON f.fingerprint = p.key AND f.folder != '' WHERE"
                 " p.cluster = ?",
                 cluster,

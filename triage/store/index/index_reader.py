@@ -378,7 +378,8 @@ class IndexReader(OpenIndex):
         """Return decisions, the latest first; with a name, those of one cluster."""
         words = "' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' '"
         rows = self._select(
-            f"SELECT id, at, action, text, state FROM decisions WHERE {words} LIKE ? ORDER BY id DESC LIMIT ?",
+            f"SELECT id, at, action, text, state FROM decisions WHERE {words} LIKE ? ORDER BY id DESC"
+            " LIMIT ?",
             f"% {format_cluster(self.find_cluster(name))} %" if name else "%",
             most,
         )

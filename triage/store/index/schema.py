@@ -21,12 +21,16 @@ from opsieve.gen.errors import shown
 MIGRATIONS = (
     """
     CREATE TABLE campaigns (id TEXT PRIMARY KEY, generator TEXT, seed INTEGER, targets TEXT);
-    CREATE TABLE tests (campaign TEXT, number INTEGER, digest TEXT, verdicts TEXT, PRIMARY KEY (campaign, number)) WITHOUT ROWID;
+    CREATE TABLE tests (campaign TEXT, number INTEGER, digest TEXT, verdicts TEXT, PRIMARY KEY (campaign,
+        number)) WITHOUT ROWID;
     CREATE TABLE failures (
-        campaign TEXT, test INTEGER, target TEXT, verdict TEXT, kind TEXT, stage TEXT, fingerprint TEXT, message TEXT, reason TEXT,
+        campaign TEXT, test INTEGER, target TEXT, verdict TEXT, kind TEXT, stage TEXT, fingerprint TEXT,
+        message TEXT, reason TEXT,
         blame TEXT, version TEXT, digest TEXT, folder TEXT, PRIMARY KEY (campaign, test, target));
-    CREATE TABLE fingerprints (key TEXT PRIMARY KEY, version INTEGER, kind TEXT, components TEXT, count INTEGER, kept INTEGER);
-    CREATE TABLE totals (campaign TEXT, target TEXT, verdict TEXT, count INTEGER, PRIMARY KEY (campaign, target, verdict));
+    CREATE TABLE fingerprints (key TEXT PRIMARY KEY, version INTEGER, kind TEXT, components TEXT, count
+        INTEGER, kept INTEGER);
+    CREATE TABLE totals (campaign TEXT, target TEXT, verdict TEXT, count INTEGER, PRIMARY KEY (campaign,
+        target, verdict));
     """,
     """
     ALTER TABLE totals ADD COLUMN seconds REAL NOT NULL DEFAULT 0;
@@ -56,32 +60,40 @@ MIGRATIONS = (
     ALTER TABLE fingerprints ADD COLUMN last_seen REAL NOT NULL DEFAULT 0;
     UPDATE fingerprints SET number = rowid;
     UPDATE fingerprints SET targets = coalesce((
-        SELECT ' ' || group_concat(target, ' ') || ' ' FROM (SELECT DISTINCT target FROM failures WHERE fingerprint = key)), '');
+        SELECT ' ' || group_concat(target, ' ') || ' ' FROM (SELECT DISTINCT target FROM failures WHERE
+        fingerprint = key)), '');
     CREATE INDEX fingerprints_by_number ON fingerprints (number, cluster);
     CREATE INDEX fingerprints_by_cluster ON fingerprints (cluster, number);
     CREATE INDEX fingerprints_unplaced ON fingerprints (number) WHERE title = '';
     CREATE TABLE clusters (
-        id INTEGER PRIMARY KEY, title TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '',
+        id INTEGER PRIMARY KEY, title TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', kind TEXT
+        NOT NULL DEFAULT '',
         backend TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'new',
         issue TEXT NOT NULL DEFAULT '', note TEXT NOT NULL DEFAULT '', pinned INTEGER NOT NULL DEFAULT 0,
         shaped INTEGER NOT NULL DEFAULT 0, rule TEXT NOT NULL DEFAULT '', members INTEGER NOT NULL DEFAULT 0,
         fingerprints INTEGER NOT NULL DEFAULT 0, nodes INTEGER NOT NULL DEFAULT 0, reduced INTEGER,
-        representative TEXT NOT NULL DEFAULT '', targets TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
-        guilty_pass TEXT NOT NULL DEFAULT '', first_bad TEXT NOT NULL DEFAULT '', first_seen REAL NOT NULL DEFAULT 0,
-        last_seen REAL NOT NULL DEFAULT 0, severity INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 1000000000);
+        representative TEXT NOT NULL DEFAULT '', targets TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL
+        DEFAULT '',
+        guilty_pass TEXT NOT NULL DEFAULT '', first_bad TEXT NOT NULL DEFAULT '', first_seen REAL NOT NULL
+        DEFAULT 0,
+        last_seen REAL NOT NULL DEFAULT 0, severity INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL
+        DEFAULT 1000000000);
     CREATE INDEX clusters_by_rank ON clusters ((1 - pinned), rank, id);
     CREATE INDEX clusters_by_first_seen ON clusters (first_seen, id);
     CREATE INDEX clusters_by_members ON clusters (members, id);
     CREATE INDEX clusters_by_last_seen ON clusters (last_seen, id);
     CREATE TABLE alternatives (title TEXT, number INTEGER, PRIMARY KEY (title, number)) WITHOUT ROWID;
     CREATE TABLE aside (
-        target TEXT, verdict TEXT, what TEXT, message TEXT, count INTEGER, PRIMARY KEY (target, verdict, what)) WITHOUT ROWID;
+        target TEXT, verdict TEXT, what TEXT, message TEXT, count INTEGER, PRIMARY KEY (target, verdict,
+        what)) WITHOUT ROWID;
     CREATE TABLE decisions (
-        id INTEGER PRIMARY KEY, at REAL, born INTEGER, action TEXT, text TEXT, patch TEXT, state TEXT NOT NULL DEFAULT 'done');
+        id INTEGER PRIMARY KEY, at REAL, born INTEGER, action TEXT, text TEXT, patch TEXT, state TEXT NOT
+        NULL DEFAULT 'done');
     CREATE TABLE explained (
         rule TEXT, number INTEGER, count INTEGER, PRIMARY KEY (rule, number)) WITHOUT ROWID;
     CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER);
-    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none, columnsize = 0);
+    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none,
+        columnsize = 0);
     """,
     "ALTER TABLE campaigns ADD COLUMN versions TEXT NOT NULL DEFAULT '{}'",
     # Fingerprints by the statement of the compiler that failed (`opsieve.triage.clustering.clusters`).

@@ -52,7 +52,8 @@ def make_cluster_row(row: ClusterRow, now: float) -> Row:
         "*" if row.pinned else "", row.id, row.status, row.kind, to_one_line(row.backend, 30),
         f"{row.members:,}", size,
         to_one_line(row.listed_title, 300), row.stage, to_one_line(", ".join(row.targets), 80),
-        to_one_line(" ".join(row.operators), 80), format_age(row.first_seen, now), format_age(row.last_seen, now),
+        to_one_line(" ".join(row.operators), 80), format_age(row.first_seen, now), format_age(row.last_seen,
+        now),
         to_one_line(row.guilty_pass, 60), to_one_line(row.first_bad, 40),
     )  # fmt: skip
     return Row(row.id, cells, "strong" if row.pinned else "dim" if row.status in _QUIET else "")
@@ -62,7 +63,8 @@ def make_member_row(row: MemberRow, now: float) -> Row:
     """Make the row of a member; one that was only counted is dimmed."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced} of {row.nodes}"
     cells = (
-        "▪" if row.folder else "", size, _shorten_name(row), to_one_line(row.target, 60), to_one_line(row.version, 30),
+        "▪" if row.folder else "", size, _shorten_name(row), to_one_line(row.target, 60),
+        to_one_line(row.version, 30),
         format_age(row.seen, now), to_one_line(" ".join(row.operators), 80),
     )  # fmt: skip
     return Row(row.name, cells, "" if row.folder else "dim")

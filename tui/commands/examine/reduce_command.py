@@ -253,8 +253,8 @@ def _summarise(reduced: "Reduced") -> str:
     still = "verified: the reduced model still shows the same failure"
     gone = "but the reduced model no longer shows the same failure"
     lines.append(
-        f"{count_noun(facts['checks'], 'check')} ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
-        + (still if result.same else gone)
+        f"{count_noun(facts['checks'], 'check')} ({facts['node_checks']} for nodes),"
+        f" {facts['seconds']:.1f} s; " + (still if result.same else gone)
     )
     if result.replays is not None and result.replays[0] < result.replays[1]:
         lines.append(
@@ -277,7 +277,8 @@ def _summarise(reduced: "Reduced") -> str:
         )
     if result.slippage:
         lines.append(
-            f"{count_noun(len(result.slippage), 'different failure')} found while reducing: see other_failures/"
+            f"{count_noun(len(result.slippage), 'different failure')} found while reducing: see"
+            " other_failures/"
         )
     lines += [facts["output"], *filter(None, [facts["script"]])]
     return "\n".join(lines)
@@ -300,7 +301,8 @@ def _describe_certificate(certificate: "Certificate") -> str:
         )
     elif not certificate.beaten:
         first = (
-            f"no single edit that was tried preserves the failure, but {count_noun(len(left), 'part')} could not"
+            f"no single edit that was tried preserves the failure, but {count_noun(len(left), 'part')}"
+            " could not"
             f" be tried (tried: {tried or 'none are left'})"
         )
     else:

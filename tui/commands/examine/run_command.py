@@ -60,7 +60,10 @@ TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green",
 @click.option(
     "--locate",
     is_flag=True,
-    help="Where outputs are wrong, show the first node whose output is wrong given correct inputs, and every value.",
+    help=(
+        "Where outputs are wrong, show the first node whose output is wrong given correct inputs, and every"
+        " value."
+    ),
 )
 @ALLOW_UNJUDGED
 @options.JSON
@@ -115,7 +118,8 @@ def command(
     failing = [each for each in results if each["verdict"] in FAILING]
     if failing and not as_json:
         print_message(
-            f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t {shlex.quote(failing[0]['target'])}"
+            f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t"
+            f" {shlex.quote(failing[0]['target'])}"
         )
     unjudged = [
         f"{each['model']} on {each['target']} ({each['verdict']})"

@@ -28,7 +28,8 @@ _GRACE = 15.0
 _LOOK = 1.0
 _GOOD = (0, 1)
 _COMMAND = (
-    "from opsieve.reducer.sessions.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import"
+    "from opsieve.reducer.sessions.case_process import end_with_parent; end_with_parent(); from"
+    " opsieve.tui.cli import"
     " main; main()"
 )
 

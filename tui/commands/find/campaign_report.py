@@ -181,7 +181,8 @@ def write_sentences(facts: Mapping[str, Any]) -> list[str]:
     again = max(0, facts["clusters"] - new)
     lines = [
         f"{count_noun(facts['tests'], 'test')} with seed {facts['seed']};"
-        f" {count_noun(sum(facts['failures'].values()), 'failure')} in {count_noun(facts['clusters'], 'cluster')}:"
+        f" {count_noun(sum(facts['failures'].values()), 'failure')} in"
+        f" {count_noun(facts['clusters'], 'cluster')}:"
         f" {new} that no other campaign of the store has met, {again} met before."
     ]
     if "auto_triage" in facts:

@@ -150,7 +150,8 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
         click.echo(
-            f"{item.target} {item.version}: {count_noun(len(item.known), 'operator signature')} probed, {lacks}"
+            f"{item.target} {item.version}: {count_noun(len(item.known), 'operator signature')} probed,"
+            f" {lacks}"
             " unsupported"
         )
         for line in explain_support(item):

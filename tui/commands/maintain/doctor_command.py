@@ -103,7 +103,8 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
         console.print(escape(line), soft_wrap=True)
     for item in (each for each in backends if each.version):
         console.print(
-            f"\n[bold]{item.name}[/bold]  [green]{escape(item.version)}[/], IR up to {item.newest_ir}, opset up"
+            f"\n[bold]{item.name}[/bold]  [green]{escape(item.version)}[/], IR up to {item.newest_ir},"
+            " opset up"
             f" to {item.newest_opset}"
         )
         for name, legal in item.options.items():

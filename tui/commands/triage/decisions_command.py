@@ -49,7 +49,11 @@ def split(name: str, folder: Path, as_json: bool) -> int:
 @options.JSON
 def mark(name: str, status: str, issue: str | None, folder: Path, as_json: bool) -> int:
     """Set the status of a cluster."""
-    return _make_decision(folder, as_json, lambda ledger: ledger.mark(name, status, issue))  # type: ignore[arg-type]
+    return _make_decision(
+        folder,
+        as_json,
+        lambda ledger: ledger.mark(name, status, issue),  # type: ignore[arg-type]
+    )
 
 
 @click.command("pin")

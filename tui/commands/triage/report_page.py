@@ -23,8 +23,10 @@ input{font:inherit;width:100%;box-sizing:border-box;padding:.4em .6em}
 details{border-top:1px solid #8886}summary{padding:.35em 0;cursor:pointer;overflow-wrap:anywhere}
 summary b{display:inline-block;min-width:4em}summary i{font-style:normal;opacity:.7;margin-right:.6em}
 summary:focus-visible,input:focus-visible{outline:2px solid #2f6f9f}
-table{border-collapse:collapse;margin:.4em 0}td,th{border:1px solid #8886;padding:.15em .6em;text-align:left;overflow-wrap:anywhere}
-th{font-weight:normal;opacity:.8;white-space:nowrap;overflow-wrap:normal}pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
+table{border-collapse:collapse;margin:.4em 0}
+td,th{border:1px solid #8886;padding:.15em .6em;text-align:left;overflow-wrap:anywhere}
+th{font-weight:normal;opacity:.8;white-space:nowrap;overflow-wrap:normal}
+pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
 [hidden]{display:none}
 """
 _SCRIPT = """
@@ -38,8 +40,8 @@ function look() {
     const found = terms.every(term => {
       const not = term.startsWith('-') && term.length > 1, word = not ? term.slice(1) : term;
       const field = word.match(/^(kind|status|stage|target|op|pass|id):(.+)$/);
-      const has = field ? (' ' + one.dataset[field[1]] + ' ').includes(field[1] === 'target' ? field[2] : ' ' + field[2] + ' ')
-                        : texts[at].includes(word);
+      const sought = field && (field[1] === 'target' ? field[2] : ' ' + field[2] + ' ');
+      const has = field ? (' ' + one.dataset[field[1]] + ' ').includes(sought) : texts[at].includes(word);
       return has !== not;
     });
     one.hidden = !found;
@@ -49,7 +51,11 @@ function look() {
 }
 function unfold() {
   const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (named && named.tagName === 'DETAILS') { named.hidden = false; named.open = true; named.scrollIntoView(); }
+  if (named && named.tagName === 'DETAILS') {
+    named.hidden = false;
+    named.open = true;
+    named.scrollIntoView();
+  }
 }
 document.getElementById('bar').hidden = false;
 box.addEventListener('input', look);
@@ -91,7 +97,8 @@ def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], tot
             f"<h1>{escape_markup(name)}</h1>",
             (
                 f"<p>{count_noun(counts.failures, 'failure')} of {count_noun(counts.tests, 'test')} in"
-                f" {count_noun(total, 'cluster')} ({escape_markup(kinds)}; {escape_markup(statuses)}).{cut} Not bugs:"
+                f" {count_noun(total, 'cluster')} ({escape_markup(kinds)};"
+                f" {escape_markup(statuses)}).{cut} Not bugs:"
                 f" {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
                 f" flaky. {format_time(made)} UTC.</p>"
             ),
@@ -161,7 +168,10 @@ def _write_cluster(one: StoredCluster) -> Iterator[str]:
     }
     data = " ".join(f'data-{name}="{escape_markup(value.lower())}"' for name, value in fields.items())
     yield f'<details class="cluster" id="{escape_markup(row.id)}" {data}>'
-    yield f"<summary><b>{escape_markup(row.id)}</b><i>{escape_markup(row.status)}</i><i>{escape_markup(row.kind)}</i><i>{row.members:,}</i>{escape_markup(row.listed_title)}</summary>"
+    yield (
+        f"<summary><b>{escape_markup(row.id)}</b><i>{escape_markup(row.status)}</i>"
+        f"<i>{escape_markup(row.kind)}</i><i>{row.members:,}</i>{escape_markup(row.listed_title)}</summary>"
+    )
     yield facts_table(_list_facts(one))
     for title, text in (("Graph", one.graph), ("Script", one.script)):
         if text:

@@ -168,9 +168,18 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     click.echo()
     print_table(
         ("member", "nodes", "target", "version"),
-        [(case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12]) for case in summary["cases"]],
-        right=("nodes",), wide="member",
-    )  # fmt: skip
+        [
+            (
+                case["name"],
+                case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}",
+                case["target"][:24],
+                case["version"][:12],
+            )
+            for case in summary["cases"]
+        ],
+        right=("nodes",),
+        wide="member",
+    )
     if summary["members"] > len(summary["cases"]):
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
         click.echo(f"{len(summary['cases'])} of {count_noun(summary['members'], 'member')}{more}")

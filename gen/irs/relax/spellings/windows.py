@@ -41,7 +41,8 @@ def _convolution(operator: str, kernel: str, more: str) -> Spelling:
         weight = _reorder_axes(call, call.args[1], str(call["kernel_layout"]), f"{kernel}{space}")
         extra = {more: call[more]} if more else {}
         result = call(
-            operator, cast_to(call, data, call.dtype), cast_to(call, weight, call.dtype), strides=call["strides"],
+            operator, cast_to(call, data, call.dtype), cast_to(call, weight, call.dtype),
+            strides=call["strides"],
             pads=call["padding"], dilations=call["dilation"], group=call["groups"], **extra,
         )  # fmt: skip
         return _reorder_axes(call, result, f"NC{space}", str(call["out_layout"] or call["data_layout"]))
@@ -154,7 +155,8 @@ def _resize(call: SpelledCall) -> Any:
     method = str(call["method"])
     rounding = str(call["rounding_method"])
     result = call(
-        "Resize", data, None, None, to_integers([*data.shape[:2], *call.args[1]]), mode=_METHODS.get(method, method),
+        "Resize", data, None, None, to_integers([*data.shape[:2], *call.args[1]]), mode=_METHODS.get(method,
+        method),
         coordinate_transformation_mode=call["coordinate_transformation_mode"],
         cubic_coeff_a=call["cubic_alpha"], exclude_outside=call["cubic_exclude"],
         nearest_mode=_ROUNDING.get(rounding, rounding),
@@ -166,7 +168,8 @@ def _grid_sample(call: SpelledCall) -> Any:
     method = str(call["method"])
     grid = call("Transpose", call.args[1], perm=[0, *range(2, call.args[1].ndim), 1])
     return call(
-        "GridSample", call.args[0], grid, mode=_METHODS.get(method, method), padding_mode=call["padding_mode"],
+        "GridSample", call.args[0], grid, mode=_METHODS.get(method, method),
+        padding_mode=call["padding_mode"],
         align_corners=int(bool(call["align_corners"])),
     )  # fmt: skip
 
