@@ -2,10 +2,11 @@
 opsieve`.
 
 Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, the result of
-`torch.onnx.export`, a Case, or a module or function of TVM) and `inputs`: None, an `.npz` file or a data set, or values by name (numpy
-arrays, or objects with `__array__`). Missing inputs are drawn from the seed. `say` receives one sentence per
-call about slow steps. BadInput, one sentence, is raised for unusable arguments. Compilers run in processes of
-their own, never in the caller's. The examples in docs/reference/api.md run as tests.
+`torch.onnx.export`, a Case, or a module or function of TVM) and `inputs`: None, an `.npz` file or a data set,
+or values by name (numpy arrays, or objects with `__array__`). Missing inputs are drawn from the seed. `say`
+receives one sentence per call about slow steps. BadInput, one sentence, is raised for unusable arguments.
+Compilers run in processes of their own, never in the caller's. The examples in docs/reference/api.md run as
+tests.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Generated models for the tests of a compiler of one's own: a decorator, and a strategy for Hypothesis.
 
-opsieve's reducer makes a failing model small. It knows models, so its results are smaller than those of a shrinker
-that only knows the seed.
+opsieve's reducer makes a failing model small. It knows models, so its results are smaller than those of a
+shrinker that only knows the seed.
 """
 
 import functools
@@ -44,9 +44,10 @@ def given_models(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test with generated models, and reduce the first model for which it raises.
 
-    The test takes any of ``model`` (an ``onnx.ModelProto``), ``inputs`` (arrays by name), ``expected`` (outputs by
-    name of the reference evaluator in float64) and ``case`` (an ``opsieve`` Case). Its other parameters stay those
-    of pytest. A smaller model counts if the test raises the same exception at the same line.
+    The test takes any of ``model`` (an ``onnx.ModelProto``), ``inputs`` (arrays by name), ``expected``
+    (outputs by name of the reference evaluator in float64) and ``case`` (an ``opsieve`` Case). Its other
+    parameters stay those of pytest. A smaller model counts if the test raises the same exception at the same
+    line.
 
     Args:
         nodes: Number of nodes, such as ``10`` or ``"5-60"``.
@@ -56,8 +57,8 @@ def given_models(
         values: How input values are chosen.
         examples: Number of models.
         seed: Seed of the models; a random one if None.
-        unsupported: Exceptions by which the compiler refuses a model that it does not support; such models count
-            neither for nor against it.
+        unsupported: Exceptions by which the compiler refuses a model that it does not support; such models
+            count neither for nor against it.
         output: Folder of the reduced model; a new temporary one if None.
 
     Returns:
@@ -112,8 +113,8 @@ def models(
 ) -> "SearchStrategy[Case]":
     """Return a Hypothesis strategy that draws models as cases.
 
-    Hypothesis only sees a seed, so its shrinking finds no smaller model: switch it off, and call `reduce` with the
-    test as its ``check``.
+    Hypothesis only sees a seed, so its shrinking finds no smaller model: switch it off, and call `reduce`
+    with the test as its ``check``.
 
     Args:
         nodes: Number of nodes, such as ``10`` or ``"5-60"``.
@@ -185,7 +186,7 @@ class _Session:
     def raise_reduced(
         self, case: Case, error: BaseException, output: str | os.PathLike[str] | None, which: str
     ) -> None:
-        """Reduce a failing case, and raise what the test raises for the smallest one."""
+        """Reduce a failing case, and raise the exception of the test for the smallest one."""
         __tracebackhide__ = True
         origin = _find_origin(error)
 

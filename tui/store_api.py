@@ -276,8 +276,8 @@ def watch(
     say: Say = ignore,
     progress: Callable[[WatchedCluster], object] = ignore,
 ) -> list[WatchedCluster]:
-    """Judge the cases of a store on new releases, close what is fixed and reopen what fails again, as `opsieve
-    watch` does.
+    """Judge the cases of a store on new releases, close what is fixed and reopen what fails again, as
+    `opsieve watch` does.
 
     Args:
         store: The folder of the store.

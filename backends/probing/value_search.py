@@ -175,7 +175,9 @@ def _search_by_guesses(
 def _check_values(
     program: OnnxProgram, inputs: Mapping[str, Any]
 ) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
-    """The first node with a result that is not finite; "" for none, None when nobody runs the program."""
+    """Return the first node with a result that is not finite; "" if all are finite, None if no runner accepts
+    the program.
+    """
     shown = Test(expose_results(program), dict(inputs))
     for runner in RUNNERS:
         answer = yield runner, shown
@@ -240,7 +242,7 @@ def _with_weights(program: OnnxProgram, weights: Mapping[str, Any]) -> OnnxProgr
 
 
 def find_broken_node(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:
-    """The first node with a result that is not finite; None for none."""
+    """Return the first node with a result that is not finite, or None."""
     for node in nodes:
         if any(not finite(values[name]) for name in node.output if name in values):
             return node

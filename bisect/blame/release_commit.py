@@ -6,7 +6,8 @@ version number on the default branch: the last commit before it is near the plac
 
 Contents are compared by hashes: the installed `.py` files are hashed as git does it and compared with the
 trees of every commit of the clone's branches and tags. Git lists what each commit changed against its first
-parent, so one pass over the history counts the agreeing files at every commit, and a blobless clone is enough.
+parent, so one pass over the history counts the agreeing files at every commit, and a blobless clone is
+enough.
 """
 
 import contextlib

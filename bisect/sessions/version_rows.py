@@ -133,7 +133,7 @@ def insert_loose_builds(
 
 
 def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
-    """Collect what is known about a version's commit; without local files, only its number."""
+    """Collect the facts of a version's commit; without local files, only its number."""
     try:
         folders = version.find_files(target.backend, ReleaseStore())
     except BadInput:

@@ -1,5 +1,5 @@
-"""One call of `opsieve bisect --releases`, `--builds` or `--source`, the search through a compiler's versions,
-and of `opsieve attribute`, the search for the passes that cause a failure.
+"""One call of `opsieve bisect --releases`, `--builds` or `--source`, the search through a compiler's
+versions, and of `opsieve attribute`, the search for the passes that cause a failure.
 """
 
 import resource

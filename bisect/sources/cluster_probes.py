@@ -1,6 +1,4 @@
-"""Try a case on releases through the workers of a Dask cluster, each of which installs the releases it
-needs.
-"""
+"""Test a case on releases with the workers of a Dask cluster, which install the releases that they need."""
 
 import tempfile
 import threading

@@ -1,4 +1,5 @@
-"""The outcome of a case in one version: good, bad with a fingerprint, or skipped; changes in a row of outcomes.
+"""The outcome of a case in one version: good, bad with a fingerprint, or skipped; changes in a row of
+outcomes.
 
 The probes of a search are kept on disk: a finished search costs nothing to repeat, a killed one loses one
 probe.
@@ -324,7 +325,9 @@ class ProbeJournal:
 
 
 def describe_limits(limits: Limits) -> dict[str, object]:
-    """Return the part of a question that names the limits of a run; {} for the usual ones, as in old journals."""
+    """Return the limits of a run as part of a question; {} for the usual ones, as in old
+    journals.
+    """
     usual = (limits.seconds, limits.memory) == (Limits().seconds, Limits().memory)
     return {} if usual else {"limits": [limits.seconds, limits.memory]}
 

@@ -136,10 +136,10 @@ class Style:
     the shape of an existing tensor; `ranks`: otherwise its rank is one of these.
 
     Rates of values. `computed`: nodes compute a parameter (a shape, axes, a bound) mostly from the sizes of a
-    tensor; `fed`: an input holds it instead. `shared`: a constant reuses an equal one; `folded`: a new constant is a Constant node
-    rather than an initializer. The leaves of one program, each at the rate `round`, hold few different
-    numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one number each (`equal`). `rates`:
-    how often samplers use each optional choice.
+    tensor; `fed`: an input holds it instead. `shared`: a constant reuses an equal one; `folded`: a new
+    constant is a Constant node rather than an initializer. The leaves of one program, each at the rate
+    `round`, hold few different numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one
+    number each (`equal`). `rates`: how often samplers use each optional choice.
     """
 
     pick: float = 0.97

@@ -16,8 +16,8 @@ from opsieve.gen.graph.graph import Shape
 OPERATORS: Final = frozenset(
     ("Shape", "Size", "Gather", "Slice", "Concat", "Add", "Sub", "Mul", "Cast", "Div")
 )
-# In how many parts numbers of a dtype are computed. Floats end in a Div, because onnx's inference takes what it
-# follows through a Cast for integers. Compilers take zero points for constants, so narrow integers are.
+# In how many parts numbers of a dtype are computed. Floats end in a Div, because onnx's inference takes what
+# it follows through a Cast for integers. Compilers take zero points for constants, so narrow integers are.
 _PARTS: Final = MappingProxyType({"int64": 1, "int32": 1, "float32": 2, "float64": 2, "float16": 2})
 # Of numbers that are computed in integers: every float type holds them
 _LARGEST_FLOAT: Final = 1024

@@ -49,8 +49,8 @@ def is_constant(node: NodeProto) -> bool:
 
 
 def constant_array(node: NodeProto) -> "np.ndarray[Any, Any] | None":
-    """Return the value of a Constant node; `None` for a sparse or an unreadable one, and for a parameter of its
-    function.
+    """Return the value of a Constant node; `None` for a sparse or an unreadable one, and for a parameter of
+    its function.
     """
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None

@@ -71,7 +71,7 @@ def find(
 
 
 def _describe_tried(tried: Sequence[tuple[str, str]], is_named: bool) -> str:
-    """Describe what each target answered: in full what a user named, else the names by verdict."""
+    """Describe the answer of each target: in full if a user named it, else as names by verdict."""
     if is_named:
         return "; ".join(f"{name}: {said}" for name, said in tried)
     verdicts = dict.fromkeys(said.partition(":")[0] for _, said in tried)

@@ -10,7 +10,7 @@ from opsieve.reducer.oracle.target_test import Runnable
 
 @dataclass(frozen=True)
 class FunctionTest:
-    """A subject is interesting if the function returns True for it; what the function raises ends the reduction."""
+    """A subject is interesting if the function returns True for it; its exceptions end the reduction."""
 
     is_failing: Callable[[Case], bool]
 

@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]
 
 
 def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:
-    """Drop what no function reads, and reduce each function that the main graph calls."""
+    """Drop unread values, and reduce each function that the main graph calls."""
     functions = subject.model.functions
     for function in functions if len(functions) <= _MOST else ():
         key = _key(function)

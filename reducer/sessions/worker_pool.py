@@ -22,8 +22,7 @@ _USUAL = "onnxruntime"
 
 
 class WorkerPool:
-    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with
-    the checker.
+    """Sets of workers, `jobs` in all; the first starts the first target, the reference and the checker ahead.
 
     `say` gets a sentence about each step that takes long.
     """

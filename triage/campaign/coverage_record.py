@@ -252,7 +252,7 @@ def compare_coverage(first: CoverageRecord, second: CoverageRecord) -> list[Libr
     """Compare every library that both campaigns traced in the same build.
 
     Raises:
-        BadInput: If there is no such library, or the kinds of coverage differ.
+        BadInput: If no library is in both, or the kinds of coverage differ.
     """
     if first.kind != second.kind:
         raise BadInput(

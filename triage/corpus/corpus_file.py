@@ -355,7 +355,7 @@ def latest(entry: CorpusEntry, bug: Bug) -> tuple[str, SeenVerdict | None]:
 
 
 def status(entry: CorpusEntry, bug: Bug) -> str:
-    """Return what the newest release on record makes of a bug: live, fixed or not judged."""
+    """Return the status of a bug in the newest release on record: live, fixed or not judged."""
     seen = latest(entry, bug)[1]
     if seen is None:
         return "not judged"

@@ -1,6 +1,8 @@
-"""A corpus, a folder of cases with recorded verdicts: add cases, replay them on a compiler, compare two replays.
+"""A corpus, a folder of cases with recorded verdicts: add cases, replay them on a compiler, compare two
+replays.
 
-The collection of bugs is a corpus too: its cases are replayed on the releases on record or on the newest ones.
+The collection of bugs is a corpus too: its cases are replayed on the releases on record or on the newest
+ones.
 """
 
 import datetime
@@ -340,7 +342,7 @@ def find_newest(package: str, offline: bool = False) -> str:
 
 
 def update_bugs(folder: Path, results: Sequence[CorpusResult]) -> None:
-    """Record what was judged in the collection, and the release and the day in which a bug proved fixed."""
+    """Record the verdicts in the collection, and the release and the day in which a bug was found fixed."""
     entries = dict(read_corpus(folder))
     for result in results:
         entry, bug, seen = entries[result.case], entries[result.case].bug, result.after

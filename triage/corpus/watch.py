@@ -1,4 +1,4 @@
-"""One call of `opsieve watch`: the cases of a store judged on new releases, its clusters closed and reopened."""
+"""One call of `opsieve watch`: judge the cases of a store on new releases, and close and reopen clusters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -43,8 +43,8 @@ _PAGE = 1000
 class WatchRequest:
     """A store, and where to judge `members` cases of each cluster.
 
-    They run on `targets`, or else on the newest release of the compiler that failed (with `offline` the newest
-    one that is installed).
+    They run on `targets`, or else on the newest release of the compiler that failed (with `offline` the
+    newest one that is installed).
     """
 
     store: Path
@@ -110,7 +110,7 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
 
 
 def record_decisions(folder: Path, results: Sequence[WatchedCluster]) -> None:
-    """Mark what is fixed, and what has come back; each is a decision that `opsieve undo` takes back."""
+    """Mark fixed and returned clusters; each mark is a decision that `opsieve undo` reverts."""
     with Ledger(folder) as ledger:
         for result in results:
             if mark := _MARKS.get(result.state):

@@ -101,7 +101,7 @@ class Cluster:
         """Count the tests that its workers can do at once.
 
         Raises:
-            BadInput: If there is no usable worker.
+            BadInput: If no worker is usable.
         """
         fitting = self.list_usable()
         if not fitting:

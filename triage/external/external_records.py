@@ -241,8 +241,8 @@ def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
 
 
 def _read_text_log(file: BinaryIO) -> Iterator[Record | BadRecord]:
-    """Yield the failures of a plain text log; text before the first header counts only if there is no header
-    at all.
+    """Yield the failures of a plain text log; text before the first header counts only in a log without
+    headers.
     """
     held: list[bytes] = []
     size = 0

@@ -98,9 +98,7 @@ def _make_commit(facts: dict[str, Any], share: float) -> BlamedCommit:
 
 
 def read_both_culprits(case: Path) -> dict[str, Any]:
-    """Read `culprit.json` of a case, with the answers for its reduced form; {} if there is no readable
-    one.
-    """
+    """Read `culprit.json` of a case, with the answers for its reduced form; {} without a readable one."""
     return {**_read_object(case / REDUCED / "culprit.json"), **_read_object(case / "culprit.json")}
 
 

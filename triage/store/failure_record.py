@@ -28,7 +28,7 @@ _MOST_OBSERVATIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class AbsentOutput:
-    """An output of which only the dtype is still known."""
+    """An output with only its dtype on record."""
 
     dtype: str
 

@@ -328,7 +328,7 @@ ACTIONS = {
 
 
 def make_command(action: Action, subject: ActionSubject, folder: Path) -> str:
-    """Return the command that does what the key does; words in capitals are placeholders."""
+    """Return the command for a key; words in capitals are placeholders."""
     cluster, member = subject.cluster, subject.member or subject.cluster.representative
     target = to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
     others = [shlex.quote(name) for name in subject.marked if name != cluster.id]

@@ -33,8 +33,8 @@ def has_overrun(group: Path) -> bool:
 
 
 def make_group(pid: int, memory: int) -> Path | None:
-    """Put a process into a control group that holds `memory` bytes, and return its folder; None where there
-    can be none.
+    """Put a process into a control group that holds `memory` bytes, and return its folder; None if that is
+    not allowed.
     """
     parent = find_parent_group()
     if parent is None:

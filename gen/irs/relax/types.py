@@ -86,8 +86,8 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class FuncType:
-    """A function; `params` is `None` if unknown, and then `derive` names the function that infers the result of
-    a call.
+    """A function; `params` is `None` if unknown, and then `derive` names the function that infers the result
+    of a call.
     """
 
     params: tuple["Type", ...] | None

@@ -1,5 +1,5 @@
-"""Help: the keys of the screen beneath, and the syntax of the filter; and the mode in which a letter moves the
-focus.
+"""Help: the keys of the screen beneath, and the syntax of the filter; and the mode in which a letter moves
+the focus.
 """
 
 from collections.abc import Sequence

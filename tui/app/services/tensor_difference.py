@@ -1,5 +1,5 @@
-"""Compare two values of an output: their types, differing elements, the largest errors, and a small map of the
-differences, in blocks, which shows where the error is. Pure.
+"""Compare two values of an output: their types, differing elements, the largest errors, and a small map of
+the differences, in blocks, which shows where the error is. Pure.
 """
 
 from collections.abc import Iterator

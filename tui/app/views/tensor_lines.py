@@ -1,5 +1,5 @@
-"""The output of a replay as lines: its verdict, expected, got and difference of each output, and the place of an
-output's errors as a small map. Pure.
+"""The output of a replay as lines: its verdict, expected, got and difference of each output, and the place of
+an output's errors as a small map. Pure.
 """
 
 from contextlib import suppress

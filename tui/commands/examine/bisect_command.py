@@ -1,5 +1,5 @@
-"""`opsieve bisect`: find the release or the commit that introduced or fixed a failure; and `opsieve attribute`:
-find the optimiser pass that causes it.
+"""`opsieve bisect`: find the release or the commit that introduced or fixed a failure; and `opsieve
+attribute`: find the optimiser pass that causes it.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""`opsieve corpus`: a folder of cases that is replayed on new compilers; and `opsieve bugs`: the collection of
-bugs that opsieve has found, listed and replayed.
+"""`opsieve corpus`: a folder of cases that is replayed on new compilers; and `opsieve bugs`: the collection
+of bugs that opsieve has found, listed and replayed.
 """
 
 import json

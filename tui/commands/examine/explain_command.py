@@ -1,4 +1,4 @@
-"""`opsieve explain`: what a verdict, a rule or a fingerprint means."""
+"""`opsieve explain`: the meaning of a verdict, a rule or a fingerprint."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The report of a campaign as a self-contained Markdown or HTML file, with an SVG picture of tests and clusters
-over time. Text from compilers is escaped.
+"""The report of a campaign as a self-contained Markdown or HTML file, with an SVG picture of tests and
+clusters over time. Text from compilers is escaped.
 """
 
 import html
@@ -53,14 +53,17 @@ def draw_picture(growth: Sequence[Point]) -> str:
                 ' role="img" font-family="sans-serif" font-size="12">'
             ),
             (
-                f"<title>{count_noun(tests, 'test')} and {count_noun(clusters if growth else 0, 'cluster')} over"
+                f"<title>{count_noun(tests, 'test')} and"
+                f" {count_noun(clusters if growth else 0, 'cluster')} over"
                 f" {_format_time(seconds)}</title>"
             ),
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
             f'<path d="M{_LEFT} {_TOP}V{floor}H{right}V{_TOP}" fill="none" stroke="#888888"/>',
-            f'<polyline points="{draw_line(1, tests)}" fill="none" stroke="{_TESTS_COLOUR}" stroke-width="2"/>',
+            f'<polyline points="{draw_line(1, tests)}" fill="none" stroke="{_TESTS_COLOUR}"'
+            ' stroke-width="2"/>',
             (
-                f'<polyline points="{draw_line(2, clusters)}" fill="none" stroke="{_CLUSTERS_COLOUR}" stroke-width="2"'
+                f'<polyline points="{draw_line(2, clusters)}" fill="none" stroke="{_CLUSTERS_COLOUR}"'
+                ' stroke-width="2"'
                 ' stroke-dasharray="6 3"/>'
             ),
             f'<text x="{_LEFT}" y="{_TOP - 10}" fill="{_TESTS_COLOUR}">tests</text>',
@@ -71,7 +74,8 @@ def draw_picture(growth: Sequence[Point]) -> str:
             f'<text x="{_LEFT - 6}" y="{_TOP + 4}" text-anchor="end" fill="{_TESTS_COLOUR}">{tests:,}</text>',
             f'<text x="{_LEFT - 6}" y="{floor + 4}" text-anchor="end" fill="#444444">0</text>',
             f'<text x="{right + 6}" y="{_TOP + 4}" fill="{_CLUSTERS_COLOUR}">{clusters:,}</text>',
-            f'<text x="{right}" y="{HEIGHT - 14}" text-anchor="end" fill="#444444">{_format_time(seconds)}</text>',
+            f'<text x="{right}" y="{HEIGHT - 14}" text-anchor="end"'
+            f' fill="#444444">{_format_time(seconds)}</text>',
             "</svg>",
         ]
     )

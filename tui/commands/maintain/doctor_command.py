@@ -133,7 +133,7 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
 
 
 def _summarise(backends: "Sequence[Examination]") -> list[str]:
-    """Summarise what is installed and what is missing, with each hint once."""
+    """Summarise installed and missing compilers, with each hint once."""
     there = [f"{item.name} {item.version}" for item in backends if item.version]
     lines = [f"installed ({len(there)} of {len(backends)}): {', '.join(there)}"]
     missing = [item for item in backends if not item.version]

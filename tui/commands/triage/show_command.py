@@ -1,5 +1,5 @@
-"""`opsieve clusters`: list the bugs of a store, a page at a time; and `opsieve show`: show one cluster, or one
-case, and the reason for its place.
+"""`opsieve clusters`: list the bugs of a store, a page at a time; and `opsieve show`: show one cluster, or
+one case, and the reason for its place.
 """
 
 import json
@@ -261,7 +261,13 @@ def clusters(
         if non_bugs or non_bugs_once:
             _print_non_bugs(store.non_bugs(), as_json)
             return 0
-        page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]
+        page = store.clusters(
+            text,
+            sort=sort,  # type: ignore[arg-type]
+            reverse=reverse,
+            after=after,
+            limit=limit,
+        )
         counts = store.counts()
     if as_json:
         names = ("failures", "unsupported", "environment", "flaky", "unexplained")
@@ -275,7 +281,8 @@ def clusters(
         return 0
     print_clusters(page.rows)
     click.echo(
-        f"{len(page.rows)} of {count_noun(page.total, 'cluster')}, {count_noun(counts.failures, 'failure')}; not"
+        f"{len(page.rows)} of {count_noun(page.total, 'cluster')},"
+        f" {count_noun(counts.failures, 'failure')}; not"
         f" bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
         " flaky"
     )

@@ -53,8 +53,9 @@ def command(
     """Judge the cases of STORE on the newest release of each compiler, close the clusters that are fixed, and
     reopen those that fail again.
 
-    STORE defaults to --store. New releases are installed; --offline uses the newest one that is. Each change is a
-    decision that opsieve undo takes back. Exit code 1 as --fail-on says, else 2 if a target gave no verdict.
+    STORE defaults to --store. New releases are installed; --offline uses the newest one that is. Each change
+    is a decision that opsieve undo takes back. Exit code 1 as --fail-on says, else 2 if a target gave no
+    verdict.
     """
     from opsieve.triage.corpus.corpus_file import list_facts
     from opsieve.triage.corpus.reports import make_job_summary
