@@ -181,7 +181,9 @@ def source(
 
 
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
-    """`relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes them."""
+    """`relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes
+    them.
+    """
     name, _, argument = item.partition(":")
     if "." in name:
         return "tvm.%s" % tir_call(item).replace("tvm.", "")

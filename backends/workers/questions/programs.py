@@ -141,7 +141,9 @@ def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Progra
 
 
 def load_module(module: bytes, passes: Sequence[str], name: str) -> Program:
-    """Return the program of a module's JSON in the IR that it is written in; raises BadInput for no program."""
+    """Return the program of a module's JSON in the IR that it is written in; raises BadInput for no
+    program.
+    """
 
     def load(ir: IR[Program]) -> Program:
         program = ir.load(module, tuple(passes), name)
