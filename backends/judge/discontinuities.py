@@ -178,7 +178,9 @@ class _Case:
         return {name: movement.reach for name, movement in moved.items()}
 
     def test_own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
-        """Test the candidate's own values; returns `None` if the candidate computes differently with more outputs."""
+        """Test the candidate's own values; returns `None` if the candidate computes differently with more
+        outputs.
+        """
         own = self.ask("candidate", tap_model(self.model, made), self.inputs)
         if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
             return None

@@ -62,8 +62,8 @@ def _run_oracle(
 def judge_nondeterminism(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
 ) -> Verdict | None:
-    """Judge a target whose outputs differ in another process; returns `None` if they are equal, or the program leaves
-    them open.
+    """Judge a target whose outputs differ in another process; returns `None` if they are equal, or the
+    program leaves them open.
     """
     first = lab.observe(target, program, inputs)
     if first.outputs is None:

@@ -66,7 +66,9 @@ class Finding:
 
 
 def settle_dispute(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
-    """Settle a dispute by the program's operators; returns `None` if the target's own values are unavailable."""
+    """Settle a dispute by the program's operators; returns `None` if the target's own values are
+    unavailable.
+    """
     own = _get_own_values(dispute)
     if own is None:
         return None
@@ -96,8 +98,8 @@ def settle_dispute(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
 
 
 def _get_own_values(dispute: Dispute) -> Values | None:
-    """Return every value of the program as the target makes it; returns `None` if extra outputs alter the disputed
-    ones.
+    """Return every value of the program as the target makes it; returns `None` if extra outputs alter the
+    disputed ones.
     """
     session = dispute.session
     model = dispute.model

@@ -228,8 +228,8 @@ class MismatchJudge:
     def judge_piece(
         self, piece: Program, inputs: Values, outputs: Values
     ) -> tuple[Verdict, JudgingSession] | None:
-        """Judge `outputs` that the target gave for a part of the program, with the session; returns `None` without a
-        reference.
+        """Judge `outputs` that the target gave for a part of the program, with the session; returns `None`
+        without a reference.
         """
         outer = self.session
         session = JudgingSession(piece, inputs, outer.target, outer.lab, None, outer.oracles, outer.policy)

@@ -189,8 +189,8 @@ def _check_values(
 def _gradient(
     start: FoundValues, model: onnx.ModelProto, seed: int, effort: Effort
 ) -> Generator[Question, Observation, FoundValues | None]:
-    """Return the result of the gradient search, unchecked; returns `None` if the search fails, lacks an operator
-    or is not installed.
+    """Return the result of the gradient search, unchecked; returns `None` if the search fails, lacks an
+    operator or is not installed.
     """
     if GRADIENT not in names():
         return None

@@ -200,8 +200,8 @@ def _iterate_captured(node: NodeProto) -> Iterator[str]:
 
 
 def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
-    """Choose up to `most` connected nodes, by index, that no path leaves and enters again; returns `None` if a draw
-    fails.
+    """Choose up to `most` connected nodes, by index, that no path leaves and enters again; returns `None` if
+    a draw fails.
     """
     if not taken.nodes:
         return None
@@ -312,8 +312,8 @@ def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> Non
 
 
 def _find_dependents(taken: Parts, part: Set[int]) -> set[int] | None:
-    """Return the nodes between the part's first and last that depend on the part; returns `None` if the part depends on
-    one of them.
+    """Return the nodes between the part's first and last that depend on the part; returns `None` if the part
+    depends on one of them.
     """
     # By the part
     made: set[str] = set()

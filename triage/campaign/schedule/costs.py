@@ -1,8 +1,8 @@
 """The time of a campaign: what a test costs, which programs a slow target runs, and each strategy's share.
 
 The cost of a test on a target is in milliseconds stated by its backend, or measured by `opsieve doctor
---costs` (cost_table.py), never by the campaign, so that equal campaigns decide alike. A campaign keeps its initial costs in its text: `11.5+930/relax:150/tir:40`, one target after
-another, ONNX models first.
+--costs` (cost_table.py), never by the campaign, so that equal campaigns decide alike. A campaign keeps its
+initial costs in its text: `11.5+930/relax:150/tir:40`, one target after another, ONNX models first.
 
 Targets have equal shares of the time, slow ones get promising programs. While the quick targets run every
 program, a slow one saves up the time that each of them took; it runs a program once it has saved enough and
