@@ -312,9 +312,7 @@ class ModelReplay:
         return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
 
     def _repair_node(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """Add another instance of the node's operator with its new first input; returns `None` if no
-        instance fits.
-        """
+        """Add another instance of the node's operator with its new first input; None if no instance fits."""
         operator = _get_declaration(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
