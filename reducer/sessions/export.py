@@ -147,8 +147,8 @@ def reproduce_failure(
 
 
 def try_variants(exported: ExportedFailure, workers: Workers, newest: bool = False) -> ExportedFailure:
-    """Try a failure that always shows at other levels of optimisation, without its guilty passes, and on the newest
-    release, and keep each result: `bad` where it fails in the same way, `good` where it passes.
+    """Try a failure that always shows at other levels of optimisation, without its guilty passes, and on the
+    newest release, and keep each result: `bad` where it fails in the same way, `good` where it passes.
     """
     target, facts = exported.target, exported.target.facts
     if exported.shows is not None:

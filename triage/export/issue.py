@@ -260,8 +260,8 @@ def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]
 
 
 def _write_numbers(exported: ExportedFailure) -> str:
-    """Write the expected and the actual value of the worst element, to begin the issue with; "" for other texts
-    than numbers.
+    """Write the expected and the actual value of the worst element, to begin the issue with; "" for other
+    texts than numbers.
     """
     worst = exported.verdict.mismatch
     if exported.verdict.kind != "mismatch" or worst is None or worst.what in _WRONG:
@@ -269,7 +269,8 @@ def _write_numbers(exported: ExportedFailure) -> str:
     if not (_NUMBER.fullmatch(worst.got) and _NUMBER.fullmatch(worst.expected)):
         return ""
     place = f"Element {list(worst.index)}" if worst.index else "The output"
-    return f"{place} is {worst.got} instead of {worst.expected}; {worst.fraction:.0%} of the elements differ.\n\n"
+    share = f"{worst.fraction:.0%} of the elements differ"
+    return f"{place} is {worst.got} instead of {worst.expected}; {share}.\n\n"
 
 
 def _describe_variants(exported: ExportedFailure) -> str:

@@ -251,8 +251,7 @@ class Inductor(Compiled):
 
         That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its
         processes and which makes a test three times as fast. With a CUDA device each worker compiles its
-        first model itself: torch would initialise CUDA here, and a process forked from this one could not
-        use it.
+        first model itself, because CUDA does not survive a fork.
         """
         import torch
 

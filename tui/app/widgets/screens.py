@@ -319,7 +319,13 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     # Textual's name
-    def __init__(self, *, follow: bool = False, wrap: bool = False, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        follow: bool = False,
+        wrap: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(id=id)
         self.lines: tuple[Line, ...] = ()
         self._follow, self._wrap = follow, wrap
