@@ -23,6 +23,7 @@ _TARGET = re.compile(
     re.DOTALL,
 )
 COMMAND = "command:"
+# Targets come from files of strangers too. A longer one is no target, and it would be quoted in messages.
 _MAX = 2000
 # Characters of a path that stay, beside letters, digits and `_.-`.
 _AS_IT_IS = "/~=+@"

@@ -12,6 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Run
 
+# Not a multiple of the vector width, so that vectorised loops have a tail.
 SIDE = 6
 
 

@@ -69,6 +69,7 @@ def version_of(package: str) -> str:
         if os.path.realpath(str(module.__file__)).startswith(home):
             return str(found.version)
     except metadata.PackageNotFoundError:
+        # A build tree can be imported without having been installed; its version is then looked up otherwise.
         pass
     return str(getattr(module, "__version__", ""))
 

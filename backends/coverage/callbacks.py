@@ -27,6 +27,7 @@ NAMES = (
     + ["trace_%s%d" % (kind, size) for kind in ("cmp", "const_cmp") for size in _SIZES]
     + ["%s%d" % (kind, size) for kind in ("load", "store") for size in (*_SIZES, 16)]
 )
+# Segments of a library must start at a page, and code and data need different protection.
 PAGE = 4096
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
 _READ, _WRITE, _EXECUTE = 4, 2, 1

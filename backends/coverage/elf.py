@@ -20,7 +20,7 @@ _SHT_NOTE, _NT_GNU_BUILD_ID = 7, 3
 _STT_FUNC = 2
 # R_X86_64_RELATIVE, R_X86_64_64
 _RELATIVE, _WORD = 8, 1
-# Bytes of a relocation and of a symbol
+# The size in bytes of both Elf64_Rela and Elf64_Sym.
 _ROW = 24
 # Bytes of a section's name
 _LONGEST_SECTION = 256

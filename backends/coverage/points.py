@@ -25,6 +25,7 @@ from opsieve.gen.errors import BadInput
 GRANULARITIES = ("functions", "blocks")
 # The version of cached files; others are rebuilt.
 _EDITION = 1
+# `int3`, the only trap instruction of one byte: it can replace the first byte of any instruction.
 _TRAP = 0xCC
 
 

@@ -46,6 +46,7 @@ from opsieve.backends.judge.discontinuity_points import (
 from opsieve.backends.judge.perturbation import measure_movements
 from opsieve.gen.irs.onnx.graphs import tap_model
 
+# The systematic directions come first: random ones seldom push all equal elements over a tie.
 _DIRECTED_SHIFTS = 4
 # Two values near a tie move apart in one of four: missed in one of 100 cases
 _RANDOM_SHIFTS = 16

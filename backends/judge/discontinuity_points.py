@@ -24,6 +24,7 @@ Values = dict[str, Any]
 # its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
 MADE, SHIFT = "__made", "__shift"
+# Each point costs runs of the candidate and the reference. A program with more of them is not excused.
 _MAX_POINTS = 64
 _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
 

@@ -68,6 +68,7 @@ def judge_nondeterminism(
     first = lab.observe(target, program, inputs)
     if first.outputs is None:
         return None
+    # A failure must repeat in a fresh process before a compiler is blamed.
     for _ in range(_AGAIN):
         session = JudgingSession(program, inputs, target, lab, None, (), POLICY)
         found = session.judge_repetition(first.outputs, tuple(first.outputs))

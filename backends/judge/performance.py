@@ -18,13 +18,16 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
+# With 15 pairs the sign test reaches its level even if two of them are disturbed by other processes.
 ROUNDS = 15
 # The optimised build may take this many times the time of the unoptimised one
 MARGIN = 1.5
-# Of the sign test
+# Level of the one-sided sign test. It needs no distribution of times, which are neither normal nor
+# independent of the machine.
 LEVEL = 0.01
+# Optimised builds may keep packed copies beside the weights of the model.
 MEMORY_MARGIN = 2.0
-# Bytes of difference below which memory is not worth telling
+# Below this difference, allocators and lazily loaded libraries dominate the peak of a process.
 MEMORY_FLOOR = 64 << 20
 # Of the target, of its unoptimised build
 _Sides = tuple[list[Observation], list[Observation]]

@@ -24,6 +24,8 @@ from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.irs.onnx.graphs import tap_model
 from opsieve.gen.model.tensors import read_tensor
 
+# Each run costs an evaluation of the program. More runs would find larger movements, which the factor below
+# covers.
 RUNS = 6
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
 # Of the largest movement seen: as for the peers of `peers-share-the-error`

@@ -281,5 +281,6 @@ def _list_input_types(operator: str, opset: int, domain: str) -> tuple[frozenset
     try:
         schema = onnx.defs.get_schema(operator, opset, domain)
     except onnx.defs.SchemaError:
+        # An operator of another domain has no rules of ONNX to break.
         return ()
     return tuple(frozenset(given.types) for given in schema.inputs)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Begins the note that the native evaluator leaves on a model it ran all the same
 REFUSED = "onnx.checker refuses the model: "
 
+# A large graph can divide by zero in every node; some hazards are enough to explain an output.
 _MAX_HAZARDS = 64
 _UNSUPPORTED = (
     "Unknown",

@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 
 # Their names before opset 20
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
+# The coefficient of cubic convolution that the schema of Resize names as its default.
 _KEYS = -0.75
 
 

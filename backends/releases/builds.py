@@ -66,6 +66,7 @@ _WHEEL = re.compile(
     r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl"
 )
 _STATED = re.compile(r"""^(?:__version__|version)\s*(?::\s*\w+\s*)?=\s*['"]([\w.!+]{1,100})['"]""", re.M)
+# Only the head of a version file is read: it may be any file of a stranger's build.
 _MOST_TEXT = 1 << 16
 _EXACT = re.compile(r"cp3(\d{1,3})")
 
@@ -355,6 +356,7 @@ def _wheel_holds(wheel: Path, module: str) -> bool:
         with zipfile.ZipFile(wheel) as archive:
             return any(name.startswith((f"{module}/", f"{module}.py")) for name in archive.namelist())
     except (OSError, zipfile.BadZipFile):
+        # A wheel that cannot be read is reported by the installer, with a better message.
         return False
 
 
@@ -368,6 +370,7 @@ def _start(file: Path) -> str:
         with file.open("rb") as stream:
             return stream.read(_MOST_TEXT).decode("utf-8", "replace")
     except OSError:
+        # The version of a build is only a hint here; the compiler reports its own when it is loaded.
         return ""
 
 

@@ -125,6 +125,7 @@ def _output(command: list[str], environment: dict[str, str] | None) -> str:
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError):
+        # A file called python3.x that is no working interpreter is passed over.
         return ""
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 

@@ -309,6 +309,7 @@ class ReleaseStore:
             facts["python"] = tuple(map(int, facts["python"]))
             release_key(facts["release"])
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+            # A half-written or foreign record means that the release is not installed; it is installed again.
             return None
         gone = (folder / "pyvenv.cfg").exists() and not (folder / "bin" / "python").exists()
         return None if gone else facts
@@ -331,6 +332,7 @@ class ReleaseStore:
         sentence = f"there is no release {recipe.release} of {recipe.package}"
         every: list[str] = []
         if not offline:
+            # If the index cannot be read, the sentence names no neighbours.
             with suppress(BadInput):
                 every = self.available(recipe.package, recipe.index, preliminary=bool(recipe.index.place))
         if not every:

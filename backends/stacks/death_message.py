@@ -7,6 +7,7 @@ from opsieve.gen.model.printable import printable
 
 # Characters read, the last ones, since a death ends a log
 _MAX_TEXT = 1 << 20
+# A compiler can print a model on one line, and regular expressions run over each line.
 _MAX_LINE = 2000
 _MAX_SUMMARY = 300
 

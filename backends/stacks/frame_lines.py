@@ -16,6 +16,7 @@ from opsieve.backends.stacks.demangle import demangle
 # A module's path to its build-id, "" when unknown (`opsieve.backends.stacks.native.build_id`).
 BuildId = Callable[[str], str]
 
+# Longer lines hold data, not frames. The limit bounds the time of the regular expressions below.
 MAX_LINE = 2000
 
 _PYTHON = re.compile(r' *+File "([^"]*+)", line (\d{1,9}+)(?:,? in (.++))?')
@@ -88,6 +89,7 @@ def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
     try:
         offset = int(fields[2], 16)
     except ValueError:
+        # The column holds another word in traces that only look like those of this tool.
         return None
     # An address, different in every run
     if fields[1] == "<jit>":

@@ -24,6 +24,7 @@ from opsieve.backends.stacks.frame_lines import (
 
 # Characters read; of a log the last ones, since a crash ends it
 _MAX_TEXT = 1 << 20
+# Recursion until the stack overflows leaves tens of thousands of frames; only the innermost ones count.
 _MAX_FRAMES = 400
 _MAX_MESSAGE = 8000
 _MAX_BLOCKS = 100

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from opsieve.backends.coverage.coverage import Coverage
     from opsieve.gen.model.program import Program
 
+# One frame for many small tests saves wake-ups of two processes. A frame is bounded, because its tests are
+# lost together when the worker dies.
 BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
 # Header and all, this fits in half of Linux's default socket buffer
@@ -62,7 +64,7 @@ COMPILERS = (
 )
 # A `repeat`: not even once
 COMPILED = -1
-# Then it is replaced, whatever it leaked
+# Compilers leak. A new worker is forked after this many tests, which costs milliseconds.
 TESTS_PER_WORKER = 5000
 # Bytes that a worker's peak may be above that of its first test when it is kept: what a lane's workers take
 # is bounded.

@@ -290,6 +290,7 @@ def find_release_commit(repository: Path, built: ReleaseEnd, *, before: bool = F
 
 def _find_tag_commit(repository: "Repo", path: Path, release: str) -> ReleaseCommit | None:
     """Return the commit of a release's tag, or None if there is no tag or this clone lacks the commit."""
+    # A clone may be shallow, or of a fork without tags; other evidence follows.
     with contextlib.suppress(BadInput):
         tag = find_tag(path, release) if release else ""
         return ReleaseCommit(resolve_commit(repository, tag), tag)
@@ -304,6 +305,7 @@ def _find_nightly_commit(repository: "Repo", number: str, before: bool) -> Relea
     """
     stated = re.search(r"\+(?:.*\.)?g?([0-9a-f]{7,40})(?:\.|$)", number)
     if stated and not stated[1].isdigit():
+        # The commit that a wheel states may be missing from this clone.
         with contextlib.suppress(BadInput):
             return ReleaseCommit(resolve_commit(repository, stated[1]), number)
     day = re.search(r"(?:\.dev|^)(20\d\d)([01]\d)([0-3]\d)", number)

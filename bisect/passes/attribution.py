@@ -105,6 +105,8 @@ def _iter_suspects(
     """
     suspects: tuple[str, ...] = ()
     trace_now = first
+    # Passes that act only once others are skipped appear in the next trace, so the search is repeated with
+    # them.
     for _ in range(_ROUNDS):
         new = tuple(name for name in trace_now.acted if name not in suspects)
         if not new:

@@ -210,6 +210,7 @@ class BuildDir:
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """End a script and all processes that it started."""
+    # The script may have ended together with its group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

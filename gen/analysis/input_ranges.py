@@ -40,8 +40,11 @@ _MENU: tuple[Bounds, ...] = (
     (1e-3, 1e-2),
     (100.0, 400.0),
 )
+# Single values that satisfy most domains: the borders 0 and 1, values of both signs, and values far from
+# overflow. Exp and Pow need small ones; Log and Sqrt need positive ones.
 _POINTS = (0.0, 0.5, 1.0, -0.5, 1.5, -1.0, 3.0, -3.0, 0.1, 20.0, -20.0, 200.0, -200.0)
-# Of coordinate descent for one violation
+# Coordinate descent is restarted, because one leaf often feeds several violations and the first local optimum
+# satisfies only some of them.
 _ROUNDS = 6
 _RESTARTS = 12
 # The nearest leaves that reach a violation.

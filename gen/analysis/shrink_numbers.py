@@ -91,6 +91,8 @@ class System:
         old = self.numbers[place]
         new = {place: target}
         met: set[_BrokenRules] = set()
+        # Repairing one rule can break the next one, so the repair is repeated until all hold or the limit is
+        # met.
         for _ in range(_REPAIRS):
             broken, near = self._find_broken_rules(new)
             if not broken:

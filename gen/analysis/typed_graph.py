@@ -34,6 +34,8 @@ from opsieve.gen.model.tensors import (
 _MOST_KNOWN = 64
 # The largest constant, in elements, whose extremes are computed.
 _MOST_READ = 1 << 24
+# Constants are computed through chains of at most this many nodes, because each node may run numpy on a large
+# array.
 _MOST_DEEP = 8
 # What the rules of a declaration raise of nodes that are not as `sample` makes them.
 ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)

@@ -32,6 +32,8 @@ OF_ONNX = (
     1
 )
 DATA = "test_data_set_0"
+# A case may come from a stranger. A case.json of opsieve has kilobytes; the limit keeps a hostile one from
+# filling the memory.
 _MAX_JSON = 8 << 20
 
 

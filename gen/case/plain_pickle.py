@@ -19,6 +19,7 @@ import numpy as np
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import bound_reading, read_file
 
+# The unpickler calls nothing, but a pickle can still repeat objects until memory or time runs out.
 _LIMIT = 256 << 20
 _MOST_STEPS = 1 << 18
 _DTYPE = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248])")

@@ -81,6 +81,7 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
     try:
         schema = onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
+        # onnx raises for an opset that is older than the operator.
         return None
     if schema.deprecated:
         return None

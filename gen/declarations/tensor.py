@@ -137,6 +137,8 @@ def every_axis(site: Site) -> Domain:
     return exact(range(site.length))
 
 
+# Away from 0, where quotients and logarithms magnify rounding, and small enough for products of several
+# factors in float16.
 POSITIVE: Final = Domain(0.01, 2)
 ZERO: Final = Domain(0, 0)
 

@@ -341,6 +341,7 @@ class ModelReplay:
         ):
             return None
         kept = None
+        # Its outputs are known only after the draw, so several are drawn until the readers fit.
         for _ in range(_DRAWS):
             made = operator.instance(builder, x)
             if made is None:

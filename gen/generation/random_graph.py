@@ -78,7 +78,11 @@ TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
+# Most programs are long chains, because rewrites match neighbouring nodes; the other topologies share the
+# rest.
 _LONG_SHARE: Final = 0.87
+# Pairs of results tried for each piece of the graph: many do not broadcast, and adapters would grow the
+# program.
 _JOIN_TRIES: Final = 8
 # The number of consecutive redraws of an operator.
 _REDRAWN: Final = 2
@@ -105,6 +109,8 @@ _SOURCE: Final = "source"
 _COMMON: Final = "binary"
 # Of its operators may join the pieces of a program, drawn for each
 _COMMON_SHARE: Final = 0.1
+# An operator may not fit any live tensor. The limit ends the program early instead of redrawing forever when
+# few operators are allowed.
 _TRIES_A_NODE: Final = 8
 # Of texts
 _MEASURES: Final = ("Equal", "Shape", "Size")
@@ -466,6 +472,7 @@ def build_single_node(
     first input's unless given).
     """
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
+    # An operator may not fit the drawn leaves; then all is drawn again.
     for _ in range(20):
         builder = GraphBuilder(
             ProgramState(

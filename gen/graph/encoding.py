@@ -20,6 +20,8 @@ from opsieve.gen.graph.graph import BodyGraph, Named, Node
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+# Names and types repeat from program to program, so their encodings are cached. The bound keeps a long
+# campaign from growing.
 _KEPT: Final = 1 << 14
 # Negative numbers are written as their complement in 64 bits
 _UNSIGNED: Final = (1 << 64) - 1
@@ -41,6 +43,8 @@ _TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = (
 )
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
+# Most numbers in a model are below 128 and take one byte; a table is faster than the loop of seven-bit
+# groups.
 _BYTES: Final = tuple(bytes((number,)) for number in range(128))
 # Dtypes whose elements ONNX stores as numpy does.
 RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))
@@ -60,7 +64,7 @@ def _encode_number(value: int) -> bytes:
 
 
 _SHORT: Final = 1 << 11
-# Of most messages
+# Most messages are shorter than this, so a table replaces the encoding of their lengths.
 _LENGTHS: Final = tuple(map(_encode_number, range(_SHORT)))
 
 

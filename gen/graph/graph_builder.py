@@ -346,6 +346,7 @@ class GraphBuilder:
                 same = self.scope.match(dtype, shape, domain)
                 if same is not None and (same is not x or random() < style.itself):
                     return same
+            # Reusing a tensor that fits connects the program; a new one is made only if no draw fits.
             for _ in range(_TRIES):
                 pool = self.scope.list_of_rank(dtype, int(random() * (len(shape) + 1 if oneway else 5)))
                 if not pool:

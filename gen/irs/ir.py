@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Program)
 Lines = list[tuple[str, str]]
+# The app shows a module in one scrolled view; more lines cost seconds of layout.
 _MOST_LINES = 2000
 
 

@@ -56,6 +56,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
         step("rename")
         os.replace(name, path)
     except BaseException:
+        # Also after Ctrl-C: a partial file beside its place would look like the leftover of a killed process.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
@@ -140,6 +141,7 @@ def sync_folder(folder: Path) -> None:
     step("fsync folder")
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        # Some file systems (network, FUSE) refuse to flush folders; the rename is atomic all the same.
         with contextlib.suppress(OSError):
             os.fsync(descriptor)
     finally:
@@ -190,6 +192,7 @@ def sweep(folder: Path) -> None:
         match = _LEFT.fullmatch(entry.name)
         if match is None or int(match[1]) == os.getpid() or _lives(int(match[1])):
             continue
+        # Another process may remove the same leftover at the same time.
         with contextlib.suppress(OSError):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -246,6 +249,8 @@ class Journal(Generic[_T]):
             try:
                 records.append(self._decoder.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                # A process that was killed while it appended leaves half a line; the lines before it are
+                # good.
                 continue
         return records
 

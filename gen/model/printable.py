@@ -44,7 +44,8 @@ def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}s"
 
 
-# Characters of a text
+# A message of a compiler can have megabytes. These limits keep pages and terminals usable, and bound the time
+# of escaping.
 _CUT = 4000
 _LINE = 400
 _LINES = 200

@@ -60,6 +60,7 @@ def sweep(parent: Path) -> None:
     """Remove the scratch folders in `parent` whose owners have ended. What cannot be looked at or removed
     stays, silently.
     """
+    # Sweeping is a courtesy: a folder of another user, or one that vanishes, must not stop this process.
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(PREFIX):

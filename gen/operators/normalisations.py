@@ -34,7 +34,9 @@ from opsieve.gen.declarations.shape_patterns import agree
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors, either
 from opsieve.gen.declarations.tensor import ANY, FLOATS, Bounds, Domain, Ins, Typed, exact, optional
 
+# Scales away from 0: a scale near 0 would hide errors of everything before it.
 _SCALE = Domain(0.2, 2)
+# Away from 0, where the reciprocal of the root magnifies rounding.
 _VARIANCE = Domain(0.3, 4)
 
 

@@ -28,6 +28,7 @@ from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, In
 from opsieve.gen.operators.convolutions import Windows, conv_cost, infer_window_sizes
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
 
+# Powers of two are exact, so a rewrite of scales must not change results; the others round.
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {
     "uint8": (0, 100, 128),

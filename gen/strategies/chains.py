@@ -90,6 +90,8 @@ OPERATORS: Final = (
     "Shape",
     "TopK",
 )
+# The number of operators above. It must be prime: the recurrence below visits all chains of three once only
+# over a field.
 _FIELD: Final = 59
 # The polynomial is primitive, so the period is 59**3 - 1.
 _RECURRENCE: Final = (2, 1, 3)
@@ -143,6 +145,7 @@ def grow_chains(request: GenRequest, seed: int) -> GraphBuilder:
     rng, ends = builder.rng, list[Tensor]()
     span = max(1, round(request.nodes * _READ))
     symbols, waiting = iterate_symbols(seed * span), list[OpChoice]()
+    # A symbol that fits no live tensor is skipped, so there are more turns than nodes.
     for _ in range(4 * request.nodes):
         if builder.size >= request.nodes or builder.program.elements >= request.budget.elements:
             break

@@ -99,6 +99,7 @@ def _choose_piece(request: GenRequest, rng: Rng, seed: int, opset: int) -> Sourc
             model = rng.choice(there)
             found = read(model, seeded_inputs(model, seed))
         except (UnreadableModel, BadInput):
+            # Some tests use types or domains that a graph cannot be read back from.
             continue
         named = [find_operator(node.domain, node.op) for node in found.nodes]
         wanted = request.only is None or all(
@@ -136,6 +137,8 @@ def _load_node_tests() -> list[onnx.ModelProto]:
     user.
     """
     kept = user_cache_path("opsieve") / "node-tests" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.zip"
+    # The tests are cached, because onnx computes their outputs when they are imported, which takes seconds. A
+    # damaged cache is rebuilt.
     with suppress(OSError, BadZipFile, DecodeError), ZipFile(kept) as held:
         return [onnx.ModelProto.FromString(held.read(name)) for name in held.namelist()]
     made = _make_node_tests()
@@ -143,6 +146,7 @@ def _load_node_tests() -> list[onnx.ModelProto]:
     with ZipFile(packed, "w", ZIP_DEFLATED) as held:
         for name, model in made.items():
             held.writestr(name, model.SerializeToString(deterministic=True))
+    # A home that cannot be written costs only the cache.
     with suppress(OSError):
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(kept, packed.getvalue())

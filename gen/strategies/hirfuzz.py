@@ -27,6 +27,8 @@ from opsieve.gen.generation.random_graph import (
 from opsieve.gen.graph.graph import Node, Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
+# Coverage is shared by the programs of one batch. Batches are independent, so that a campaign can generate
+# them in any order and in parallel.
 BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6

@@ -16,6 +16,8 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.strategies.registry import list_names, load_strategy
 
+# Seeds are distributed over strategies within a batch of this size, so that a campaign can change the shares
+# from one batch to the next.
 BATCH = 256
 # Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time,
 # and what only they found (docs/benchmarks/generator.md, "Yield"), by planted faults that need several

@@ -222,6 +222,7 @@ class Engine(Generic[S]):
     def _upcoming(self, groups: list[list[Edit[S]]]) -> Iterator[tuple[Callable[[], S | None], str]]:
         """The candidates that come next as long as each of them fails."""
         waiting = list(groups[: 2 * len(self.rules.tests)])
+        # The look-ahead is bounded: at most two candidates for each parallel test.
         for _ in range(2 * len(self.rules.tests)):
             if not waiting:
                 return

@@ -15,6 +15,8 @@ from opsieve.gen.model.files import bound_reading, read_file, reason
 from opsieve.reducer.engine.interestingness import CheckResult
 
 NAME = "attempts.jsonl"
+# A journal has a few hundred bytes for each check. It is read again on resume, and may come from a stranger's
+# folder.
 _LIMIT = 256 << 20
 
 
@@ -105,6 +107,8 @@ def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
         if not lines or msgspec.json.decode(first, type=_Head) != head:
             return None
     except (msgspec.DecodeError, UnicodeDecodeError):
+        # Only the last line can be cut off, by a kill while it was written. The reduction continues without
+        # it.
         return None
     attempts, end = [], len(first) + 1
     # The text after the last line break is truncated.

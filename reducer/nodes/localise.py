@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from opsieve.gen.irs.onnx.cuts import Graph, inner_operators
 
 MOST_TEXT = 20_000
+# Each place is tried by checks. A message that names more places says little about one of them.
 _MOST_FOCI = 6
 _WORD = re.compile(r"[^\s'\"(),;=\[\]{}<>]+")
 _CAMEL = re.compile(r"[A-Z][a-z0-9]+|[A-Z]+(?![a-z])|[a-z0-9]+")

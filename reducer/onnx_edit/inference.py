@@ -65,6 +65,8 @@ def with_states(
     believed unless the change was one of types (`anew`).
     """
     last = b""
+    # The shapes of a state and those of the body depend on each other, so both are inferred until nothing
+    # changes.
     for _ in range(_MOST_PASSES if owners(model.graph) else 0):
         shaped = without_types(model, inputs)
         _shape_states(model.graph, shaped.graph, inferred.graph, {}, anew)

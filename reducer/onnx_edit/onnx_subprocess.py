@@ -93,6 +93,7 @@ class _Helper:
         an answer: that says nothing about the model, because a crash costs a fork and is an answer.
         """
         with self._lock:
+            # The process may have been killed for its memory. A second start tells whether that was chance.
             for _ in range(_STARTS):
                 try:
                     return self._ask(request, data)

@@ -78,6 +78,7 @@ class ScriptTest:
             except subprocess.TimeoutExpired:
                 return f"it ran longer than {self.seconds:g} s"
             finally:
+                # The script may have ended, or have changed its user.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

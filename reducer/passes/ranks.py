@@ -157,6 +157,7 @@ def _names_axes(node: onnx.NodeProto) -> bool:
     try:
         formal = onnx.defs.get_schema(node.op_type, node.domain).inputs
     except onnx.defs.SchemaError:
+        # An operator of another domain has no schema that says which inputs may be scalars.
         return False
     return len(formal) > 1 and formal[1].name == "axes"
 

@@ -38,6 +38,7 @@ DTYPE_RANKS = {
 }
 # What other element types may become
 PLAIN_DTYPES = ("float32", "int32", "int64")
+# Types that are not listed, such as float8, come after all others.
 _LAST_RANK = 7
 # Elements looked at at once
 _SLICE = 1 << 20

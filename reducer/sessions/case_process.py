@@ -74,6 +74,7 @@ def run_child(case: Path, output: Path, task: ChildTask, given_up: threading.Eve
             try:
                 out, err = child.communicate(timeout=min(left, _LOOK))
             except subprocess.TimeoutExpired:
+                # The timeout only serves to look at the clock and at a request to stop.
                 continue
             return ChildEnd(child.returncode, out, err, True)
         child.terminate()

@@ -47,6 +47,7 @@ from opsieve.triage.store.failure_record import get_verdict, read_failure
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 
+# Artifacts beside a case may come from a stranger.
 _MAX_JSON = 1 << 20
 _LIMITS = Limits()
 

@@ -222,12 +222,14 @@ def _leave_bodies(
         return None
     opening = [each for each in run.passes if each.name == _BODIES]
     cures, held = find_cures(test, best), _count_bodies(run.form, best)
+    # A spent budget ends this extra step; the result so far stands.
     with suppress(BudgetSpent):
         for single in try_singles(run.engine, opening if cures else ()):
             made = single.edit.apply(best) if single.result.kind == "slippage" else None
             if made is None or _count_bodies(run.form, made) >= held:
                 continue
             guilty = [name for name, build in cures.items() if not test.is_sick(build, made)]
+            # The guilty pass is extra information. If it cannot be found, the reduction is still valid.
             with suppress(NoFailure, Unjudged, BadInput):
                 case = Case(made.program, made.inputs)
                 found = find(case, [premise.target], None, run.setting.workers) if guilty else premise
@@ -484,6 +486,7 @@ class _Run(Generic[S]):
 
     def result(self, same: bool) -> Reduction[S]:
         engine, certificate, rest_fails = self.engine, Certificate(complete=False), ""
+        # The certificate is incomplete when the budget ends, and says so.
         with suppress(BudgetSpent):
             certificate = certify(engine, self.tried, self.census)
             rest_fails = self._rest_fails(self.setting.start)

@@ -360,6 +360,7 @@ class Session:
     def _story(self) -> "_Story":
         """Return the story in a result's folder; an empty one for any other case."""
         path = self.request.path / STORY
+        # The story of an earlier run only resumes it. One that cannot be read means a fresh start.
         with suppress(msgspec.DecodeError, UnicodeDecodeError, BadInput):
             return msgspec.json.decode(read_file(path, 1 << 30), type=_Story)
         return _Story()

@@ -28,10 +28,11 @@ from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store_folder import get_case_folder
 
-# The first turn of a case: seconds, and the share of the budget.
+# Every waiting case gets a short turn first, since most reductions end within it. Only then do long ones get
+# more.
 _TURN = 30.0
 _PART = 0.1
-# Times as long is its next turn
+# Turns double, so that a long reduction is interrupted seldom.
 _MORE = 2
 # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
 _RUN = 10.0

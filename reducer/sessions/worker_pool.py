@@ -50,6 +50,8 @@ class WorkerPool:
 
 def _warm(workers: Workers, target: ResolvedTarget) -> None:
     """Start what serves a target; that it cannot be had is said when it is used."""
+    # Starting ahead hides the import of the compiler behind other work. Errors are reported where the target
+    # is used.
     with suppress(Unavailable, BadInput):
         workers.version(target)
 

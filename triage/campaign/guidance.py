@@ -163,6 +163,7 @@ def make_lowered_seeds(
             try:
                 function = with_own_names(program.entry)
             except BadInput:
+                # A function with a node that the reader does not know is no seed.
                 continue
             if arguments(function) is not None and size(function) <= LARGEST:
                 found[program.data] = function

@@ -159,6 +159,7 @@ def _import_expected(workers: Workers, names: Sequence[str]) -> None:
 def _import_compilers(workers: Workers, targets: Sequence[str]) -> None:
     """Import compilers while the first programs are made; import errors show up in their first test."""
     for name in targets:
+        # Compilers are imported before the first test, so that their start is not counted as its time.
         with suppress(Unavailable, BadInput):
             workers.version(resolve(name))
 

@@ -196,6 +196,7 @@ class Cluster:
             # Whatever the task or Dask says, there is no answer
             raise EOFError(str(error)) from None
         finally:
+            # The scheduler may be gone, which is why the task is cancelled.
             with suppress(*_GONE):
                 task.cancel()
 

@@ -274,6 +274,7 @@ def decode_issues(text: str) -> tuple[ProbableIssue, ...]:
             for one in json.loads(text)[:_MOST_NAMED]
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        # The file comes from a stranger and may hold any JSON.
         return ()
 
 

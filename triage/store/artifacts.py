@@ -126,6 +126,7 @@ def _read_object(place: object) -> dict[str, Any]:
     """Return a JSON object, read from a file if `place` is a path; {} if it is unreadable."""
     found = place
     if isinstance(place, Path):
+        # Artifacts beside a case are extra information; the case counts without them.
         with suppress(BadInput, ValueError, RecursionError):
             found = json.loads(read_file(place, _MAX_JSON)) if place.is_file() else {}
     return found if isinstance(found, dict) else {}

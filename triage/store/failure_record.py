@@ -94,6 +94,7 @@ def parse_components(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
     """Parse components from the form of the file and the index; invalid ones are left out."""
     found = []
     for part in parts:
+        # A record of another version may have components that this one does not know.
         with contextlib.suppress(KeyError, TypeError, ValueError):
             found.append(decode_component(part))
     return tuple(found)

@@ -40,6 +40,7 @@ def check_folder(folder: Path) -> None:
             try:
                 status = os.lstat(folder / name)
             except (FileNotFoundError, NotADirectoryError):
+                # Parts of a store are created when they are first needed.
                 continue
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
                 raise BadInput(
@@ -107,6 +108,7 @@ class Staging:
         if match is None or not is_place(place):
             return False
         with self._open_folder(self._root, CASES) as cases:
+            # Another fingerprint's case may have created the folder.
             with contextlib.suppress(FileExistsError):
                 step("mkdir")
                 os.mkdir(match[1], dir_fd=cases)
@@ -152,6 +154,7 @@ def remove_empty_store(folder: Path) -> None:
     """Remove an empty store; other files in it stay, and the folder with them."""
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
+    # Folders that still hold cases stay.
     with contextlib.suppress(OSError):
         for name in (STAGING, CASES):
             os.rmdir(folder / name)

@@ -14,6 +14,8 @@ import numpy as np
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
 from opsieve.backends.reference.contrib.quantised import dequantise_tensor
 
+# onnxruntime adds this number instead of an infinity, so that a row without keys stays finite. The reference
+# must do the same.
 _MASKED = -10000.0
 # A mask of this many times the batch has the ends of the keys, then their starts
 _LEFT_AND_RIGHT = 2

@@ -15,6 +15,7 @@ from opsieve.backends.reference.contrib.activations import gelu_tanh, silu
 from opsieve.backends.reference.contrib.attention import softmax
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
 
+# The tables of bitsandbytes, which onnxruntime's MatMulBnb4 uses (FP4, then NF4).
 _FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 FP4 = np.array([*_FP4, *(-value for value in _FP4)])
 _NF4 = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
 
+# MurmurHash3 works on 32-bit words; Python's integers must be cut to them.
 _WORD = 0xFFFFFFFF
 _START, _END = "\x02", "\x03"
 

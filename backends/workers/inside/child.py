@@ -528,6 +528,7 @@ class ForkServer:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
+                # All children have ended.
                 break
             if pid == 0:
                 break

@@ -5,6 +5,7 @@ newer.
 import traceback
 from typing import Any, Dict, List
 
+# Compilers put whole models into exceptions. The cause stands at the end, so the middle is cut.
 TEXT_LIMIT = 64 << 10
 
 

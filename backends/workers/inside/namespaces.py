@@ -124,6 +124,7 @@ def forbid_segments() -> None:
     """Let no memory segment be made in this namespace: no process's limit counts it (since Linux 6.9; the
     filter of calls refuses it as well).
     """
+    # Memory segments belong to no process, so the limit of a worker does not count them; none may be created.
     with contextlib.suppress(OSError), open("/proc/sys/kernel/shmmni", "w") as limit:
         limit.write("0")
 
@@ -139,8 +140,10 @@ def fork_first_process(scratch: str) -> None:
         return
     for entry in os.listdir("/proc/self/fd"):
         if int(entry) > 2:
+            # Descriptors of the zygote would keep its pipes open after its death.
             with contextlib.suppress(OSError):
                 os.close(int(entry))
+    # The first process of a namespace must reap all orphans in it, or they stay as zombies.
     while True:
         with contextlib.suppress(InterruptedError):
             _, status = os.waitpid(pid, 0)

@@ -17,7 +17,7 @@ ALLOW, ERROR = 0x7FFF0000, 0x00050000
 EPERM, EACCES, ENOSYS = 1, 13, 38
 # Offsets in struct seccomp_data
 NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
-# The calls of x32
+# Calls of the x32 table have this bit and other numbers; without a check they would pass the filter.
 OTHER_TABLE = 0x40000000
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x00010000
 

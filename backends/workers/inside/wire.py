@@ -38,7 +38,9 @@ MAGIC = b"OPSV"
 HEAD = struct.Struct(">4sIQ")
 FILE = struct.Struct("i")
 TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
+# The main process reads what a worker sends, and a hijacked worker may announce any length.
 MAX_HEADER = 64 << 20
+# A cache line: arrays are views of the received bytes, and compilers may use aligned loads on them.
 ALIGN = 64
 ZEROS = bytes(ALIGN)
 STANDARD = frozenset(

@@ -70,5 +70,6 @@ def _has_namespaces() -> bool:
             [sys.executable, "-I", "-S", "-c", code], capture_output=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
+        # The kernel may lack the feature or a policy may forbid it; both mean that the wall is missing.
         return False
     return done.returncode == 0

@@ -56,6 +56,7 @@ def serve() -> NoReturn:
     read = getattr(importlib.import_module(module), name)
     data = sys.stdin.buffer.read()
     taken = 0
+    # The limit is on top of what the process already takes, which differs by its imports.
     with contextlib.suppress(OSError):
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     most = (taken or 2 << 30) + _MEMORY + 3 * len(data)

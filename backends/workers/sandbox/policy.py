@@ -57,6 +57,8 @@ _MEANINGS = {
     "landlock": "no Landlock",
     "filter": "no filter of system calls",
 }
+# Byte code of a compiler's package is compiled once, because workers cannot write it. Large packages such as
+# torch take long on a loaded machine.
 _COMPILE_SECONDS = 120.0
 _said: set[str] = set()
 _compiled: set[str] = set()
@@ -170,6 +172,7 @@ def _report_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
     if sentence in _said or mark.exists():
         return
     _said.add(sentence)
+    # The mark only keeps later processes from repeating the sentence.
     with contextlib.suppress(OSError):
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch()

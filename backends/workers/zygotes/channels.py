@@ -9,6 +9,7 @@ import struct
 import time
 from typing import Any
 
+# The end of a log names the crash; a compiler that prints in a loop must not fill the main process.
 _LOG_LIMIT = 256 << 10
 # process, user and group
 _CREDENTIALS = struct.Struct("3i")

@@ -20,6 +20,7 @@ from opsieve.backends.workers.zygotes.zygote import START_SECONDS, Zygote
 _TRIES = 100
 # Seconds between them
 _PAUSE = 0.02
+# All lanes of a campaign may connect at once.
 _QUEUE = 128
 # By the wall's clock: who started it watches its work
 _WAIT = 10 * START_SECONDS
@@ -65,6 +66,7 @@ def meet_zygote(name: str, start: Callable[[socket.socket | None], Zygote]) -> Z
     through.
     """
     address = b"\0opsieve-" + hashlib.sha256(name.encode()).hexdigest()[:40].encode()
+    # A zygote ends by itself when it is idle, so its address may vanish between the look and the connection.
     for _ in range(_TRIES):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             try:

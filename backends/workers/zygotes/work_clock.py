@@ -84,6 +84,7 @@ def read_load(pid: int) -> Load | None:
     cpu, wants, left, found, resident = 0.0, False, [pid], 0, 0
     while left:
         process = left.pop()
+        # Processes end while /proc is read.
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = _read_fields(f"/proc/{process}/stat")
             # With the children that it has waited for
@@ -102,6 +103,7 @@ def read_memory(pid: int) -> int:
     """Return the resident bytes of a process and its descendants, shared ones once; 0 if unreadable."""
     found = 0
     for process in list_family(pid):
+        # A process may end, or the kernel may hide its memory; what can be read still counts.
         with contextlib.suppress(OSError, ValueError, IndexError):
             shares = re.findall(r"^Pss:\s+(\d+) kB", _read_text(f"/proc/{process}/smaps_rollup"), re.M)
             found += int(shares[0]) << 10

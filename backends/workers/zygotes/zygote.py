@@ -164,6 +164,7 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Send SIGKILL."""
+        # The worker may have ended by itself in the meantime.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -555,6 +556,7 @@ class Worker:
 
     def _kill_group(self) -> None:
         for send in (os.killpg, os.kill):
+            # The group may be gone while its leader is still there, and the other way round.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.pid, signal.SIGKILL)
 

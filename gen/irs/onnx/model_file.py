@@ -27,6 +27,7 @@ from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
+# onnx's checker quotes whole nodes in its messages; one sentence is enough on a terminal.
 _MAX_COMPLAINT = 300
 # Bytes of external data that are read at once
 _CHUNK = 4 << 20

@@ -93,6 +93,7 @@ class Declared:
         Raises:
             LookupError: 200 drawn types were all refused.
         """
+        # Conditions on shapes are arbitrary functions, so types are drawn until one satisfies them.
         for _ in range(200):
             kind = draw.tensor_type(self.accepts.dtypes, self.accepts.ranks)
             if self.accepts(kind):

@@ -15,7 +15,9 @@ from opsieve.gen.irs.tir.scope import Scope
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 _BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "uint32": 32, "int64": 64}
+# All are exact in every float type, so that folding constants must not change a result.
 _REALS = (0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 0.125, 10.0)
+# Around powers of two, where strength reduction and vectorisation choose other code.
 _WHOLES = (0, 1, 2, 3, 4, 5, 7, 8, 16)
 
 

@@ -9,6 +9,8 @@ from opsieve.gen.irs.tir.rates import RATES
 from opsieve.gen.irs.tir.scope import Scope, defines
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value
 
+# Extent 1 is removed by simplification, odd extents leave a tail after vectorisation, and powers of two do
+# not.
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16)
 KINDS = (N.SERIAL, N.SERIAL, N.PARALLEL, N.VECTORIZED, N.UNROLLED)
 # What TVM's passes read on loops: name -> values (src/tirx/transform, src/s_tir/transform of 0.27).

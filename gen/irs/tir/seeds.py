@@ -5,6 +5,7 @@ and the usual kernels.
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
+# A multiple of the usual vector widths, and small enough that one run costs microseconds.
 _SIDE = 8
 
 

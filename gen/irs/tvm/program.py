@@ -29,7 +29,7 @@ MODULE, PASSES, SCRIPT = "module.json", "passes.json", "module.py"
 NOTE = (
     "# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.\n"
 )
-# Bytes
+# Modules may come from a stranger; generated ones have kilobytes, and imports of networks some megabytes.
 _MAX_MODULE = 256 << 20
 _MAX_PASSES = 1 << 20
 

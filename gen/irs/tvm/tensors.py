@@ -15,6 +15,7 @@ import numpy as np
 
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 
+# TVM's own magic number of serialised tensors (`kTVMNDArrayMagic` in ndarray.h).
 _MAGIC = 0xDD5E40F096B4A13F
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _CODES |= {"float8_e4m3fn": 10, "float8_e5m2": 12}
@@ -45,6 +46,7 @@ def to_numpy(array: Array) -> "np.ndarray[Any, Any] | None":
     try:
         return np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape)
     except TypeError:
+        # numpy has no name for some of TVM's dtypes, such as 4-bit floats.
         return None
 
 

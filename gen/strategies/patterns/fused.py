@@ -13,6 +13,7 @@ from opsieve.gen.declarations.tensor import Domain, Tensor
 from opsieve.gen.generation.pattern_builder import PatternBuilder
 
 _ACTIVATIONS: Final = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")
+# Away from 0, so that a wrong factor shows in the output.
 _SCALE: Final = Domain(0.2, 2)
 
 

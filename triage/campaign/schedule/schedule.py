@@ -183,6 +183,7 @@ def get_shares(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float
     try:
         return read_decision(kept).strategy_shares if kept else ()
     except UNREADABLE:
+        # A decision of a later version has other fields; the campaign then begins with the usual shares.
         return ()
 
 

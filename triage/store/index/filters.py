@@ -270,6 +270,7 @@ def parse_cursor(after: str, length: int) -> list[Any]:
         ):
             return values
     except (ValueError, RecursionError):
+        # A cursor is text that a user may have typed.
         pass
     raise BadInput(f"{shown(after)} is no place to go on from; take the `next` of a page")
 

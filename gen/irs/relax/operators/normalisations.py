@@ -13,6 +13,7 @@ from opsieve.gen.irs.relax.draw import RATES, Draw
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 
 _WIDE = ("float32", "float64")
+# Values within which exp does not overflow in float32, nor does the sum of a row.
 _INSIDE = (-20.0, 20.0)
 
 
