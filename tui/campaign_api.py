@@ -76,6 +76,7 @@ def fuzz(
     values: str | None = None,
     operators: Sequence[str] = (),
     dtypes: str | Sequence[str] = (),
+    siblings: int = 1,
     probe: bool | None = None,
     seed: int | None = None,
     resume: bool = False,
@@ -106,6 +107,7 @@ def fuzz(
         values: How input values are chosen, as ``--values`` takes it.
         operators: Patterns of operators to use (``"Conv*"``) or to exclude (``"-Loop"``); all if empty.
         dtypes: Element types to use, such as ``["float32", "int64"]``; all if empty.
+        siblings: Programs of each seed: one is grown, the others differ from it in single choices.
         probe: Whether to probe all operators of a new target first; when an operator first occurs if None.
         seed: Seed of the campaign; a random one if None.
         resume: Continue the latest campaign of `store`.
@@ -143,6 +145,7 @@ def fuzz(
             values=values,
             operators=tuple(operators),
             dtypes=",".join(items),
+            siblings=siblings,
             probe=probe,
             seed=secrets.randbits(32) if seed is None and not resume else seed,
             resume=resume,

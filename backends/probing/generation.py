@@ -234,10 +234,12 @@ def _iter_groups(
     end = request.seed + request.models
     for start in range(request.seed, end, GROUP):
         began = time.process_time()
-        group = [
-            (f"{request.strategy}-{number}", strategies.generate(request.strategy, number, program))
-            for number in range(start, min(start + GROUP, end))
-        ]
+        group = []
+        for number in range(start, min(start + GROUP, end)):
+            more, sibling = divmod(number - request.seed, program.siblings)
+            asked = replace(program, sibling=program.sibling + sibling)
+            made = strategies.generate(request.strategy, request.seed + more, asked)
+            group.append((f"{request.strategy}-{number}", made))
         summary.seconds_cpu += time.process_time() - began
         yield group
 

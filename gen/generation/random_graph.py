@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -30,7 +30,8 @@ from opsieve.gen.graph.adapters import count_steps_first
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, Supports, is_numeric_result
-from opsieve.gen.graph.writing import serialize
+from opsieve.gen.graph.siblings import Template
+from opsieve.gen.graph.writing import encode_program
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.version import BASE_VERSION
@@ -130,7 +131,9 @@ class GenRequest:
     `between` the number of `nodes` is drawn for each seed (gen/generation/request.py). `dynamic` is the share
     of programs with symbolic dimensions. `corpus` holds the programs that `mutate` and `relax-mutate` start
     from. `values` selects how inputs get values (gen/values/values.py). `supports` is consulted before a node
-    is added; `target` names the compilers it stands for.
+    is added; `target` names the compilers it stands for. `sibling` is the number of a sibling of the seed's
+    program (gen/graph/siblings.py), `siblings` how many programs of one seed are used; `record` gets the
+    program's parts.
     """
 
     nodes: int = 10
@@ -146,6 +149,9 @@ class GenRequest:
     dynamic: float = 0.0
     corpus: tuple[Program, ...] = ()
     values: str = "ranged"
+    sibling: int = 0
+    siblings: int = 1
+    record: Callable[[Template], None] | None = field(default=None, compare=False)
 
 
 def start(
@@ -432,9 +438,12 @@ def finish(
     _add_missing_nodes(builder, request)
     given = choose_outputs(builder)
     free = open_sizes(builder, builder.rng) if builder.program.opened else {}
-    model, inputs = serialize(builder, given, generator, types or request.types, free)
+    encoded = encode_program(builder, given, generator, types or request.types, free)
+    model = encoded.join()
+    if request.record is not None:
+        request.record(Template(builder, encoded, given, model))
     origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
-    return Case(OnnxProgram(model, f"{generator}-{seed}"), inputs, None, origin)
+    return Case(OnnxProgram(model, f"{generator}-{seed}"), encoded.values, None, origin)
 
 
 @functools.lru_cache(maxsize=256)
@@ -446,7 +455,7 @@ def to_record(request: GenRequest) -> Mapping[str, str]:
         given: frozenset[str] | None = getattr(request, name)
         if given is not None:
             found[name] = ",".join(sorted(given))
-    for name in ("opset", "bins", "target", "values"):
+    for name in ("opset", "bins", "target", "values", "sibling", "siblings"):
         if getattr(request, name) != getattr(usual, name):
             found[name] = str(getattr(request, name))
     if request.types:

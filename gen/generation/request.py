@@ -111,12 +111,18 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
         opset, bins = int(record.get("opset", "0")), int(record.get("bins", "7"))
+        sibling, siblings = int(record.get("sibling", "0")), int(record.get("siblings", "1"))
         dynamic = float(record.get("dynamic", "0"))
         unknown = sorted(
             record.keys()
             - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target", "dynamic", "values"}
+            - {"sibling", "siblings"}
         )
-        if unknown or len(budget) not in (0, 3) or not (0 <= bins <= 64 and 0 <= dynamic <= 1):
+        if (
+            unknown
+            or len(budget) not in (0, 3)
+            or not (0 <= bins <= 64 and 0 <= dynamic <= 1 and sibling >= 0 < siblings)
+        ):
             raise ValueError
     except ValueError:
         given = ", ".join(f"{name}={value}" for name, value in record.items())
@@ -135,4 +141,6 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
         between=(low, high) if low != high else None,
         dynamic=dynamic,
         values=named_values(record.get("values", RANGED)),
+        sibling=sibling,
+        siblings=siblings,
     )

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -40,7 +41,40 @@ _DTYPES: Final = {
     for dtype, n in NUMBER.items()
 }
 _ROUND, _ENDS, _EQUAL = "round", "ends", "equal"
+# An index behind all parts
+BEHIND: Final = 1 << 30
+_FIELDS: Final = ("nodes", "initializers", "inputs", "outputs", "infos")
 _FED: Final = (RAW - {"bfloat16"}) | {"string"}
+
+
+@dataclass(slots=True)
+class EncodedProgram:
+    """A program as encoded parts, and an array for every graph input by name.
+
+    `stored` are the leaves that are initializers, with the index of each. `opened` are shapes with named
+    sizes, by tensor (gen/generation/symbolic.py).
+    """
+
+    name: str
+    ir_version: int
+    opsets: Sequence[tuple[str, int]]
+    opened: Mapping[str, Named]
+    graph: EncodedGraph
+    values: dict[str, Any] = field(default_factory=dict)
+    stored: list[tuple[int, Tensor]] = field(default_factory=list)
+
+    def join(self, parts: Sequence[tuple[str, int, bytes]] = ()) -> bytes:
+        """Join the parts to a ModelProto, with other parts in place of those at an index, or BEHIND them.
+
+        Empty parts are left out.
+        """
+        graph = self.graph
+        if parts:
+            fields = {each: [*getattr(graph, each)] for each in _FIELDS}
+            for name, place, part in parts:
+                fields[name][place : place + 1] = [part]
+            graph = EncodedGraph(**{name: [*filter(None, each)] for name, each in fields.items()})
+        return encode_model(self.ir_version, "opsieve", graph.encode(self.name), self.opsets)
 
 
 def serialize(
@@ -50,24 +84,37 @@ def serialize(
     types: bool = False,
     opened: Mapping[str, Named] = MappingProxyType({}),
 ) -> tuple[bytes, dict[str, Any]]:
-    """Serialise the ModelProto with these outputs, and return an array for every graph input by name.
+    """Serialise the ModelProto with these outputs, and return an array for every graph input by name."""
+    encoded = encode_program(builder, outputs, name, types, opened)
+    return encoded.join(), encoded.values
+
+
+def encode_program(
+    builder: GraphBuilder,
+    outputs: Sequence[Tensor],
+    name: str,
+    types: bool = False,
+    opened: Mapping[str, Named] = MappingProxyType({}),
+) -> EncodedProgram:
+    """Encode the parts of a program with these outputs.
 
     Leaves that no node reads are left out. With `types`, `value_info` has the type of every inner tensor.
-    `opened` are shapes with named sizes, by tensor (gen/generation/symbolic.py).
     """
-    graph = EncodedGraph()
-    values: dict[str, Any] = {}
     domains: set[str] = set()
     _store_text_inputs(builder.program.leaves, outputs)
     _ensure_input(builder.program.leaves)
     how = _draw_character(builder)
+    version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
+    made = EncodedProgram(name, version, (), opened, EncodedGraph())
+    graph = made.graph
     for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
         if leaf.leaf == "input":
             graph.inputs.append(encode_info(leaf, opened.get(leaf.name)))
-            values[leaf.name] = _draw_elements(builder, leaf, how)
+            made.values[leaf.name] = _draw_elements(builder, leaf, how)
         elif leaf.leaf == "initializer":
+            made.stored.append((len(graph.initializers), leaf))
             graph.initializers.append(_encode_leaf(builder, leaf, leaf.name, how))
         else:
             graph.nodes.append(encode_constant(leaf.name, _encode_leaf(builder, leaf, "", how)))
@@ -77,13 +124,12 @@ def serialize(
         given = {output.name for output in outputs}
         graph.infos.extend(
             encode_info(tensor, opened.get(tensor.name))
-            for made in builder.nodes
-            for tensor in made.outs
+            for node in builder.nodes
+            for tensor in node.outs
             if tensor.name and tensor.name not in given
         )
-    version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
-    opsets = [("", builder.opset), *((domain, domain_version(domain)) for domain in sorted(domains))]
-    return encode_model(version, "opsieve", graph.encode(name), opsets), values
+    made.opsets = [("", builder.opset), *((domain, domain_version(domain)) for domain in sorted(domains))]
+    return made
 
 
 def _store_text_inputs(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:

@@ -32,11 +32,6 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6
-_RECENT: Final = 3
-# The value of one more node on the path to a result.
-_DEPTH: Final = 3
-# The loss if twice as many operators have read such a result.
-_READ: Final = 2
 # An operator this many times rarer than the others is chosen whatever it reads.
 _RARE: Final = 4
 # The loss if the values of the operand need adapters.
@@ -90,8 +85,6 @@ class Guide:
         self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)
         # an operator, and two links
         self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)
-        # what a dtype or shape loses by its readers
-        self._worn: defaultdict[str | Shape, int] = defaultdict(int)
         self._counts: Counter[str] = Counter()
         self._total = 0
         self._sources: dict[str, _Source] = {}
@@ -99,19 +92,7 @@ class Guide:
 
     def begin_program(self) -> None:
         """Start another program."""
-        self._sources = {}
-        self._noted = 0
-
-    def choose_result(self, recent: Sequence[Tensor]) -> Tensor:
-        """Choose a recent result that many nodes lead to, of a dtype and shape that few operators have
-        read.
-        """
-        worn, near, most = self._worn, recent[-1], -1 << 30
-        for tensor in recent[: -_RECENT - 1 : -1]:
-            good = _DEPTH * tensor.depth - worn[tensor.shape] - worn[tensor.dtype]
-            if good > most:
-                near, most = tensor, good
-        return near
+        self._sources, self._noted = {}, 0
 
     def choose_operator(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
         """Choose the operator that would cover the most by reading a result: among those that take it
@@ -127,37 +108,21 @@ class Guide:
         if best.op.family in SELDOM and counts[best.op.name] < few / _RARE:
             return best
         of_dtype, of_shape = self._by_type[near.dtype], self._by_type[near.shape]
-        source, other = self._sources[near.name], self._find_partner_source(builder, near)
+        source = self._sources[near.name]
         fit = _list_fitting(from_all, near.dtype, len(near.shape))
         for _ in range(_CANDIDATES if fit else 0):
-            name, choice, pairs = fit[int(random() * len(fit))]
+            choice = fit[int(random() * len(fit))]
+            name = choice.op.name
             new = (
                 (name not in of_dtype)
                 + (name not in of_shape)
                 + (counts[name] < few)
                 + source.count_new(name)
+                - _CLIPPED * (ranged and choice.safe is not ANY and not near.within(choice.safe))
             )
-            if pairs and other is not None:
-                new += other.count_new(name)
             if new > most:
-                if ranged and choice.safe is not ANY and not near.within(choice.safe):
-                    new -= _CLIPPED
-                    if new <= most:
-                        continue
                 best, most = choice, new
         return best
-
-    def _find_partner_source(self, builder: GraphBuilder, near: Tensor) -> _Source | None:
-        """Return the source of a result that a node which reads `near` may read, too."""
-        dtype, shape = near.dtype, near.shape
-        for tensor in reversed(builder.scope.recent):
-            if (
-                tensor.dtype == dtype
-                and tensor is not near
-                and builder.fits(shape, tensor.shape, oneway=False)
-            ):
-                return self._sources[tensor.name]
-        return None
 
     def count_nodes(self, nodes: Sequence[Node]) -> None:
         """Count the nodes added to the program since the last call."""
@@ -171,9 +136,7 @@ class Guide:
                     links.append(source.link)
             if node.ins and (x := node.ins[0]) is not None:
                 for kind in (x.dtype, x.shape):
-                    readers = self._by_type[kind]
-                    readers.add(name)
-                    self._worn[kind] = _READ * len(readers).bit_length()
+                    self._by_type[kind].add(name)
             link = (name, node.outs[0].dtype)
             made = _Source(link, self._behind[name], [self._behind[first, link] for first in links])
             for out in node.outs:
@@ -183,15 +146,9 @@ class Guide:
 
 
 @functools.lru_cache(maxsize=4096)
-def _list_fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpChoice, bool], ...]:
-    """List the operators whose first input can have a dtype and rank: by name, and whether they join several
-    tensors.
-    """
-    return tuple(
-        (choice.op.name, choice, choice.op.pairs)
-        for choice in from_all
-        if dtype in choice.dtypes and choice.low <= rank <= choice.high
-    )
+def _list_fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[OpChoice, ...]:
+    """List the operators whose first input can have a dtype and rank."""
+    return tuple(each for each in from_all if dtype in each.dtypes and each.low <= rank <= each.high)
 
 
 def _grow_guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
@@ -199,11 +156,10 @@ def _grow_guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-    recent = builder.scope.recent
     guide.begin_program()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        if recent:
-            near = guide.choose_result(recent)
+        near = builder.scope.find_deepest()
+        if near is not None:
             builder.grow(guide.choose_operator(builder, from_all, near), near=near)
         else:
             builder.grow(draw_operator(builder, from_all))

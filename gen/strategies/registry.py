@@ -8,17 +8,26 @@ docs/how-to/write-a-strategy.md walks through one. Equal requests and seeds give
 import functools
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.generation.request import draw_nodes
+from opsieve.gen.graph.siblings import Template
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ONNX, all_irs
 from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
 Strategy = Callable[[GenRequest, int], Case]
+
+
+# The last program, with what made it and its parts: siblings follow each other.
+_KEPT: list[tuple[tuple[str, int, GenRequest], Case, Template | None]] = []
+# From a seed to that of a program in place of a sibling that does not exist
+_FAR = 1 << 50
 
 
 def isra(request: GenRequest, seed: int) -> Case:
@@ -74,8 +83,31 @@ def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
     # what makes a program holds no cycles, and looking for some takes a tenth to a sixth of the time
     gc.disable()
     try:
-        made = load_strategy(name)(draw_nodes(request, seed), seed)
+        made = (_make_sibling if request.sibling else _make_program)(name, seed, request)
         return with_special(made, request.values, made.origin.seed or 0)
     finally:
         if collecting:
             gc.enable()
+
+
+def _make_program(name: str, seed: int, request: GenRequest) -> Case:
+    """Make the program of a seed by a strategy, and keep its parts for siblings."""
+    recorded: list[Template] = []
+    case = load_strategy(name)(replace(draw_nodes(request, seed), record=recorded.append), seed)
+    # A strategy may have changed the program afterwards, or have made it of others.
+    fitting = [each for each in recorded[-1:] if each.model == case.program.data]
+    _KEPT[:] = [((name, seed, request), case, fitting[0] if fitting else None)]
+    return case
+
+
+def _make_sibling(name: str, seed: int, request: GenRequest) -> Case:
+    """Make a sibling of a seed's program; if it has not so many, the program of a seed far away."""
+    whole = replace(request, sibling=0)
+    if not _KEPT or _KEPT[0][0] != (name, seed, whole):
+        _make_program(name, seed, whole)
+    _, case, template = _KEPT[0]
+    made = template.make_sibling(request.sibling) if template is not None else None
+    if made is None:
+        return load_strategy(name)(draw_nodes(whole, seed), seed + request.sibling * _FAR)
+    origin = replace(case.origin, wish={**case.origin.wish, "sibling": str(request.sibling)})
+    return Case(OnnxProgram(made[0], f"{case.program.name}.{request.sibling}"), made[1], None, origin)

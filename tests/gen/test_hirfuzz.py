@@ -63,18 +63,6 @@ def test_a_chain_is_new_behind_another_operator_though_its_end_is_not() -> None:
     assert taken(guide, grown, middle, both) == {"Neg"}
 
 
-def test_a_result_of_a_shape_that_few_have_read_is_gone_on_from() -> None:
-    guide = Guide()
-    grown, x = begun(guide, "Abs")
-    for op in ("Neg", "Ceil", "Sin", "Cos", "Exp", "Floor", "Sqrt", "Tanh"):
-        made(grown, op, [x])
-    rare, worn = made(grown, "Transpose", [x], (3, 2)), made(grown, "Erf", [x])
-    guide.count_nodes(grown.nodes)
-    assert guide.choose_result([rare, worn]) is rare
-    worn.depth += 9  # as deep as that it is worth going on
-    assert guide.choose_result([rare, worn]) is worn
-
-
 def test_values_out_of_range_count_against_an_operator() -> None:
     guide = Guide()
     grown, x = begun(guide, "Abs")

@@ -68,10 +68,13 @@ class CampaignPlan:
 
     def make_case(self, campaign_seed: int, number: int, shares: tuple[tuple[str, float], ...] = ()) -> Case:
         """Make the case of a test by the plan's strategy, or by one of those with `shares` in its batch."""
-        seed, strategy = make_seed(campaign_seed, number), self.strategy
+        siblings = self.request.siblings
+        seed, strategy = make_seed(campaign_seed, number // siblings), self.strategy
+        # Other shares give some programs a second time in a batch of seeds, but not the same siblings.
+        sibling = number % (siblings * BATCH if shares else siblings) if siblings > 1 else 0
         if shares:
             strategy, seed = find_place(seed, shares)
-        return generate(strategy, seed, self.make_request(number))
+        return generate(strategy, seed, replace(self.make_request(number), sibling=sibling))
 
     def make_request(self, number: int) -> GenRequest:
         """Make the request for the program of a test: the campaign's, restricted to the operators of the

@@ -72,9 +72,9 @@ class FuzzRequest:
     strategy: str | None = None
     nodes: str | None = None
     values: str | None = None
-    # Patterns of names, as `opsieve gen --ops` takes them; () for all of ONNX's own domain.
-    operators: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()  # patterns as of `opsieve gen --ops`; () for all of ONNX's own domain
     dtypes: str = ""  # element types, separated by commas; "" for all
+    siblings: int = 1  # programs of each seed
     probe: bool | None = None
     seed: int | None = None
     resume: bool = False
@@ -254,25 +254,24 @@ def _find_to_resume(store: Store, request: FuzzRequest) -> Campaign:
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
     given = (request.strategy, request.nodes, request.values, request.operators, request.dtypes)
-    if given != (None, None, None, (), "") or request.oracles != _NO_CHOICE or request.metamorphic:
+    further = (request.siblings, request.oracles, request.metamorphic)
+    if given != (None, None, None, (), "") or further != (1, _NO_CHOICE, False):
         raise BadInput(
-            "cannot change --strategy, --nodes, --values, --ops, --dtypes or oracles, nor add --metamorphic,"
-            " when resuming a campaign: leave them out"
+            "cannot change --strategy, --nodes, --values, --ops, --dtypes, --siblings or oracles, nor add"
+            " --metamorphic, when resuming a campaign: leave them out"
         )
     return fitting[-1]
 
 
 def _make_plan(request: FuzzRequest) -> CampaignPlan:
-    if request.nodes is not None:
-        low, high = gen_request.parse_nodes(request.nodes)
-    else:
-        low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
-    values = named_values(request.values or RANGED, (RANGED, SPECIAL))
+    usual = USUAL.between or (USUAL.nodes, USUAL.nodes)
+    low, high = usual if request.nodes is None else gen_request.parse_nodes(request.nodes)
     program = replace(
         USUAL,
         nodes=low,
         between=(low, high) if low != high else None,
-        values=values,
+        values=named_values(request.values or RANGED, (RANGED, SPECIAL)),
+        siblings=request.siblings,
         only=gen_request.select_operators(gen_request.split_items(request.operators)),
         dtypes=gen_request.select_dtypes(gen_request.split_items([request.dtypes])),
     )

@@ -167,6 +167,14 @@ OPERATORS = click.option(
 DTYPES = click.option(
     "--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]"
 )
+SIBLINGS = click.option(
+    "--siblings",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Programs of each seed: one is grown, the others have other operators, attributes or inputs.",
+)
 RTOL = click.option(
     "--rtol",
     type=float,

@@ -104,7 +104,8 @@ class Schedule:
             learnt[f"left-out|{place}"] = str(self._left_out[place])
         decided = self._batches[test.number // BATCH]
         if self._shares is not None:
-            strategy, _ = find_place(make_seed(self._campaign.seed, test.number), decided.strategy_shares)
+            seed = make_seed(self._campaign.seed, test.number // self._plan.request.siblings)
+            strategy, _ = find_place(seed, decided.strategy_shares)
             places = {name: place for place, name in enumerate(self._campaign.targets)}
             cost = sum(self._plan.costs.get_cost(places[name], test.ir) for name in test.answers)
             found = {key for of_target in keys.values() for key in of_target}

@@ -73,6 +73,7 @@ SHOWN = 5
 )
 @options.OPERATORS
 @options.DTYPES
+@options.SIBLINGS
 @click.option(
     "--probe/--no-probe",
     default=None,

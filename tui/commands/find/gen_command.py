@@ -50,6 +50,7 @@ _MOST_REFUSED = 20
     show_default=True,
     help="Share of programs with symbolic input sizes.",
 )
+@options.SIBLINGS
 @click.option(
     "--values",
     default="ranged",
@@ -127,6 +128,7 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
         budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
         between=(low, high) if low != high else None,
         dynamic=given["dynamic"],
+        siblings=given["siblings"],
         values=named_values(given["values"]),
     )
     names = ("strategy", "seed", "models", "corpus", "out", "flat", "check")
