@@ -15,8 +15,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.channels import wait_readable
-from opsieve.backends.workers.zygotes.joined_zygote import JoinedZygote
-from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.shared_zygotes import JoinedZygote, SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Limits, Zygote
 
 FAKE, RELU = resolve("fake"), chain("Relu")

@@ -14,8 +14,7 @@ from onnx import ModelProto
 
 from opsieve.backends.reference import tir
 from opsieve.backends.reference.forbidden import Forbidden
-from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
-from opsieve.backends.reference.relax.portable_trace import PortableTrace
+from opsieve.backends.reference.relax.onnx_trace import OnnxTrace, PortableTrace
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
