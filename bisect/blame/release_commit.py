@@ -1,8 +1,9 @@
 """Find the commit that a release was built from, without importing or running it.
 
-Statements in the release's files come first, then its contents: a release of Python sources has the files of
-its commit. Without files to hash, a tag counts, then a branch of the release, then the commit that raised the
-version number on the default branch: the last commit before it is near the place where the release was cut.
+Statements in the release's files come first, then its contents: a release of Python sources has the files
+of its commit. Without files to hash, a tag counts, then a branch of the release, then the commit that
+raised the version number on the default branch: the last commit before it is near the place where the
+release was cut.
 
 Contents are compared by hashes: the installed `.py` files are hashed as git does it and compared with the
 trees of every commit of the clone's branches and tags. Git lists what each commit changed against its first

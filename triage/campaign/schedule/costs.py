@@ -11,9 +11,9 @@ and edges that the slow target has not met. Such programs are larger than others
 features. A decision about a test follows from the tests before it and from the quick targets' answers.
 
 A strategy's share of the programs is proportional to its yield per time, and at least a part of its usual
-share. A yield is the first failure of a fingerprint in the campaign, or a test that reached new coverage. Old
-results count less. Shares are decided for a batch of 256 tests, from batches some way back, so that lanes can
-work on several batches at once.
+share. A yield is the first failure of a fingerprint in the campaign, or a test that reached new coverage.
+Old results count less. Shares are decided for a batch of 256 tests, from batches some way back, so that
+lanes can work on several batches at once.
 """
 
 import json
