@@ -79,9 +79,7 @@ class Probe:
         return f"{name_with_domain(self.operator)} {self.opset} {self.dtype}"
 
 
-def list_probes(
-    only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
-) -> list[Probe]:
+def list_probes(only: Collection[str] | None = None, dtypes: Collection[str] | None = None) -> list[Probe]:
     """List the probes: every operator (those of `only`), every form from opset 13 on, every first dtype
     (those of `dtypes`).
     """
@@ -90,7 +88,7 @@ def list_probes(
         if (operator.domain and only is None) or (only is not None and name not in only):
             continue
         last: dict[int, int] = {}
-        for opset in range(OLDEST, newest + 1):
+        for opset in range(OLDEST, SUPPORTED + 1):
             had = form(operator.name, opset) if not operator.domain else None
             if operator.domain or (had is not None and opset >= operator.since):
                 last[had.since if had else 0] = opset

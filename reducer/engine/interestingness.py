@@ -17,6 +17,8 @@ ResultKind = Literal["same", "slippage", "gone", "invalid"]
 # With this many runs, a failure that shows once in a hundred is seen with 87 % probability. Rarer ones cannot
 # be distinguished from fixed ones.
 _MOST_RUNS = 200
+# The accepted probability of too few sightings
+_MISS = 0.01
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,12 @@ class RepeatedTest(Generic[S]):
         return CheckResult("gone", f"seen {seen} times in {count_noun(self.runs, 'run')}")
 
 
-def runs_for(rate: float, sightings: int = 2, miss: float = 0.01) -> int:
-    """How many runs show a failure of this rate `sightings` times, but for a probability of `miss`; 200 at
-    most.
+def runs_for(rate: float, sightings: int = 2) -> int:
+    """Return how many runs show a failure of this rate `sightings` times with a probability of 99 %; at most
+    200.
     """
     runs = sightings
-    while runs < _MOST_RUNS and _fewer(rate, runs, sightings) > miss:
+    while runs < _MOST_RUNS and _fewer(rate, runs, sightings) > _MISS:
         runs += 1
     return runs
 

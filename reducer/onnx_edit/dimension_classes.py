@@ -236,14 +236,12 @@ def _same(classes: Classes, a: int, b: int) -> None:
             classes.join((a, axis), (b, axis))
 
 
-def _join_trailing(classes: Classes, number: int, onto: int, end: int = 0) -> None:
-    """Join the last axes of one tensor with the last of another, as broadcasting does, without the last `end`
-    axes of both.
-    """
+def _join_trailing(classes: Classes, number: int, onto: int) -> None:
+    """Join the last axes of one tensor with the last of another, as broadcasting does."""
     small, large = classes.shape(number), classes.shape(onto)
     if small is None or large is None:
         return
-    for back in range(1 + end, min(len(small), len(large)) + 1):
+    for back in range(1, min(len(small), len(large)) + 1):
         classes.join((number, len(small) - back), (onto, len(large) - back))
 
 

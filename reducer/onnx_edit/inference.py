@@ -143,14 +143,10 @@ def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
     )
 
 
-def types_of(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
-    """Return the types that a graph declares, by name; with `shaped`, only those with a shape."""
+def types_of(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+    """Return the types that a graph declares, by name."""
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {
-        info.name: info.type
-        for info in infos
-        if not is_untyped(info.type) and (is_shaped(info.type) or not shaped)
-    }
+    return {info.name: info.type for info in infos if not is_untyped(info.type)}
 
 
 def is_shaped(type_: onnx.TypeProto) -> bool:

@@ -14,9 +14,6 @@ import numpy as np
 from opsieve.backends.reference.contrib.activations import silu
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed, standard
 
-# Of a box: y1, x1, y2, x2
-_SIDES = 4
-
 
 def _unique(x: Array) -> Any:
     """The values in the order in which they first occur, the place of each element among them, and how often

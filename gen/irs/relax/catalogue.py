@@ -4,7 +4,6 @@ solutions.
 
 import math
 import random
-from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from opsieve.gen.declarations.catalogue import operators as onnx_operators
@@ -108,16 +107,19 @@ def domain(onnx: str, position: int) -> tuple[float, float] | None:
     return (max(low, -_FAR), min(high, _FAR)) if math.isfinite(low) or math.isfinite(high) else None
 
 
+# Solutions that each declaration is asked for
+_SAMPLES = 4
+
+
 class Solutions:
     """Sampled solutions by result type, kept over a whole run (the RFC's cache): a type that is met again
     needs no solver.
     """
 
-    def __init__(self, draw: Draw, count: int = 4, only: Iterable[str] = ()) -> None:
+    def __init__(self, draw: Draw) -> None:
         self._known: dict[RelaxTensorType, list[tuple[Declared, Solution]]] = {}
-        allowed = frozenset(only)
         for declared in operators().values():
-            for _ in range(count if not allowed or declared.name in allowed else 0):
+            for _ in range(_SAMPLES):
                 try:
                     kind, solution = declared.sample(draw)
                 except LookupError:

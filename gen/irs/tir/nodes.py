@@ -236,9 +236,9 @@ def bind(var: ObjectNode, value: ObjectNode) -> ObjectNode:
     return ObjectNode("tirx.Bind", {"span": None, "var": var, "value": value})
 
 
-def allocate(of: ObjectNode, annotations: Pairs | None = None) -> ObjectNode:
+def allocate(of: ObjectNode) -> ObjectNode:
     """A buffer for the statements behind this one."""
-    return ObjectNode("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": annotations or Pairs()})
+    return ObjectNode("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": Pairs()})
 
 
 def evaluate(value: ObjectNode) -> ObjectNode:

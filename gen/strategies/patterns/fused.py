@@ -34,8 +34,8 @@ def _vector_over_channels(w: PatternBuilder, x: Tensor) -> Tensor:
     return w.weight(x.dtype, (x.shape[1], *(1 for _ in x.shape[2:])))
 
 
-def _dense(w: PatternBuilder, x: Tensor, width: int | None = None) -> Tensor:
-    return w.op("MatMul", x, w.weight(x.dtype, (x.shape[-1], width or w.rng.between(1, 6)), Domain(-1, 1)))
+def _dense(w: PatternBuilder, x: Tensor) -> Tensor:
+    return w.op("MatMul", x, w.weight(x.dtype, (x.shape[-1], w.rng.between(1, 6)), Domain(-1, 1)))
 
 
 def matmul_add(w: PatternBuilder) -> Tensor:

@@ -22,7 +22,6 @@ from opsieve.gen.irs.relax.operators.reductions import unfold_shape
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
 _ANY = Recogniser(ALL, static=False)
-_STATIC = Recogniser(ALL)
 _RANKED = Recogniser(ALL, (1, 5))
 
 

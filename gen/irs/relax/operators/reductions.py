@@ -110,8 +110,8 @@ def _topk(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
 
-def _of(dtypes: Sequence[str], low: int = 0, high: int = 4) -> Recogniser:
-    return Recogniser(tuple(dtypes), (low, high))
+def _of(dtypes: Sequence[str], low: int = 0) -> Recogniser:
+    return Recogniser(tuple(dtypes), (low, 4))
 
 
 _SYMBOLIC = Recogniser(_SUMMED, (0, 4), static=False)
