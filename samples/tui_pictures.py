@@ -1,11 +1,12 @@
 """The pictures of docs/how-to/tui.md: the terminal app on the samples, as SVG, and a session as an asciinema
 recording.
 
-    python samples/tui_pictures.py [--session]
+    python samples/tui_pictures.py [--session | --all FOLDER]
 
 No compiler runs for the pictures, but for that of the export. With --session a real campaign is recorded from
 `opsieve fuzz` to an exported script (docs/images/tui-session.cast; play it with `asciinema play`); it takes
-some minutes.
+some minutes. With --all the pictures of all screens go to FOLDER, at 80x24, 120x40 and 40x12, dark, light and without
+colour.
 """
 
 import asyncio
@@ -30,11 +31,13 @@ from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.demo_store import make_demo
+from opsieve.tui.app.themes import DARK, LIGHT, PLAIN
 from opsieve.tui.app.widgets.paged_list import PagedList
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 CAST = IMAGES / "tui-session.cast"
 WIDTH, HEIGHT = 100, 30
+SIZES = ((80, 24), (120, 40), (40, 12))
 PATIENCE = 300.0  # seconds
 IDLE = 1.5  # seconds that a recording stands still at most
 
@@ -51,14 +54,32 @@ def main() -> int:
                 ledger.pin("c11")
                 ledger.mark("c12", "known", "https://github.com/microsoft/onnxruntime/issues/22177")
                 ledger.note("c12", "count_include_pad=0 only")
-            asyncio.run(pictures(store))
+            if "--all" in sys.argv:
+                folder = Path(sys.argv[sys.argv.index("--all") + 1])
+                folder.mkdir(parents=True, exist_ok=True)
+                for width, height in SIZES:
+                    for theme in (DARK, LIGHT, PLAIN):
+                        name = f"{{}}-{width}x{height}-{theme}"
+                        asyncio.run(pictures(store, folder, name, (width, height), theme))
+            else:
+                asyncio.run(pictures(store))
     return 0
 
 
-async def pictures(store: Path) -> None:
+async def pictures(
+    store: Path,
+    folder: Path = IMAGES,
+    pattern: str = "tui-{}",
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+    theme: str = DARK,
+) -> None:
     """One picture after the other, of one run of the app."""
-    app = OpsieveApp(store)
-    async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
+    app = OpsieveApp(store, theme=theme)
+
+    async def take(pilot: Pilot[None], name: str) -> None:
+        await save_picture(pilot, folder / f"{pattern.format(name)}.svg")
+
+    async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, ClustersScreen) and app.screen.found)
         screen = app.screen
         assert isinstance(screen, ClustersScreen)
@@ -99,15 +120,15 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
         await pilot.pause(0.05)
 
 
-async def take(pilot: Pilot[None], name: str) -> None:
+async def save_picture(pilot: Pilot[None], path: Path) -> None:
     """A picture once nothing changes any more, without the fonts that it would fetch from elsewhere."""
     before = ""
     while before != (now := pilot.app.export_screenshot(title="opsieve tui")):
         before = now
         await pilot.pause(0.3)
     drawn = re.sub(r"@font-face \{[^}]*+\}\s*+", "", now)
-    (IMAGES / f"tui-{name}.svg").write_text(drawn)
-    print(f"tui-{name}.svg")
+    path.write_text(drawn)
+    print(path.name)
 
 
 class Recording:

@@ -7,8 +7,8 @@ help are made. Help shows the equivalent command of every action: `make_command`
 import os
 import re
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,26 +68,31 @@ class Actions:
         self._ask_line(f"Note on {', '.join(names)[:60]}", row.note, "empty removes it", set_note)
 
     def rename_cluster(self, subject: ActionSubject) -> None:
-        """Write a title."""
-        row = subject.cluster
+        """Write the title of the cluster, or of all marked ones."""
+        row, names = subject.cluster, subject.marked or (subject.cluster.id,)
         own = row.title if row.title != row.own_title else ""
 
         def set_title(text: str) -> None:
-            self._app.decide(lambda ledger: ledger.rename(row.id, text))
+            self._app.decide(*(lambda ledger, name=name: ledger.rename(name, text) for name in names))
 
-        self._ask_line(f"Title of {row.id}", own, to_one_line(row.own_title, 200), set_title)
+        self._ask_line(f"Title of {', '.join(names)[:60]}", own, to_one_line(row.own_title, 200), set_title)
 
     def link_issue(self, subject: ActionSubject) -> None:
-        """Link the cluster to an issue, which makes it known; an empty address removes the link."""
-        row = subject.cluster
+        """Link the cluster, or all marked ones, to an issue, which makes them known; an empty address removes the
+        link.
+        """
+        row, names = subject.cluster, subject.marked or (subject.cluster.id,)
         status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"
 
         def set_issue(text: str) -> None:
             kept = status if text else row.status
-            self._app.decide(lambda ledger: ledger.mark(row.id, kept, text))  # type: ignore[arg-type]
+            self._app.decide(*(lambda ledger, name=name: ledger.mark(name, kept, text) for name in names))
 
         self._ask_line(
-            f"Address of the issue of {row.id}", row.issue, "https://… (empty removes it)", set_issue
+            f"Address of the issue of {', '.join(names)[:60]}",
+            row.issue,
+            "https://… (empty removes it)",
+            set_issue,
         )
 
     def merge_clusters(self, subject: ActionSubject) -> None:
@@ -125,9 +130,31 @@ class Actions:
 
     def copy_command(self, subject: ActionSubject) -> None:
         """Copy the command that shows the subject."""
-        text = make_command(ACTIONS["copy"], subject, self._app.folder)
+        commands = [
+            make_command(ACTIONS["copy"], replace(subject, member=name), self._app.folder)
+            for name in subject.marked or (subject.member,)
+        ]
+        text = "\n".join(commands)
         self._app.copy_to_clipboard(text)
         self._app.show_notice(f"copied: {text}")
+
+    def run_custom(self, subject: ActionSubject, words: Sequence[str]) -> None:
+        """Run a command of the user's configuration on the case, or on all marked ones, in the terminal."""
+
+        def run_command(case: "CaseDetails") -> None:
+            values = {
+                "{case}": str(_get_folder(case)),
+                "{cluster}": case.cluster,
+                "{store}": str(self._app.folder),
+            }
+            command = []
+            for word in words:
+                for name, value in values.items():
+                    word = word.replace(name, value)
+                command.append(word)
+            self._app.show_notice(*run_editor(self._app.suspend, command))
+
+        self._with_case(subject, run_command, many=True)
 
     def replay_case(self, subject: ActionSubject) -> None:
         """Run the case again on its own target or another."""

@@ -41,6 +41,7 @@ from opsieve.tui.app.services.background import (
     Watch,
     run_in_background,
 )
+from opsieve.tui.app.services.editor import read_keys
 from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
 from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
@@ -96,6 +97,7 @@ class OpsieveApp(App[None]):
         self.revision = 0
         self.board = JobBoard(self._post_job_change)
         self.actions = Actions(self)
+        self.keys: dict[str, list[str]] = {}
         self.trouble = ""
         self.faults: list[str] = []
         # The fault that ended the app
@@ -127,6 +129,12 @@ class OpsieveApp(App[None]):
         """
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
+        try:
+            self.keys = read_keys()
+        except BadInput as error:
+            self.show_notice(str(error), "error")
+        for key, words in self.keys.items():
+            self.bind(key, f"custom('{key}')", description=" ".join(words), show=False)
         self.action_reopen()
 
     def action_reopen(self) -> None:
@@ -357,6 +365,14 @@ class OpsieveApp(App[None]):
             self.show_notice("there is nothing under the cursor", "warning")
         else:
             ACTIONS[name].run(self.actions, subject)
+
+    def action_custom(self, key: str) -> None:
+        """Run the command of one of the user's own keys."""
+        subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
+        if subject is None:
+            self.show_notice("there is nothing under the cursor", "warning")
+        else:
+            self.actions.run_custom(subject, self.keys[key])
 
     def action_undo(self) -> None:
         """Undo the latest decision."""

@@ -1,6 +1,6 @@
 """The first screen: every cluster, filtered while typing, with a preview that follows the cursor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast
 
 from textual import on
@@ -31,6 +31,16 @@ from opsieve.tui.app.widgets.visible import to_one_line
 
 # Rows loaded at first, at a time, and for a jump to the end
 FIRST, PAGE, FAR = 200, 1000, 5000
+_SORTS: Mapping[str, Sort] = {
+    "id": "id",
+    "kind": "severity",
+    "failures": "members",
+    "bar": "members",
+    "nodes": "size",
+    "title": "title",
+    "first": "first",
+    "last": "last",
+}
 # Seconds that the cursor rests before the preview follows it
 _SETTLED = 0.06
 
@@ -44,6 +54,7 @@ class ClustersScreen(SteadyScreen[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
         Binding("S", "reverse", "Reverse", show=False),
+        Binding("c", "columns", "Columns", show=False),
         Binding("f", "saved_filters", "Saved filters", show=False),
         Binding("F", "save_filter", "Save this filter", show=False),
         Binding("v", "group", "Group", show=False),
@@ -61,6 +72,8 @@ class ClustersScreen(SteadyScreen[None]):
         self.total = 0
         self.next = ""
         self.counts: Counts | None = None
+        # The decision that undo takes back
+        self.decided = ""
         self.problem = ""
         # The revision of the store that is shown
         self._seen = -1
@@ -110,7 +123,12 @@ class ClustersScreen(SteadyScreen[None]):
     def load_rows(self, keep: bool = False) -> None:
         """Load rows and figures; with `keep` as many rows as before, without moving the cursor."""
         store, text, sort, down = get_app(self).store, self.filter_text, self.sort, self.reversed
-        run_in_background(self, "figures", store.counts, self._show_counts)
+
+        def read_figures() -> tuple[Counts, str]:
+            done = (each.text for each in store.history(most=20) if each.state == "done")
+            return store.counts(), next(done, "")
+
+        run_in_background(self, "figures", read_figures, self._show_counts)
         if self.grouping is not None:
             grouping = self.grouping
 
@@ -171,8 +189,10 @@ class ClustersScreen(SteadyScreen[None]):
         self._show_figures()
 
     def _make_cells(self, rows: Sequence[ClusterRow]) -> list[Row]:
-        now = get_app(self).now()
-        return [make_cluster_row(row, now) for row in rows]
+        now, most = get_app(self).now(), max((row.members for row in self.found.values()), default=1)
+        words = [word.strip('"') for word in self.filter_text.split() if ":" not in word]
+        self.query_one("#clusters", PagedList).words = tuple(filter(None, words))
+        return [make_cluster_row(row, now, most) for row in rows]
 
     def _show_groups(self, groups: Sequence[ClusterGroup]) -> None:
         self.problem = ""
@@ -185,8 +205,8 @@ class ClustersScreen(SteadyScreen[None]):
         self.problem = sentence
         self._show_figures()
 
-    def _show_counts(self, counts: Counts) -> None:
-        self.counts = counts
+    def _show_counts(self, found: tuple[Counts, str]) -> None:
+        self.counts, self.decided = found
         self._show_figures()
 
     def _show_figures(self) -> None:
@@ -209,7 +229,9 @@ class ClustersScreen(SteadyScreen[None]):
         if self.counts is not None:
             counts = self.counts
             words.append(f"· {count_noun(counts.failures, 'failure')}")
-            if self.app.size.width >= 110:
+            if self.decided:
+                words.append(f"· u undoes: {to_one_line(self.decided, 60)}")
+            elif self.app.size.width >= 110:
                 words.append(
                     f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
                     f" {counts.flaky:,} flaky"
@@ -335,6 +357,29 @@ class ClustersScreen(SteadyScreen[None]):
         self.app.push_screen(
             ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), sort_by
         )
+
+    @on(PagedList.HeadChosen)
+    def sort_by_column(self, event: PagedList.HeadChosen) -> None:
+        """Sort by the clicked column; a second click reverses the order."""
+        sort = _SORTS.get(event.title)
+        if sort is None:
+            return
+        self.reversed = not self.reversed if sort == self.sort else False
+        self.sort = sort
+        self.load_rows()
+
+    def action_columns(self) -> None:
+        """Show or hide a column."""
+        table = self.query_one("#clusters", PagedList)
+
+        def toggle_column(title: str | None) -> None:
+            if title is not None:
+                table.hidden ^= {title}
+                table.refresh()
+
+        names = [column.title for column in table.columns if column.title and column.width]
+        options = [(name, f"{name}{' (hidden)' if name in table.hidden else ''}") for name in names]
+        self.app.push_screen(ChoiceDialog("Show or hide which column?", options), toggle_column)
 
     def action_reverse(self) -> None:
         """Reverse the order."""

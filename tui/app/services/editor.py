@@ -1,16 +1,19 @@
-"""Open a case in the user's editor."""
+"""Open a case in the user's editor, or with a command of the user's configuration."""
 
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from opsieve.gen.errors import BadInput
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import read_file
 
 # What is worth reading of a case, the most telling first.
+_MOST = 1 << 16  # bytes of the user's keys
 _FILES = ("reduced/repro.py", "repro.py", "reduced/module.py", "module.py", "notes.md", "case.json")
 
 
@@ -33,6 +36,26 @@ def choose_command(case: Path, environment: Mapping[str, str]) -> list[str]:
     return [*words, str(found)]
 
 
+def read_keys() -> dict[str, list[str]]:
+    """Read the user's own keys: the words of a command by key, from `keys.toml` in the user's configuration.
+
+    The file of a directory could be a stranger's, so it sets no keys. A word may be {case}, {cluster} or {store}.
+
+    Raises:
+        BadInput: If the file is invalid.
+    """
+    from platformdirs import user_config_path
+
+    path = user_config_path("opsieve") / "keys.toml"
+    try:
+        found = tomllib.loads(read_file(path, _MOST).decode()) if path.is_file() else {}
+        return {key: shlex.split(text) for key, text in found.items() if text}
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise BadInput(
+            f"{shown(path, 200)} is to hold lines such as f5 = 'netron {{case}}' ({shown(error, 80)})"
+        ) from None
+
+
 def run_editor(
     suspended: Callable[[], AbstractContextManager[None]], command: Sequence[str]
 ) -> tuple[str, str]:
@@ -43,5 +66,5 @@ def run_editor(
     except SuspendNotSupported:
         return f"this terminal cannot be given to another program; run: {shlex.join(command)}", "warning"
     except OSError as error:
-        return f"{command[0]} cannot be run: {error.strerror}; set EDITOR to an editor", "error"
+        return f"{command[0]} cannot be run: {error.strerror}; name another program", "error"
     return f"{command[0]} ended{f' with exit code {code}' if code else ''}: {command[-1]}", "information"

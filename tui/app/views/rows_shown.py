@@ -1,5 +1,6 @@
 """Clusters, members and groups as rows of lists, and a cluster as lines of text. Pure."""
 
+import math
 from collections.abc import Sequence
 
 from opsieve.gen.model.printable import count_noun
@@ -22,6 +23,7 @@ CLUSTERS = (
     Column("kind", 8, spare=2),
     Column("compiler", 13, spare=1),
     Column("failures", 8, right=True, spare=4),
+    Column("bar", 6, spare=6),
     Column("nodes", 5, right=True, spare=5),
     Column("title"),
     Column("stage", 7, spare=7),
@@ -43,20 +45,38 @@ MEMBERS = (
 )
 GROUPS = (Column("clusters", 8, right=True), Column("failures", 9, right=True), Column("value"))
 _QUIET = ("fixed", "wontfix")
+_TONES = {
+    "crash": "bad",
+    "hang": "bad",
+    "memory": "bad",
+    "mismatch": "warn",
+    "new": "accent",
+    "confirmed": "warn",
+    "fixed": "good",
+}
+_BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def make_cluster_row(row: ClusterRow, now: float) -> Row:
-    """Make the row of a cluster; `*` means pinned, a size with `r` reduced."""
+def make_cluster_row(row: ClusterRow, now: float, most: int = 1) -> Row:
+    """Make the row of a cluster; `*` means pinned, a size with `r` reduced. `most` failures fill the bar."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
         "*" if row.pinned else "", row.id, row.status, row.kind, to_one_line(row.backend, 30),
-        f"{row.members:,}", size,
+        f"{row.members:,}", make_bar(row.members, most, 6), size,
         to_one_line(row.listed_title, 300), row.stage, to_one_line(", ".join(row.targets), 80),
         to_one_line(" ".join(row.operators), 80), format_age(row.first_seen, now), format_age(row.last_seen,
         now),
         to_one_line(row.guilty_pass, 60), to_one_line(row.first_bad, 40),
     )  # fmt: skip
-    return Row(row.id, cells, "strong" if row.pinned else "dim" if row.status in _QUIET else "")
+    tone = "strong" if row.pinned else "dim" if row.status in _QUIET else ""
+    tones = {at: _TONES[cells[at]] for at in (2, 3) if cells[at] in _TONES}
+    return Row(row.id, cells, tone, tones if tone != "dim" else {})
+
+
+def make_bar(count: int, most: int, width: int) -> str:
+    """Draw a bar, on a logarithmic scale, since a few clusters have most of the failures."""
+    eighths = round(8 * width * math.log1p(count) / math.log1p(max(1, count, most)))
+    return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
 
 
 def make_member_row(row: MemberRow, now: float) -> Row:

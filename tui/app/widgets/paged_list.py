@@ -2,12 +2,14 @@
 ones.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -38,18 +40,19 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: its key, a cell for each column (printable text), and a tone."""
+    """A row: its key, a cell for each column (printable text), a tone, and those of its cells by column."""
 
     key: str
     cells: tuple[str, ...]
     tone: str = ""
+    tones: Mapping[int, str] = field(default_factory=dict)
 
 
-def fit_columns(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
+def fit_columns(columns: Sequence[Column], width: int, hidden: Collection[str] = ()) -> list[tuple[int, int]]:
     """Choose the columns that fit into `width` cells, as (index, cells), separated by spaces; the most spare
-    go first.
+    go first. Those with a title in `hidden` are left out, except the flexible one.
     """
-    kept = list(range(len(columns)))
+    kept = [at for at, column in enumerate(columns) if column.title not in hidden or not column.width]
 
     def sum_fixed() -> int:
         return sum(columns[at].width for at in kept) + len(kept) - 1
@@ -69,7 +72,8 @@ class PagedList(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "paged-list--head", "paged-list--cursor", "paged-list--blurred", "paged-list--marked",
-        "paged-list--strong", "paged-list--dim",
+        "paged-list--strong", "paged-list--dim", "paged-list--good", "paged-list--bad", "paged-list--warn",
+        "paged-list--accent", "paged-list--match",
     }  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "Down", show=False),
@@ -123,6 +127,13 @@ class PagedList(ScrollView, can_focus=True):
     class Marked(Message):
         """The marks changed."""
 
+    class HeadChosen(Message):
+        """The title of a column was clicked."""
+
+        def __init__(self, title: str) -> None:
+            super().__init__()
+            self.title = title
+
     def __init__(
         self,
         columns: Sequence[Column],
@@ -138,6 +149,9 @@ class PagedList(ScrollView, can_focus=True):
         # keys, in the order in which they were marked
         self.marked: dict[str, None] = {}
         self.empty = empty
+        # Titles of columns that are left out, and words that are highlighted
+        self.hidden: set[str] = set()
+        self.words: tuple[str, ...] = ()
         self._requested = False
 
     # -- what it shows
@@ -254,6 +268,12 @@ class PagedList(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor, or open the row on a second click."""
+        if event.y == 0:
+            left = 2
+            for column, room in fit_columns(self.columns, self._inner_width, self.hidden):
+                if left <= event.x < left + room:
+                    self.post_message(self.HeadChosen(self.columns[column].title))
+                left += room + 1
         at = event.y - 1 + int(self.scroll_offset.y)
         if event.y > 0 and 0 <= at < len(self.rows):
             again = at == self.cursor and event.chain > 1
@@ -279,8 +299,8 @@ class PagedList(ScrollView, can_focus=True):
         base = self.rich_style
         if y == 0:
             style = base + self.get_component_rich_style("paged-list--head")
-            cells = [column.title for column in self.columns]
-            return Strip([Segment(f"  {self._join_cells(cells, width - 2)}", style)]).adjust_cell_length(
+            head = Row("", tuple(column.title for column in self.columns))
+            return Strip([Segment("  ", style), *self._draw_cells(head, style)]).adjust_cell_length(
                 width, style
             )
         at = int(self.scroll_offset.y) + y - 1
@@ -298,16 +318,26 @@ class PagedList(ScrollView, can_focus=True):
             name = "paged-list--cursor" if self.has_focus else "paged-list--blurred"
             style = base + self.get_component_rich_style(name)
         sign = ("›" if at == self.cursor else " ") + ("●" if marked else " ")
-        return Strip([Segment(sign + self._join_cells(row.cells, width - 2), style)]).adjust_cell_length(
-            width, style
-        )
+        cells = self._draw_cells(row, style, plain=marked or at == self.cursor)
+        return Strip([Segment(sign, style), *cells]).adjust_cell_length(width, style)
 
-    def _join_cells(self, cells: Sequence[str], width: int) -> str:
-        words = []
-        for at, room in fit_columns(self.columns, width):
-            text = cells[at]
+    @property
+    def _inner_width(self) -> int:
+        return self.scrollable_content_region.width - 2
+
+    def _draw_cells(self, row: Row, style: Style, plain: bool = True) -> Iterator[Segment]:
+        """Draw the cells of a row; unless `plain`, with their own tones."""
+        words = [re.escape(word) for word in self.words if row.key]
+        match = re.compile(f"({'|'.join(words)})", re.IGNORECASE) if words else None
+        found = style + self.get_component_rich_style("paged-list--match")
+        for at, room in fit_columns(self.columns, self._inner_width, self.hidden):
+            text = row.cells[at]
             if cell_len(text) > room:
                 text = set_cell_size(text, max(0, room - 1)) + "…"
             pad = " " * (room - cell_len(text))
-            words.append(pad + text if self.columns[at].right else text + pad)
-        return " ".join(words)
+            text = pad + text if self.columns[at].right else text + pad
+            tone = "" if plain else row.tones.get(at, "")
+            own = style + self.get_component_rich_style(f"paged-list--{tone}") if tone else style
+            for number, part in enumerate(match.split(text) if match else [text]):
+                yield Segment(part, found if number % 2 else own)
+            yield Segment(" ", style)
