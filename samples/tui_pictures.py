@@ -5,8 +5,8 @@ recording.
 
 No compiler runs for the pictures, but for that of the export. With --session a real campaign is recorded from
 `opsieve fuzz` to an exported script (docs/images/tui-session.cast; play it with `asciinema play`); it takes
-some minutes. With --all the pictures of all screens go to FOLDER, at 80x24, 120x40 and 40x12, dark, light and without
-colour.
+some minutes. With --all the pictures of all screens go to FOLDER, at 80x24, 120x40 and 40x12, dark, light and
+without colour.
 """
 
 import asyncio

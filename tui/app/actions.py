@@ -78,8 +78,8 @@ class Actions:
         self._ask_line(f"Title of {', '.join(names)[:60]}", own, to_one_line(row.own_title, 200), set_title)
 
     def link_issue(self, subject: ActionSubject) -> None:
-        """Link the cluster, or all marked ones, to an issue, which makes them known; an empty address removes the
-        link.
+        """Link the cluster, or all marked ones, to an issue, which makes them known; an empty address removes
+        the link.
         """
         row, names = subject.cluster, subject.marked or (subject.cluster.id,)
         status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"

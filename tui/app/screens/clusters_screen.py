@@ -1,6 +1,6 @@
 """The first screen: every cluster, filtered while typing, with a preview that follows the cursor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from textual import on
@@ -17,30 +17,13 @@ from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.saved_filters import read_filters, save_filter
-from opsieve.tui.app.views.rows_shown import (
-    CLUSTERS,
-    GROUPS,
-    list_cluster,
-    list_fingerprints,
-    make_cluster_row,
-    make_group_row,
-)
+from opsieve.tui.app.views import rows_shown
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
 from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LineDialog, LinesView, SteadyScreen
 from opsieve.tui.app.widgets.visible import to_one_line
 
 # Rows loaded at first, at a time, and for a jump to the end
 FIRST, PAGE, FAR = 200, 1000, 5000
-_SORTS: Mapping[str, Sort] = {
-    "id": "id",
-    "kind": "severity",
-    "failures": "members",
-    "bar": "members",
-    "nodes": "size",
-    "title": "title",
-    "first": "first",
-    "last": "last",
-}
 # Seconds that the cursor rests before the preview follows it
 _SETTLED = 0.06
 
@@ -96,8 +79,8 @@ class ClustersScreen(SteadyScreen[None]):
             compact=True,
         )
         with Container(id="panes"):
-            yield PagedList(CLUSTERS, empty="…", id="clusters")
-            yield PagedList(GROUPS, id="groups")
+            yield PagedList(rows_shown.CLUSTERS, empty="…", id="clusters")
+            yield PagedList(rows_shown.GROUPS, id="groups")
             yield LinesView(wrap=True, id="preview")
         yield KeyFooter()
 
@@ -192,12 +175,12 @@ class ClustersScreen(SteadyScreen[None]):
         now, most = get_app(self).now(), max((row.members for row in self.found.values()), default=1)
         words = [word.strip('"') for word in self.filter_text.split() if ":" not in word]
         self.query_one("#clusters", PagedList).words = tuple(filter(None, words))
-        return [make_cluster_row(row, now, most) for row in rows]
+        return [rows_shown.make_cluster_row(row, now, most) for row in rows]
 
     def _show_groups(self, groups: Sequence[ClusterGroup]) -> None:
         self.problem = ""
         table = self.query_one("#groups", PagedList)
-        table.show_rows([make_group_row(group) for group in groups], complete=True, keep=True)
+        table.show_rows([rows_shown.make_group_row(group) for group in groups], complete=True, keep=True)
         self._show_figures()
 
     def _show_problem(self, sentence: str) -> None:
@@ -227,15 +210,7 @@ class ClustersScreen(SteadyScreen[None]):
         words[1] += f", {marked} selected" if marked else ""
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
-            counts = self.counts
-            words.append(f"· {count_noun(counts.failures, 'failure')}")
-            if self.decided:
-                words.append(f"· u undoes: {to_one_line(self.decided, 60)}")
-            elif self.app.size.width >= 110:
-                words.append(
-                    f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
-                    f" {counts.flaky:,} flaky"
-                )
+            words += rows_shown.list_counts(self.counts, self.decided, self.app.size.width >= 110)
         if jobs := len(app.board.active):
             words.append(f"· {count_noun(jobs, 'job')}")
         line.update(" ".join(words))
@@ -261,10 +236,12 @@ class ClustersScreen(SteadyScreen[None]):
         row, store, now = subject.cluster, get_app(self).store, get_app(self).now()
 
         def show_cluster(fingerprints: tuple[FingerprintRow, ...]) -> None:
-            view.show_lines([*list_cluster(row, now), *list_fingerprints(fingerprints[:20])])
+            view.show_lines(
+                [*rows_shown.list_cluster(row, now), *rows_shown.list_fingerprints(fingerprints[:20])]
+            )
 
         def show_problem(sentence: str) -> None:
-            view.show_lines([*list_cluster(row, now), ((to_one_line(sentence), "bad"),)])
+            view.show_lines([*rows_shown.list_cluster(row, now), ((to_one_line(sentence), "bad"),)])
 
         run_in_background(self, "preview", lambda: store.fingerprints(row.id), show_cluster, show_problem)
 
@@ -324,10 +301,8 @@ class ClustersScreen(SteadyScreen[None]):
             if name:
                 try:
                     save_filter(app.folder, name, text)
-                except (BadInput, KeyError) as error:
-                    app.show_notice(
-                        str(error) if isinstance(error, BadInput) else f"no filter is called {name}", "error"
-                    )
+                except BadInput as error:
+                    app.show_notice(str(error), "error")
                 else:
                     app.show_notice(f"filter {name} {'saved; f lists them' if text else 'removed'}")
 
@@ -342,26 +317,14 @@ class ClustersScreen(SteadyScreen[None]):
                 self.sort = cast(Sort, sort)
                 self.load_rows()
 
-        names = {
-            "rank": "rank: read in this order",
-            "members": "members: how many failures",
-            "last": "last seen",
-            "first": "first seen",
-        }
-        names |= {
-            "size": "size of the smallest case",
-            "severity": "grave ones first (severity)",
-            "title": "title",
-            "id": "id",
-        }
         self.app.push_screen(
-            ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), sort_by
+            ChoiceDialog("Sort by", [(name, rows_shown.ORDERS[name]) for name in SORTS], self.sort), sort_by
         )
 
     @on(PagedList.HeadChosen)
     def sort_by_column(self, event: PagedList.HeadChosen) -> None:
         """Sort by the clicked column; a second click reverses the order."""
-        sort = _SORTS.get(event.title)
+        sort = rows_shown.SORT_OF_COLUMN.get(event.title)
         if sort is None:
             return
         self.reversed = not self.reversed if sort == self.sort else False

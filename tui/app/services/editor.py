@@ -39,7 +39,8 @@ def choose_command(case: Path, environment: Mapping[str, str]) -> list[str]:
 def read_keys() -> dict[str, list[str]]:
     """Read the user's own keys: the words of a command by key, from `keys.toml` in the user's configuration.
 
-    The file of a directory could be a stranger's, so it sets no keys. A word may be {case}, {cluster} or {store}.
+    The file of a directory could be a stranger's, so it sets no keys. Words may hold {case}, {cluster} and
+    {store}.
 
     Raises:
         BadInput: If the file is invalid.

@@ -1,13 +1,15 @@
 """Clusters, members and groups as rows of lists, and a cluster as lines of text. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.component import Component
+from opsieve.triage.store.queries import Sort
 from opsieve.triage.store.rows import (
     ClusterGroup,
     ClusterRow,
+    Counts,
     Decision,
     FingerprintRow,
     MemberRow,
@@ -44,6 +46,16 @@ MEMBERS = (
     Column("operators", 24, spare=4),
 )
 GROUPS = (Column("clusters", 8, right=True), Column("failures", 9, right=True), Column("value"))
+# The order of a click on the title of a column
+SORT_OF_COLUMN: Mapping[str, Sort] = {
+    "id": "id", "kind": "severity", "failures": "members", "bar": "members", "nodes": "size",
+    "title": "title", "first": "first", "last": "last",
+}  # fmt: skip
+ORDERS: Mapping[Sort, str] = {
+    "rank": "rank: read in this order", "members": "members: how many failures", "last": "last seen",
+    "first": "first seen", "size": "size of the smallest case", "severity": "grave ones first (severity)",
+    "title": "title", "id": "id",
+}  # fmt: skip
 _QUIET = ("fixed", "wontfix")
 _TONES = {
     "crash": "bad",
@@ -71,6 +83,19 @@ def make_cluster_row(row: ClusterRow, now: float, most: int = 1) -> Row:
     tone = "strong" if row.pinned else "dim" if row.status in _QUIET else ""
     tones = {at: _TONES[cells[at]] for at in (2, 3) if cells[at] in _TONES}
     return Row(row.id, cells, tone, tones if tone != "dim" else {})
+
+
+def list_counts(counts: Counts, decided: str, is_wide: bool) -> list[str]:
+    """List the failures of a store, and the decision that undo takes back, or else what stands apart."""
+    words = [f"· {count_noun(counts.failures, 'failure')}"]
+    if decided:
+        words.append(f"· u undoes: {to_one_line(decided, 60)}")
+    elif is_wide:
+        apart = (
+            f"{counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
+        )
+        words.append(f"· apart: {apart}")
+    return words
 
 
 def make_bar(count: int, most: int, width: int) -> str:
