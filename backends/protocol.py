@@ -131,9 +131,7 @@ class Backend(Protocol):
     package: str
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """Requirements of the environment that all its releases share on one Python version; numpy's pin
-        first.
-        """
+        """Return the requirements that all releases share on one Python version, with numpy's pin first."""
 
     def companions(self, release: str) -> tuple[str, ...]:
         """Requirements installed beside one release, without their dependencies."""

@@ -112,7 +112,7 @@ def opsieve_compilers() -> Iterator[None]:
 
 @pytest.fixture
 def opsieve_case(request: pytest.FixtureRequest, tmp_path: Path, opsieve_compilers: None) -> ReplayedCase:
-    """The case of a test that is marked with `opsieve_cases`."""
+    """Return the case of a test that is marked with `opsieve_cases`."""
     path, targets = request.param
     return ReplayedCase(path, targets, tmp_path / "reduced")
 

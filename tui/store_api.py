@@ -392,7 +392,7 @@ def _make_result(found: CorpusResult | RefusedModel) -> CorpusResult:
 
 
 def _collect(found: Iterator[_T], progress: Callable[[_T], object]) -> list[_T]:
-    """Collect items, and hand on each as soon as it is known."""
+    """Collect items, and pass each one on as soon as it is known."""
     items = []
     for item in found:
         items.append(item)

@@ -314,7 +314,7 @@ def scopes(graph: Any, outer: dict[str, Any]) -> Iterator[tuple[Any, dict[str, A
 
 
 def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, Any]) -> Iterator[NodeChain]:
-    """A chain for each node of `graph`, the scope number `place`, that ends the path."""
+    """Return a chain for each node of `graph` (scope number `place`) that ends the path."""
     dead: set[tuple[int, str]] = set()
 
     def before(position: int, node: Any) -> tuple[Any, ...] | None:

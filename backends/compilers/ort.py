@@ -332,9 +332,7 @@ def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[s
 
 
 def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
-    """Set threads, mode and configuration entries; the execution provider. ValueError for what this
-    onnxruntime lacks.
-    """
+    """Set threads, mode, entries and execution provider; ValueError for one that this onnxruntime lacks."""
     device = wanted.get("device", "cpu")
     provider = PROVIDERS[device]
     if device != "cpu" and provider not in ort.get_available_providers():

@@ -165,7 +165,7 @@ def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
 
 
 def plain(tvm: Any, found: Any) -> Any:
-    """The function itself, or of a module its `main` or first one, without a name of its own."""
+    """Return the function, or the `main` or first function of a module, without its name."""
     from tvm import tirx
 
     if isinstance(found, tvm.IRModule):

@@ -153,7 +153,9 @@ def _blocks(library: Library, starts: Addresses, sizes: Addresses) -> Addresses:
 
 
 def leaders(code: Iterator[tuple[int, int, str, str]] | Any, start: int, end: int) -> list[int]:
-    """Where blocks begin in one function, given (address, size, mnemonic, operands) of its instructions."""
+    """Return the starts of blocks in one function, from (address, size, mnemonic, operands) of its
+    instructions.
+    """
     first_bytes, found = set(), {start}
     follows, last = False, start
     for address, size, name, operands in code:

@@ -209,7 +209,7 @@ class _Case:
         )
 
     def is_sound_before(self, made: list[str]) -> bool:
-        """Whether the candidate is right up to the points in a model that ends there."""
+        """Return whether the candidate is right up to the discontinuities, in a model that ends there."""
         prefix = cut_prefix(self.model, made)
         own = self.ask("candidate", prefix, self.inputs)
         if own.outputs is None:

@@ -116,9 +116,7 @@ def _source_name(text: str, at: int) -> tuple[str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    """The position behind a bracket that opens at `at`: template arguments, a nested name, a function type,
-    an expression, a lambda.
-    """
+    """Return the position behind the bracket that opens at `at`."""
     depth = 0
     while True:
         sign = text[at]

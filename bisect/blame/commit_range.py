@@ -89,7 +89,7 @@ class Entry:
 
     @property
     def pulls(self) -> frozenset[str]:
-        """Numbers of pull requests in the subject."""
+        """Return the numbers of pull requests in the subject."""
         return frozenset(_PULL.findall(self.subject))
 
 
@@ -199,7 +199,7 @@ class _Copies:
         )
 
     def is_explained(self, copy: Entry, parts: tuple[Entry, ...]) -> bool:
-        """Whether the parts account for nearly all lines of the copy."""
+        """Return whether the parts account for nearly all lines of the copy."""
         if copy.pulls & frozenset[str]().union(*(entry.pulls for entry in parts)):
             return True
         changed: Counter[tuple[str, str]] = Counter()

@@ -233,7 +233,7 @@ class _CachedProbe:
 
 
 def _minimise(items: Sequence[str], cured: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """Return a part of `items` that cures and from which every item is needed."""
+    """Return the smallest part of `items` found that cures the failure; each item in it is needed."""
     kept, parts = list(items), 2
     while len(kept) > 1:
         size = -(-len(kept) // parts)

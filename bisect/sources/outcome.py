@@ -257,7 +257,7 @@ def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | No
 
 
 def is_monotone(found: Sequence[Transition]) -> bool:
-    """Whether the failure came or went only once."""
+    """Return whether the failure came or went only once."""
     return sum(item.kind != "symptom" for item in found) <= 1
 
 

@@ -61,7 +61,7 @@ class Version:
 
     @property
     def entry(self) -> str:
-        """The name of a release in `VersionStore`; for the backend's own package, its number."""
+        """Return the name of a release in `VersionStore`: its number for the backend's own package."""
         return re.sub(r"[^A-Za-z0-9.!+_-]+", "-", self.name)
 
     def make_key(self, backend: Backend) -> str:

@@ -56,7 +56,7 @@ class Stream:
         return np.asarray(self._bits.random_raw(count) % np.uint64(high - low + 1)).astype(np.int64) + low
 
     def fractions(self, count: int) -> np.ndarray[Any, Any]:
-        """`count` numbers in [0, 1) as float64."""
+        """Draw `count` numbers in [0, 1) as float64."""
         return (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -145,9 +145,7 @@ def _tensor(type_: ValueType, name: str) -> TensorType:
 
 
 def _bind(tensors: Mapping[str, TensorType], windows: bool, seed: int) -> dict[str, int]:
-    """Sizes of the symbolic dimensions by name, sums such as `past + 1` included; under "" that of dimensions
-    without a name.
-    """
+    """Bind symbolic dimensions, and sums such as `past + 1`, to sizes; "" holds dimensions without a name."""
     names = {"": False}
     for type_ in tensors.values():
         shape = type_.shape or ()

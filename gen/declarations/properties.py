@@ -333,7 +333,7 @@ def random_numbers(_: Any, __: Values, ___: Values) -> Iterator[Open]:
 
 
 def dropout(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
-    """Elements dropped at random, in training."""
+    """Mark elements that are dropped at random in training."""
     training = len(inputs) > 2 and inputs[2] is not None and bool(np.asarray(inputs[2]).any())
     ratio = inputs[1] if len(inputs) > 1 and inputs[1] is not None else getattr(node, "ratio", None)
     if training and (ratio is None or bool((np.asarray(ratio) != 0).any())):

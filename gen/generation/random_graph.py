@@ -177,7 +177,7 @@ def start(
                 else f"no opset from {OLDEST} to {SUPPORTED} has an"
             )
             raise BadInput(
-                f"{where} operator as wished; ask for other operators or dtypes, or another --opset"
+                f"{where} operator that fits; choose other operators or dtypes, or another --opset"
             )
         opset = rng.choice(having)
     palette = rng.choice(palettes)

@@ -36,8 +36,7 @@ def parse_nodes(text: str) -> tuple[int, int]:
         if 1 <= low <= high <= MOST_NODES:
             return low, high
     raise BadInput(
-        f"{shown(text)} is no number of nodes; give one from 1 to {MOST_NODES}, or the fewest and the most,"
-        " like 5-60"
+        f"{shown(text)} is not a number of nodes; write one from 1 to {MOST_NODES}, or a range such as 5-60"
     )
 
 
@@ -81,7 +80,7 @@ def select_dtypes(names: Sequence[str]) -> frozenset[str] | None:
     """
     for name in names:
         if name not in LARGEST:
-            raise BadInput(f"{shown(name)} is no element type; there are {', '.join(LARGEST)}")
+            raise BadInput(f"{shown(name)} is not an element type; choose from {', '.join(LARGEST)}")
     return frozenset(names) or None
 
 

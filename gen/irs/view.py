@@ -108,7 +108,7 @@ class ProgramView(Protocol):
         """The tensors that are fed, then those that are stored."""
 
     def openings(self) -> Iterable[Opening]:
-        """The bodies that may stand in the place of operations."""
+        """Return the bodies that may replace operations."""
 
     def sizes(self) -> Sequence[SizeClass]:
         """The classes of dimensions, those that hold most elements first."""

@@ -84,7 +84,7 @@ def rows_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def drawing(lines: Sequence[tuple[str, str]]) -> str:
-    """The lines of a drawn graph (rails and labels) as `<pre>`; at most 200."""
+    """Return a drawn graph (rails and labels) as `<pre>`, with at most 200 lines."""
     text = [f"{rails}{' ' if rails else ''}{label}" for rails, label in lines[:_LINES]]
     more = [f"... {len(lines) - _LINES:,} more lines"] if len(lines) > _LINES else []
     return f"<pre>{escaped_lines(chr(10).join(text + more))}</pre>"

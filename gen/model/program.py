@@ -71,7 +71,7 @@ class Program(ABC):
 
     @abstractmethod
     def operators(self) -> Sequence[str]:
-        """The operator of every node, inner bodies included, in order."""
+        """Return the operator of every node in order, inner bodies included."""
 
     @abstractmethod
     def files(self) -> Mapping[str, Chunks]:

@@ -98,7 +98,7 @@ ValueType: TypeAlias = TensorType | SequenceType | OptionalType | OtherType
 
 
 def read_type(proto: onnx.TypeProto) -> ValueType:
-    """The type that a TypeProto tells. A negative size counts as unknown, an unknown element type as dtype
+    """Read the type in a TypeProto. A negative size counts as unknown, an unknown element type as dtype
     "".
     """
     kind = proto.WhichOneof("value")

@@ -64,8 +64,8 @@ def _coordinates(draft: Draft) -> Domain:
 
 
 def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as
-    indices.
+    """Require index tensors to be no longer than the data beside the axis, and updates to have the shape
+    of the indices.
     """
     found = [len(ins[0].shape) == len(ins[1].shape), *axis_inside(0)(ins, attrs)]
     if not all(found):

@@ -37,7 +37,7 @@ def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)
     name, colon, rest = text.partition(":")
     if name not in choices or (colon and name != SPECIAL):
         listed = [f"{each}[:{','.join(KINDS)}]" if each == SPECIAL else each for each in choices]
-        raise BadInput(f"{shown(text)} is no choice of values; there are {', '.join(listed)}")
+        raise BadInput(f"{shown(text)} is not a choice of values; choose from {', '.join(listed)}")
     if not colon:
         return name
     given = [kind.strip() for kind in rest.split(",") if kind.strip()]

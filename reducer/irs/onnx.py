@@ -90,7 +90,9 @@ class OnnxReduction(OnnxForm):
         return [WORDED if worded and each is PLAINER else each for each in found]
 
     def validator(self, workers: Workers, start: Subject) -> Validator[Subject]:
-        """Structure in Python, then onnx's checker in a worker."""
+        """Return a validator that checks the structure in Python, and then runs onnx's checker in a
+        worker.
+        """
         return OnnxValidator(workers, start)
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:

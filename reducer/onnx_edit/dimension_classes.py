@@ -128,8 +128,8 @@ def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:
 
 
 def factors(left: Shape, right: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Axes of two shapes of one product, in minimal groups of equal product; axes of size 1 are in no
-    group.
+    """Group the axes of two shapes with one product into minimal groups of equal product, without axes of
+    size 1.
     """
     a = [axis for axis, size in enumerate(left) if size != 1]
     b = [axis for axis, size in enumerate(right) if size != 1]

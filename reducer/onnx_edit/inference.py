@@ -37,7 +37,7 @@ _MOST_PASSES = 4
 
 
 def infer_types(subject: Subject) -> onnx.ModelProto:
-    """The subject's model with the types that its inputs' values give, as far as inference knows them."""
+    """Return the subject's model with the types that inference derives from its inputs' values."""
     if subject not in INFERRED:
         bare = without_types(subject.model, subject.inputs)
         found = infer(copied(bare), strict=False)

@@ -45,7 +45,7 @@ def _opening(path: Path, node: onnx.NodeProto, by: str, change: Change) -> Openi
 
 
 def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...]:
-    """The branch that is taken, where the condition is known, before the other."""
+    """Put the branch that is taken first, if the condition is known."""
     name = node.input[0]
     found = subject.inputs.get(name, subject.values.get(name))
     if found is None:

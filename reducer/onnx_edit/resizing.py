@@ -45,7 +45,7 @@ class _DimensionPlan:
         }
 
     def is_target(self, dim: Dim) -> bool:
-        """Whether a constant says the size of this dimension."""
+        """Return whether a constant states the size of this dimension."""
         return dim[0] in self._targets
 
     def elements(self, number: int) -> int:

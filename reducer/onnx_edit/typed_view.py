@@ -62,7 +62,7 @@ class Step:
 
     @property
     def key(self) -> str:
-        """The first output's name, by which the node is found in its graph."""
+        """Return the first output's name, by which the node is found in its graph."""
         return first_output(self.node)
 
 
@@ -78,9 +78,7 @@ class View:
 
 
 def view(subject: Subject) -> View:
-    """The subject flattened, with the types that inference, the inputs' values and the recorded values
-    give.
-    """
+    """Flatten the subject, with types from inference, the inputs' values and the recorded values."""
     reader = _ViewReader(subject, {entry.domain: entry.version for entry in subject.model.opset_import})
     reader.read(subject.model.graph, infer_types(subject).graph, (), {})
     return View(subject, tuple(reader.tensors), tuple(reader.steps), reader.known)

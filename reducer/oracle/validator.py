@@ -91,7 +91,7 @@ def bad_scale(subject: Subject) -> str:
 
 
 def _scales(node: onnx.NodeProto) -> tuple[int, ...]:
-    """Which inputs of a node are scales."""
+    """Return which inputs of a node are scales."""
     operator = find_operator(node.domain, node.op_type)
     return () if operator is None else operator.scales
 

@@ -153,7 +153,7 @@ def _recount_axes(seen: View, step: Step, rank: int, axis: int, model: onnx.Mode
 
 
 def _names_axes(node: onnx.NodeProto) -> bool:
-    """Whether the operator's second input is called `axes`."""
+    """Return whether the operator's second input is called `axes`."""
     try:
         formal = onnx.defs.get_schema(node.op_type, node.domain).inputs
     except onnx.defs.SchemaError:
@@ -168,7 +168,7 @@ def _others(axes: list[int], rank: int, axis: int) -> list[int]:
 
 
 def _behind(item: int, rank: int, axis: int) -> int:
-    """The same axis when another is gone, counted from the same end."""
+    """Return the same axis after another one is removed, counted from the same end."""
     if item < 0:
         return item + 1 if item % rank < axis else item
     return item - 1 if item > axis else item

@@ -53,7 +53,7 @@ def _edit(edits: ProgramEdits[S], tensor: StoredTensor, array: Array, what: str)
 
 
 def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
-    """Arrays of the same type and shape that may be plainer, the plainest first."""
+    """Yield arrays of the same type and shape that may be plainer, the plainest first."""
     if array.size == 0 or dtype_name(array).startswith("complex"):
         return
     if dtype_name(array) == "string":
@@ -87,7 +87,7 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
 
 
 def _plainer_elements(array: Array) -> Iterator[tuple[int, Array]]:
-    """Arrays in which one element is plainer, with its index."""
+    """Yield arrays in which one element is plainer, with its index."""
     if dtype_name(array) == "string" or dtype_name(array).startswith("complex"):
         return
     cost = value_complexity(array)

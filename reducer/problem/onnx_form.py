@@ -41,7 +41,7 @@ class OnnxForm:
         return self._last[1]
 
     def digest(self, subject: Subject) -> str:
-        """Of the model's bytes and of the values fed."""
+        """Return a digest of the model's bytes and of the values fed."""
         state = hashlib.sha256(subject.program.model)
         for name, value in sorted(subject.inputs.items()):
             state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))

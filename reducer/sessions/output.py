@@ -123,7 +123,7 @@ def shapes(subject: Runnable) -> list[str]:
 def facts_of(
     form: SubjectKind[Any], reduction: Reduction[Any], premise: Premise | None, level: str, seconds: float
 ) -> dict[str, Any]:
-    """The facts of a finished reduction; without a premise a user's check said what fails."""
+    """Return the facts of a finished reduction; without a premise, a user's check decided what fails."""
     return {
         **_failure(premise),
         **_sizes(form.size(reduction.start), form.size(reduction.best)),
@@ -153,8 +153,8 @@ def facts_of(
 def facts_unfinished(
     form: SubjectKind[Any], start: Any, best: Any, premise: Premise | None, level: str, checks: int
 ) -> dict[str, Any]:
-    """The same keys for a reduction that was interrupted: the last test saw the failure in `best`, the judge
-    was not consulted.
+    """Return the facts of an interrupted reduction: the last test saw the failure in `best`, and the
+    judge did not run.
     """
     sizes = _sizes(form.size(start), form.size(best))
     found = {"checks": checks, "level": level, "same": True, "finished": False, "message": UNFINISHED}

@@ -75,7 +75,7 @@ def is_worded(test: object) -> bool:
 
 
 def _unread(test: object) -> bool:
-    """Whether the failure comes before any input is read."""
+    """Return whether the failure occurs before any input is read."""
     return isinstance(test, TargetTest) and test.failure.verdict.stage in ("import", "compile")
 
 

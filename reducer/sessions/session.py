@@ -129,7 +129,7 @@ class Reduced:
     attempts: Sequence[Attempt] = ()
 
     def _repr_html_(self) -> str:
-        """What became of the model, and the smallest one, for notebooks."""
+        """Return the result and the smallest model as HTML for notebooks."""
         if self.reduction is None:
             return facts_table([("not reduced", str(self.facts.get("message", "nothing fails")))])
         facts = self.facts

@@ -149,7 +149,7 @@ def test_an_older_release_that_fails_leaves_the_fix_as_it_is(tmp_path: Path) -> 
     ("words", "says"),
     [
         (("no-such-bug",), "there is no bug 'no-such-bug'"),
-        (("--folder", "."), "is no corpus: it has no corpus.json"),
+        (("--folder", "."), "is not a corpus, because it has no corpus.json"),
     ],
 )
 def test_bad_input_is_one_sentence(

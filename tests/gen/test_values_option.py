@@ -75,8 +75,8 @@ def test_special_values_are_strewn_by_the_seed(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--values", "huge"), "'huge' is no choice of values; there are search, special"),
-        (("--values", "ranged"), "'ranged' is no choice of values; there are search, special"),
+        (("--values", "huge"), "'huge' is not a choice of values; choose from search, special"),
+        (("--values", "ranged"), "'ranged' is not a choice of values; choose from search, special"),
         (("--values", "special:"), "there are no special values ''"),
         (("--values", "search", "--expected", "x.npz"), "pass either --expected or --values"),
     ],
@@ -146,7 +146,7 @@ def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert parse_plan(plan.generator) == (plan, False)
     code, _, err = opsieve("fuzz", "--values", "search", "--store", tmp_path / "s", capsys=capsys)
     assert code == 2
-    assert "'search' is no choice of values; there are ranged, special" in err
+    assert "'search' is not a choice of values; choose from ranged, special" in err
     options = ("--no-probe", "--store", tmp_path / "s", "-t", "fake", "--seed", "3", "--json")
     opsieve("fuzz", *options, "--values", "special", "--tests", "3", capsys=capsys)
     code, out, _ = opsieve(
@@ -167,7 +167,7 @@ def test_words() -> None:
     assert special_kinds("ranged") == special_kinds("search") == ()
     assert "values" not in to_record(GenRequest())
     assert from_record(to_record(GenRequest(values="search"))).values == "search"
-    with pytest.raises(BadInput, match="no choice of values"):
+    with pytest.raises(BadInput, match="not a choice of values"):
         from_record({"nodes": "3", "values": "best"})
 
 

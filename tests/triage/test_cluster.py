@@ -274,7 +274,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--scheduler", "tcp://127.0.0.1:9"), "no scheduler answers at 'tcp://127.0.0.1:9'"),
         (("--scheduler", "nonsense://x"), "no scheduler answers at"),
         (("--scheduler", "tcp://127.0.0.1:9", "--coverage", "functions"), "leave --scheduler out"),
-        (("--resource", "GPU=many"), "is no NAME=AMOUNT, such as GPU=1"),
+        (("--resource", "GPU=many"), "is not NAME=AMOUNT, such as GPU=1"),
     ],
 )
 def test_what_cannot_be_is_said(

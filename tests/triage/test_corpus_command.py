@@ -121,7 +121,7 @@ def test_a_run_that_judges_nothing_is_not_green(corpus: Path, capsys: Capture) -
         ('{"format": 2, "cases": {}}', "newer than this opsieve's"),
         ('{"format": 0, "cases": {}}', "unknown format"),
         ('{"format": 1, "cases": {"../x": {"digest": "", "targets": {}}}}', "no name of a folder"),
-        ("", "is no corpus"),
+        ("", "is not a corpus"),
     ],
 )
 def test_a_bad_corpus_is_one_sentence(tmp_path: Path, text: str, sentence: str, capsys: Capture) -> None:

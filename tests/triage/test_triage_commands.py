@@ -169,7 +169,7 @@ def test_decisions_by_command(store: Path, capsys: pytest.CaptureFixture[str]) -
         (("clusters", "--after", f"[1, 1, {10**30}]"), "no place to go on"),
         (("show", "c\udc80"), "names no cluster"),
         (("split", "cases/\udc80/1"), "no member"),
-        (("clusters", "since:tomorrow"), "no time"),
+        (("clusters", "since:tomorrow"), "not a time"),
         (("triage", "--dry-run"), "--refingerprint"),
     ],
 )

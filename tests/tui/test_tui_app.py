@@ -63,7 +63,7 @@ def test_the_filter_works_while_one_types_and_tells_what_it_does_not_understand(
         await until(pilot, lambda: len(screen.found) == 1)
         assert next(iter(screen.found.values())).kind == "crash"
         screen.query_one("#filter", Input).value = "kind:crash since:soon"
-        await shows(pilot, "is no time")
+        await shows(pilot, "is not a time")
         assert len(screen.found) == 1, "what was there stays"
         await pilot.press("enter", "escape")
         await until(pilot, lambda: screen.total == 7 and not screen.problem)
@@ -129,7 +129,7 @@ def test_pin_note_title_and_issue(store: Path) -> None:
         line = await on_screen(pilot, LineDialog)
         line.query_one(Input).value = "not an address"
         await pilot.press("enter")
-        await shows(pilot, "no address of an issue")
+        await shows(pilot, "not the address of an issue")
         assert screen.found[name].issue == "https://example.org/1"
 
     drive(app_of(store), journey)

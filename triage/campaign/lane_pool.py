@@ -214,7 +214,7 @@ class LanePool:
             return None
         if times >= DEATHS:
             raise BadInput(
-                f"the process that does the tests from {first} on ended {times} times (status {status});"
-                f" what was recorded is kept, {shown('--resume')} goes on with it"
+                f"the process that runs the tests from {first} on ended {times} times (status {status});"
+                f" finished tests are kept; continue with {shown('--resume')}"
             )
         return question

@@ -268,7 +268,10 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     """
     path = folder / NAME
     if not is_corpus(folder):
-        raise BadInput(f"{shown(folder, 200)} is no corpus: it has no {NAME}; `opsieve corpus add` makes one")
+        raise BadInput(
+            f"{shown(folder, 200)} is not a corpus, because it has no {NAME}; create one with `opsieve corpus"
+            " add`"
+        )
     try:
         file = msgspec.json.decode(read_file(path, _MOST), type=_CorpusFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

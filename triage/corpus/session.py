@@ -337,7 +337,7 @@ def find_newest(package: str, offline: bool = False) -> str:
     store = ReleaseStore()
     releases = [each for each, _ in store.list_installed(package)] if offline else store.available(package)
     if not releases:
-        raise BadInput(f"no release of {package} is installed, and --offline asks for no other")
+        raise BadInput(f"no release of {package} is installed; leave out --offline to install one")
     return releases[-1]
 
 

@@ -81,7 +81,7 @@ def read_export(path: Path, repository: str = "") -> ExportedIssues:
     """
     if repository and not _REPOSITORY.fullmatch(repository):
         raise BadInput(
-            f"{shown(repository)} is no repository; write OWNER/NAME, such as microsoft/onnxruntime"
+            f"{shown(repository)} is not a repository; write OWNER/NAME, such as microsoft/onnxruntime"
         )
     found: list[KnownIssue] = []
     skipped = 0

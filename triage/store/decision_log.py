@@ -47,7 +47,7 @@ class _Patch(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """How many rows the patch changes, without refreshed clusters."""
+        """Return how many rows the patch changes, without refreshed clusters."""
         return len(self.moves) + len(self.members) + len(self.apart) + len(self.clusters)
 
 

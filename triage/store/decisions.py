@@ -81,9 +81,11 @@ class Ledger:
     def mark(self, name: str, status: Status, issue: str | None = None) -> Decision:
         """Set a cluster's status, and the address of its issue if given."""
         if status not in STATUSES:
-            raise BadInput(f"{shown(status)} is no status; take one of {', '.join(STATUSES)}")
+            raise BadInput(f"{shown(status)} is not a status; choose from {', '.join(STATUSES)}")
         if issue and not issue.startswith(("https://", "http://")):
-            raise BadInput(f"{shown(issue, 100)} is no address of an issue; it begins with https://")
+            raise BadInput(
+                f"{shown(issue, 100)} is not the address of an issue; write one that begins with https://"
+            )
         with self._open_transaction() as index:
             cluster = index.find_cluster(name)
             changes = [self._make_change(index, cluster, "status", status)]

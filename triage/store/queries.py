@@ -126,7 +126,7 @@ class Queries(IndexReader):
         return found
 
     def changed(self) -> bool:
-        """Whether there was a commit since this thread's last call; True the first time."""
+        """Return whether there was a commit since the last call of this thread; True the first time."""
         now = int(self._select_value("PRAGMA data_version"))
         before = getattr(self._threads, "seen", None)
         self._threads.seen = now

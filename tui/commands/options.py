@@ -91,9 +91,9 @@ def _parse_amounts(
         try:
             found[name] = float(amount or 1)
         except ValueError:
-            raise click.BadParameter(f"{text!r} is no NAME=AMOUNT, such as GPU=1") from None
+            raise click.BadParameter(f"{text!r} is not NAME=AMOUNT, such as GPU=1") from None
         if not name or not 0 < found[name] < math.inf:
-            raise click.BadParameter(f"{text!r} is no NAME=AMOUNT, such as GPU=1")
+            raise click.BadParameter(f"{text!r} is not NAME=AMOUNT, such as GPU=1")
     return found
 
 

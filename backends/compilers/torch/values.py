@@ -47,7 +47,7 @@ def attributes(proto: Any, bound: Mapping[str, Any]) -> tuple[dict[str, Any], di
 
 
 def attribute(item: Any) -> Any:
-    """An AttributeProto as a Python value: text for bytes, a torch tensor for a tensor."""
+    """Convert an AttributeProto to a Python value: text for bytes, a torch tensor for a tensor."""
     value = onnx.helper.get_attribute_value(item)
     if item.type == onnx.AttributeProto.STRING:
         return value.decode("utf-8", "replace")

@@ -271,7 +271,7 @@ def run_onnxscript(model: Any, options: Options) -> Any:
 
 
 def call_onnxscript(model: Any, options: Options) -> Any:
-    """The part of onnxscript that the options name, called."""
+    """Call the part of onnxscript that the options name."""
     from onnxscript import optimizer, rewriter
 
     if options["part"] == "rewrite":

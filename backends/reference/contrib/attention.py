@@ -172,8 +172,8 @@ def _decoder_masked(
     b: Array | None = None, num_heads: int = 1, scale: float | None = None,
     mask_filter_value: float = _MASKED, past_present_share_buffer: int = 0, output_qk: int = 0,
 ) -> Any:  # fmt: skip
-    """One query; keys by head are those of cross attention. A buffer that past and present share has free
-    places behind the past.
+    """Compute attention for one query. Keys by head are those of cross attention; a buffer shared by past
+    and present has free places behind the past.
     """
     if cache is not None or beams is not None:
         raise not_computed("DecoderMaskedMultiHeadAttention of beams is not computed")

@@ -127,7 +127,9 @@ def _gemm(
     scale: Array | None = None, zero: Array | None = None, alpha: float = 1.0, transA: int = 0,
     transB: int = 0,
 ) -> Array:  # fmt: skip
-    """Gemm; `c` is quantised by alpha * a_scale * b_scale. Without a scale of the result that is real."""
+    """Compute Gemm; `c` is quantised by alpha * a_scale * b_scale. The result is real without a scale for
+    it.
+    """
     left = a.astype(np.int64) - a_zero
     right = b.astype(np.int64) - (_along(b_zero, b, 0) if transB else _along(b_zero, b, 1))
     sums = (left.T if transA else left) @ (right.T if transB else right)

@@ -269,7 +269,7 @@ def bind_shapes(function: ObjectNode, shapes: list[tuple[int, ...]]) -> ObjectNo
 
 
 def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:
-    """Which of KINDS a kernel is, "" for none: it is compared node by node with each."""
+    """Find the kernel of KINDS that a function equals node by node; "" if it equals none."""
     if not isinstance(kind, T.RelaxTensorType) or not kind.rank:
         return ""
     text = encode(found)

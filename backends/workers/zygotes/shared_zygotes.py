@@ -37,7 +37,7 @@ class SharedZygotes:
         self._guard = threading.Lock()
 
     def share_as(self, name: str) -> None:
-        """From now on share them with other processes of this user that use the same name."""
+        """Share zygotes with other processes of this user that use the same name."""
         self._meeting = name
 
     def take_zygote(self, what: Hashable | None, environment: Mapping[str, str], start: Start) -> Zygote:

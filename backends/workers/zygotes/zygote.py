@@ -363,7 +363,7 @@ class Zygote:
         self._scratch.close()
 
     def _wait(self, seconds: float) -> None:
-        """Until it has ended; TimeoutExpired when it has not by then. Popen itself would look every 50 ms."""
+        """Wait for the end; raise TimeoutExpired after the time. Popen itself would poll every 50 ms."""
         if isinstance(self._process, subprocess.Popen) and self._process.returncode is None:
             watched = os.pidfd_open(self._process.pid)
             try:

@@ -57,7 +57,7 @@ def tap_model(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
 
 
 def graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
-    """The graph and every body in it, outer before inner."""
+    """Yield the graph and all bodies in it, outer ones first."""
     yield path, graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -189,7 +189,7 @@ def write_constant(node: onnx.NodeProto, array: Array) -> None:
 
 
 def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) -> bool:
-    """Give an initializer or a Constant node another value, of any type; whether it was there."""
+    """Give an initializer or a Constant node another value of any type; return whether it exists."""
     graph = graph_at(model, path)
     if graph is None:
         return False

@@ -253,7 +253,7 @@ class Generator:
     def _guard_value(
         self, made: R.Expr, kind: T.RelaxTensorType, within: tuple[float, float], body: Body
     ) -> R.Expr:
-        """Keep a value between two numbers: draw a constant anew, clip anything else."""
+        """Keep a value between two numbers: draw a constant again, clip any other value."""
         low, high = within
         if isinstance(made, R.Constant):
             return self._draw({}).constant(kind.dtype, made.array.shape, low, high)

@@ -103,7 +103,7 @@ def all_names(module: R.Module) -> set[str]:
 
 
 def symbols_in(root: R.Expr | R.Seq) -> list[str]:
-    """The symbols that stand anywhere below, in types and as values."""
+    """Return the symbols in a tree, in its types and its values."""
     names = _Names()
     names.seq(root) if isinstance(root, R.Seq) else names.expr(root)
     return list(names.symbols)

@@ -176,7 +176,9 @@ def store(into: ObjectNode, value: ObjectNode, *indices: ObjectNode) -> ObjectNo
 
 
 def sequence(*items: ObjectNode) -> ObjectNode:
-    """Statements one behind the other; sequences in it are laid flat, for one alone it is that one."""
+    """Make a sequence of statements: inner sequences are flattened, and a single statement is returned as
+    it is.
+    """
     flat: list[Value] = []
     for item in items:
         inner = item["seq"] if item.type == "tirx.SeqStmt" else (item,)
@@ -354,7 +356,7 @@ def replace_node(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNo
 
 
 def walk(node: ObjectNode) -> Iterator[ObjectNode]:
-    """Every node of a tree, each once, parents first."""
+    """Yield every node of a tree once, parents first."""
     seen: set[int] = set()
     stack = [node]
     while stack:

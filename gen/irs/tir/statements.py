@@ -41,7 +41,7 @@ def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A branch."""
+    """Make a branch."""
     other = statement(rng, scope, fuel // 3) if rng.chance(RATES.has_else) else None
     return N.branch(expression(rng, scope, "bool", fuel // 3), statement(rng, scope, fuel // 2), other)
 

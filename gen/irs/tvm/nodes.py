@@ -193,7 +193,7 @@ class _NodeWriter:
         self.known: dict[Any, int] = {}
 
     def index(self, value: Value) -> int:
-        """Where a value stands in the list, written now if it is not there."""
+        """Return the index of a value in the list; add it if it is missing."""
         key = (
             value
             if isinstance(value, ObjectNode)

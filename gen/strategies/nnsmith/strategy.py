@@ -233,9 +233,7 @@ class _Emission:
                 self.known[open_.name] = made
 
     def place_tensor(self, tensor: Tensor, asked: Domain, cut: bool) -> Tensor:
-        """Return the tensor with numbers for sizes, or a leaf in its place if its values are not as
-        required.
-        """
+        """Return the tensor with numbers for sizes, or a new leaf if its values do not satisfy the domain."""
         domain = self.get_domain(asked)
         shape = tuple(self.value(side) for side in tensor.shape)
         if tensor.values is not None:

@@ -48,7 +48,7 @@ class Tree:
 
     @cached_property
     def known_patterns(self) -> frozenset[str]:
-        """The patterns in it that TVM is known to fail at."""
+        """Return the patterns in it at which TVM is known to fail."""
         return patterns(self.module)
 
     @cached_property
@@ -140,12 +140,12 @@ class RelaxView:
         return None if var is None else var.type
 
     def scope(self, operation: Operation) -> Iterator[str]:
-        """The variables bound before, outside of dataflow blocks."""
+        """Return the variables bound before, outside of dataflow blocks."""
         return (var.name for var in self._scopes[operation.key][1] if not var.dataflow)
 
     def tensors(self) -> Iterator[StoredTensor]:
-        """The values of main's parameters, and the constants of the module, named by a digest of their
-        content.
+        """Return the values of main's parameters, and the constants of the module, named by a digest of
+        their content.
         """
         for name, value in self.fed.items():
             yield StoredTensor(name, np.asarray(value), True)
@@ -264,7 +264,7 @@ class RelaxEdits:
         return self.settle(subject, replace_reads(view.module, result, leaf))
 
     def open(self, subject: TvmSubject, opening: Opening) -> TvmSubject | None:
-        """A body in the place of a branch or call."""
+        """Replace a branch or call by its body."""
         return self.settle(subject, opening.place(tree_of(subject).module))
 
     def store(self, subject: TvmSubject, tensor: StoredTensor, array: Array) -> TvmSubject | None:

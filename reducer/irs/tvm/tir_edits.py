@@ -141,7 +141,7 @@ def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
 
 
 def _flat(node: ObjectNode) -> ObjectNode | None:
-    """A sequence without statements that do nothing."""
+    """Return a sequence without statements that do nothing."""
     if node.type != "tirx.SeqStmt":
         return None
     items = node["seq"]

@@ -155,14 +155,14 @@ def _match_flag(value: str) -> Condition:
 def _match_number(value: str) -> Condition:
     digits = value.removeprefix("c")
     if not digits.isdecimal() or len(digits) > 12:
-        raise BadInput(f"{shown(value)} is no cluster; write id:c17")
+        raise BadInput(f"{shown(value)} is not a cluster; write one such as id:c17")
     return Condition("id = ?", (int(digits),))
 
 
 def _match_since(value: str, now: float) -> Condition:
     match = _SINCE.fullmatch(value)
     if match is None:
-        raise BadInput(f"{shown(value)} is no time; write since:30m, since:12h, since:2d or since:1w")
+        raise BadInput(f"{shown(value)} is not a time; write since:30m, since:12h, since:2d or since:1w")
     return Condition("last_seen >= ?", (now - int(match[1]) * _SECONDS[match[2]],))
 
 

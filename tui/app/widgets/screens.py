@@ -111,7 +111,7 @@ class PageBar(Static):
 
     @property
     def page_name(self) -> str:
-        """The name of the current page."""
+        """Return the name of the current page."""
         return self.pages[self.current]
 
     def validate_current(self, at: int) -> int:

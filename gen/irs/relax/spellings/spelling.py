@@ -102,7 +102,7 @@ def cast_to(onnx: Onnx, value: Any, dtype: str) -> Any:
 
 
 def is_float(value: Any) -> bool:
-    """Whether the elements are floats; those of `ml_dtypes` are of numpy's kind V."""
+    """Return whether the elements are floats; those of `ml_dtypes` have the kind V in numpy."""
     return value.dtype.kind in "fV"
 
 
