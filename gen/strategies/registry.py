@@ -101,13 +101,16 @@ def _make_program(name: str, seed: int, request: GenRequest) -> Case:
 
 
 def _make_sibling(name: str, seed: int, request: GenRequest) -> Case:
-    """Make a sibling of a seed's program; if it has not so many, the program of a seed far away."""
+    """Make a sibling of a seed's program; if it has not so many, another program."""
     whole = replace(request, sibling=0)
     if not _KEPT or _KEPT[0][0] != (name, seed, whole):
         _make_program(name, seed, whole)
     _, case, template = _KEPT[0]
     made = template.make_sibling(request.sibling) if template is not None else None
     if made is None:
-        return load_strategy(name)(draw_nodes(whole, seed), seed + request.sibling * _FAR)
+        # Not by a strategy that would make other programs of a batch first
+        return (isra if case.program.ir == ONNX else load_strategy(name))(
+            draw_nodes(whole, seed), seed + request.sibling * _FAR
+        )
     origin = replace(case.origin, wish={**case.origin.wish, "sibling": str(request.sibling)})
     return Case(OnnxProgram(made[0], f"{case.program.name}.{request.sibling}"), made[1], None, origin)
