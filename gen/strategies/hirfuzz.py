@@ -32,6 +32,10 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6
+_RECENT: Final = 3
+# The value of one more node on the path to a result, and the loss if twice as many operators have read such
+# a result
+_DEPTH, _READ = 3, 2
 # An operator this many times rarer than the others is chosen whatever it reads.
 _RARE: Final = 4
 # The loss if the values of the operand need adapters.
@@ -93,6 +97,18 @@ class Guide:
     def begin_program(self) -> None:
         """Start another program."""
         self._sources, self._noted = {}, 0
+
+    def choose_result(self, recent: Sequence[Tensor]) -> Tensor:
+        """Choose a recent result that many nodes lead to, of a dtype and shape that few operators have
+        read.
+        """
+        return max(
+            recent[-_RECENT:],
+            key=lambda each: (
+                _DEPTH * each.depth
+                - _READ * sum(len(self._by_type[kind]).bit_length() for kind in (each.shape, each.dtype))
+            ),
+        )
 
     def choose_operator(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
         """Choose the operator that would cover the most by reading a result: among those that take it
@@ -158,8 +174,8 @@ def _grow_guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
     from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     guide.begin_program()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        near = builder.scope.find_deepest()
-        if near is not None:
+        if builder.scope.recent:
+            near = guide.choose_result(builder.scope.recent)
             builder.grow(guide.choose_operator(builder, from_all, near), near=near)
         else:
             builder.grow(draw_operator(builder, from_all))

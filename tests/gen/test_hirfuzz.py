@@ -78,3 +78,15 @@ def test_an_operator_that_fits_nothing_still_comes() -> None:
         made(grown, "Neg", [x])
     guide.count_nodes([*grown.nodes, Node("Neg", "", [x], [x], {}, "")])
     assert "If" in taken(guide, grown, x, table("If", "Neg"))
+
+
+def test_a_result_of_a_shape_that_few_have_read_is_gone_on_from() -> None:
+    guide = Guide()
+    grown, x = begun(guide, "Abs")
+    for op in ("Neg", "Ceil", "Sin", "Cos", "Exp", "Floor", "Sqrt", "Tanh"):
+        made(grown, op, [x])
+    rare, worn = made(grown, "Transpose", [x], (3, 2)), made(grown, "Erf", [x])
+    guide.count_nodes(grown.nodes)
+    assert guide.choose_result([rare, worn]) is rare
+    worn.depth += 9  # as deep as that it is worth going on
+    assert guide.choose_result([rare, worn]) is worn
