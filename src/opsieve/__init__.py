@@ -7,12 +7,13 @@ neither onnx nor numpy.
 # Workers load it under Python 3.8
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from opsieve.version import VERSION
 
+# As in `typing`, whose import would delay the handler of Ctrl-C in `__main__`
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from opsieve.triage.store.queries import Queries as Store
     from opsieve.tui.api import BadInput, assert_agrees, compare, open_case, open_store, reduce, run
     from opsieve.tui.campaign_api import fuzz
@@ -85,6 +86,8 @@ _ELSEWHERE = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"opsieve.{_ELSEWHERE.get(name, 'tui.api')}")

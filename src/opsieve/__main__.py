@@ -3,8 +3,13 @@
 A Ctrl-C while the commands are imported ends a program as one during its work does.
 """
 
+from __future__ import annotations
+
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
