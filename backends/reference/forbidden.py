@@ -113,6 +113,12 @@ def _check_resize(node: Any, inputs: Inputs) -> str:
     )
 
 
+def _check_regions(node: Any, inputs: Inputs) -> str:
+    many, images = len(inputs[0]), np.ravel(inputs[2]).tolist()
+    far = next((image for image in images if not 0 <= image < many), None)
+    return "" if far is None else f"a region of image {far} where there are {many}"
+
+
 def _nonnegative(place: int, what: str) -> Rule:
     def rule(node: Any, inputs: Inputs) -> str:
         return f"{what} is negative" if min(np.ravel(inputs[place]).tolist(), default=0) < 0 else ""
@@ -221,6 +227,7 @@ _RULES: Mapping[str, Rule] = {
     "Range": _check_range,
     "Resize": _check_resize,
     "ReverseSequence": _check_reverse,
+    "RoiAlign": _check_regions,
     "ScatterElements": _elements,
     "SequenceAt": _check_position(1, 0),
     "SequenceErase": _check_position(1, 0),

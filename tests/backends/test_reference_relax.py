@@ -16,6 +16,7 @@ from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
 from opsieve.gen.irs.relax.body import Body, FreshNames
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators
+from opsieve.gen.irs.relax.declaration import attributes
 from opsieve.gen.irs.relax.draw import Draw, number, numbers
 from opsieve.gen.irs.relax.generator import Generated, Generator, generate
 from opsieve.gen.irs.relax.kernels import kernel
@@ -172,3 +173,27 @@ def test_a_kernel_of_ones_own_is_run_by_the_reference_of_tir() -> None:
 def test_a_kernel_that_leaves_its_result_unwritten_has_no_value() -> None:
     with pytest.raises(Undefined, match="leaves a part of its result unwritten"):
         evaluated(call_of_kernel("Mul", rows=1), {"x": np.ones((2, 3), np.float32)})
+
+
+def aligned_regions(image: float) -> Module:
+    """`roi_align` of one region, with the flag that spares it the least size, at a scale of a half."""
+    kind, result = RelaxTensorType("float32", (1, 1, 4, 4)), RelaxTensorType("float32", (1, 1, 1, 2))
+    x, y = Var("x", kind), Var("y", result)
+    values = {"pooled_size": (1, 2), "spatial_scale": 0.5, "sample_ratio": 1, "aligned": True}
+    attrs = attributes("ROIAlignAttrs", **values, layout="NCHW", mode="avg")
+    regions = numbers("float32", (1, 5), [image, 0, 2, 4, 4])
+    made = Call(RelaxOperator("relax.vision.roi_align"), (x, regions), result, attrs)
+    main = Function((x,), Seq((BindingBlock((Bind(y, made),)),), y), result)
+    return Module((("main", main),))
+
+
+def test_aligned_regions_stay_where_they_are() -> None:
+    """TVM's flag moves no region, as ONNX's mode of the name does: columns 0 to 2 at row 1.5."""
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    [value] = evaluated(aligned_regions(0), {"x": x})[0]
+    np.testing.assert_allclose(value.ravel(), [6.5, 7.5])
+
+
+def test_a_region_of_an_image_that_is_not_there_is_refused() -> None:
+    with pytest.raises(Forbidden, match="a region of image -2 where there are 1"):
+        evaluated(aligned_regions(-2), {"x": np.ones((1, 1, 4, 4), np.float32)})

@@ -7,12 +7,14 @@ onnxruntime has kernels for on a CPU.
 
 import math
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from opsieve.backends.reference.forbidden import Forbidden, forbidden
 from opsieve.backends.reference.reference_ops import OPERATORS
 from opsieve.gen.irs.relax.spellings.spelling import Onnx, cast_to, to_constant
 
@@ -46,6 +48,8 @@ class OnnxTrace:
 
     def outputs(self, operator: str, count: int, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         """Compute the first outputs of an operator."""
+        if broken := forbidden(operator, SimpleNamespace(**attributes), inputs):
+            raise Forbidden(broken)
         number = len(self._nodes)
         names = [f"v{number}_{place}" for place in range(count)]
         node = helper.make_node(

@@ -377,7 +377,8 @@ class Generator:
     def function(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """The call of another function of the module, one that is there or a new one."""
         if isinstance(kind, T.RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
-            return self._generic(kind, body, fuel)
+            # Sizes that are unknown cannot be left open one by one.
+            return self._generic(kind, body, fuel) if kind.shape is not None else self._base(kind, body)
         static = T.concrete(kind, body.symbols)
         known = [
             (name, function)

@@ -195,7 +195,11 @@ def _roi_align(call: SpelledCall) -> Any:
     images = cast_to(call, call("Squeeze", images, to_integers(1)), "int64")
     height, width = call["pooled_size"]
     taps = call["sample_ratio"]
-    shift = "half_pixel" if call["aligned"] else "output_half_pixel"
+    shift = "output_half_pixel"
+    if call["aligned"]:
+        # TVM's flag omits the least size of a region alone; that of ONNX moves regions by half a pixel, too
+        shift, half = "half_pixel", 0.5 / float(call["spatial_scale"])
+        corners = call("Add", corners, to_constant(corners, half))
     return call(
         "RoiAlign", data, corners, images, mode=mode, output_height=height, output_width=width,
         sampling_ratio=max(0, taps), spatial_scale=call["spatial_scale"],
