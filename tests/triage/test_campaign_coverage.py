@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.coverage_record import (
     CompilerCoverage,
@@ -20,7 +21,7 @@ from opsieve.triage.campaign.coverage_record import (
     save_record,
     shorten_path,
 )
-from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions
+from opsieve.triage.campaign.guidance import EVERY, NOTICED, OFTEN, GuidedFunctions
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.find.coverage_command import command
 
@@ -100,5 +101,21 @@ def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:
     assert [number for number in range(2 * EVERY) if not guided.is_lowered_only(number)] == [0, EVERY]
     assert {case.program.ir for case in cases} == {"tir"}
     for number, case in enumerate(cases):
-        guided.learn_result(number, case, new=True, failed=False)
+        guided.learn_result(number, case, True, ["pass"])
     assert len(guided.loop.pool) > len(basic())
+
+
+def test_a_pass_at_which_programs_fail_is_drawn_rarely() -> None:
+    guided, failing = GuidedFunctions(basic(), 3), "tirx.NarrowDataType"
+    shares = []
+    for first in range(0, 1200, 600):
+        drawn = 0
+        for number in range(first, first + 600):
+            case = guided.make_case(number)
+            assert isinstance(case.program, TirProgram)
+            fails = any(item.startswith(failing) for item in case.program.passes)
+            guided.learn_result(number, case, True, ["fail" if fails else "pass"])
+            drawn += fails
+        shares.append(drawn)
+    assert shares[0] > OFTEN
+    assert 0 < shares[1] < 600 / NOTICED

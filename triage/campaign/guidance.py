@@ -19,8 +19,8 @@ build lasts some seconds, however fast its programs are.
 
 import threading
 import time
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax.single_calls import iter_single_calls
 from opsieve.gen.irs.tir.arguments import arguments, program, values, with_own_names
-from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
+from opsieve.gen.irs.tir.fuzzing import TRIES, Mutant, SeedPool, Settings
 from opsieve.gen.irs.tir.nodes import size
 from opsieve.gen.irs.tir.passes import runnable
 from opsieve.gen.irs.tir.program import TirProgram
@@ -52,6 +52,9 @@ from opsieve.triage.campaign.testing import run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, get_case
 from opsieve.triage.store.store import Store
 
+# Failures of a pass, and their share of its runs, that make it known; one test in NOTICED is drawn all the
+# same, so that a fix is noticed.
+OFTEN, MANY, NOTICED = 8, 0.3, 16
 # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
 EVERY = 8
 
@@ -65,9 +68,9 @@ class Programs(Protocol):
     def is_lowered_only(self, number: int) -> bool:
         """Whether a target that can lower a program without generating code only does that if it succeeds."""
 
-    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """Take in how many probes a test was the first to reach, and whether it failed; called in the order
-        of the tests.
+    def learn_result(self, number: int, case: Case, new: int, verdicts: Collection[str]) -> None:
+        """Take in how many probes a test was the first to reach, and its verdicts; called in the order of
+        the tests.
         """
 
 
@@ -85,7 +88,7 @@ class Planned:
         """Return False: every program runs."""
         return False
 
-    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
+    def learn_result(self, number: int, case: Case, new: int, verdicts: Collection[str]) -> None:
         """Ignore the result."""
 
 
@@ -96,6 +99,27 @@ class MutatedModules(Planned):
         super().__init__(replace(plan, request=replace(plan.request, corpus=tuple(corpus))), seed)
 
 
+class PassFaults:
+    """Passes in many of whose runs a bug shows: campaigns draw them rarely."""
+
+    def __init__(self) -> None:
+        self._runs: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+
+    def learn(self, sequence: Sequence[str], failed: bool) -> None:
+        """Count a run of a sequence."""
+        names = {item.partition(":")[0] for item in sequence}
+        self._runs.update(names)
+        self._failures.update(names if failed else ())
+
+    def is_known(self, sequence: Sequence[str]) -> bool:
+        """Whether a sequence has a pass that failed often, and in many of its runs."""
+        return any(
+            self._failures[name] >= OFTEN and self._failures[name] >= MANY * self._runs[name]
+            for name in (item.partition(":")[0] for item in sequence)
+        )
+
+
 class GuidedFunctions:
     """TIR functions with passes, by Tzer's loop."""
 
@@ -104,10 +128,18 @@ class GuidedFunctions:
         self.loop = SeedPool([item for item in seeds if arguments(item) is not None], str(seed), settings)
         self._seed = seed
         self._under_way: dict[int, Mutant] = {}
+        self._faults = PassFaults()
 
     def make_case(self, number: int) -> Case:
         """Make the next candidate of the loop."""
-        candidate = self._under_way[number] = self.loop.next()
+        candidate = self.loop.next()
+        for _ in range(TRIES):
+            if number % NOTICED == 0 or not self._faults.is_known(candidate.sequence):
+                break
+            # As if it had failed again: its seed gets another sequence.
+            self.loop.learn(candidate, True, False)
+            candidate = self.loop.next()
+        self._under_way[number] = candidate
         sequence = candidate.sequence if self.is_lowered_only(number) else runnable(candidate.sequence)
         made = program(candidate.function, sequence)
         origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
@@ -117,11 +149,12 @@ class GuidedFunctions:
         """Whether it is one of the programs, all but one in `EVERY`, that are only lowered."""
         return number % EVERY != 0
 
-    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
+    def learn_result(self, number: int, case: Case, new: int, verdicts: Collection[str]) -> None:
         """Pass the result to the loop."""
         candidate = self._under_way.pop(number, None)
         if candidate is not None:
-            self.loop.learn(candidate, failed, bool(new))
+            self.loop.learn(candidate, set(verdicts) != {"pass"}, bool(new))
+            self._faults.learn(candidate.sequence, "fail" in verdicts)
 
 
 # ONNX models of a few nodes
@@ -291,8 +324,8 @@ def run_guided(
                 return
             store.record_tests(campaign, done)
             for test in done:
-                failed = any(verdict != "pass" for verdict, _ in test.answers.values())
-                programs.learn_result(test.number, get_case(test), test.reached, failed)
+                verdicts = [verdict for verdict, _ in test.answers.values()]
+                programs.learn_result(test.number, get_case(test), test.reached, verdicts)
             first += len(done)
             yield first
 
