@@ -22,7 +22,7 @@ _STT_FUNC = 2
 _RELATIVE, _WORD = 8, 1
 # The size in bytes of both Elf64_Rela and Elf64_Sym.
 _ROW = 24
-# Bytes of a section's name
+# Section names come from the file; the limit refuses a damaged string table.
 _LONGEST_SECTION = 256
 
 

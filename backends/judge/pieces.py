@@ -31,7 +31,8 @@ from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, type_of
 
-# The largest program whose values are all recorded.
+# Recording every value makes it an output, so memory grows with the program. Larger programs are not
+# localised.
 MOST_VALUES = 400
 # The largest program that is run operator by operator.
 MOST_OPERATORS = 200

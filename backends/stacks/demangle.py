@@ -5,7 +5,7 @@ demangler would be C code fed with text from a hostile log; who compares stacks 
 which needs no types, just their ends.
 """
 
-# A longer symbol is left as it is
+# A longer symbol is left mangled: substitutions can make the demangled name very much longer.
 _MAX = 4000
 _STD = {
     "St": "std",

@@ -329,7 +329,7 @@ def _read_listing(
             found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])
             return sorted(found, key=release_key)
     except (OSError, msgspec.DecodeError, BadInput):
-        # If the cache is missing or damaged, the index is queried.
+        # A missing or damaged cache costs only a query of the index.
         pass
     found = store.available(package, index, preliminary)
     if file is not None:

@@ -35,7 +35,7 @@ from opsieve.gen.model.tensors import (
 # Elements of a constant that are kept
 _KEPT = 64
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
-# Bodies within bodies
+# Bodies may be nested. The limit bounds the recursion on a hostile model.
 _DEPTH = 8
 
 

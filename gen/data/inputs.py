@@ -232,7 +232,7 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
         if dtype.type.__module__ == "ml_dtypes"
         else numbers.astype(dtype)
     )
-    # A narrow type rounds small numbers to zero
+    # A narrow type rounds small numbers to zero, which would leave the domain.
     if domain.nonzero or domain.low > 0:
         made = np.where(made == 0, np.array(1, dtype), made)
     return made

@@ -360,7 +360,7 @@ class OtherPieces:
             for out in node.outs
             if is_numeric_result(out) and is_closed(out.shape)
         ]
-        # A draw that fails takes back its own nodes only
+        # A failed draw takes back only its own nodes, so nodes before it stay valid.
         self._seen = len(nodes)
         self._every += new
         # Pieces only grow: what hung together with the newest before still does, where the newest is of the

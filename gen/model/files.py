@@ -39,7 +39,7 @@ class ReadingBudget:
     rank: int = 64
     # The limit on the declared elements of one tensor.
     elements: int = 1 << 40
-    # Of inputs that are made up, over all inputs
+    # Elements of inputs that are drawn, over all inputs: a model may declare inputs of any size.
     made_elements: int = 1 << 26
     # Of an archive of values
     entries: int = 10_000

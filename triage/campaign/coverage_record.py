@@ -32,7 +32,7 @@ _FORMAT = 1
 _MOST = 32 << 20
 # Of all libraries
 _MOST_ADDRESSES = 4 << 20
-# Of a compiler
+# Libraries of one compiler. A file of a stranger could name any number.
 _MOST_LIBRARIES = 32
 # Characters
 _LONGEST_NAME = 300

@@ -196,7 +196,7 @@ def _choose_state(before: SeenVerdict | None, after: SeenVerdict) -> State:
 NAME = "corpus.json"
 FORMAT = 1
 _MOST = 256 << 20
-# One folder in the corpus, never a path out of it
+# The name becomes a path, so it must not lead out of the corpus.
 _CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
 
 

@@ -26,13 +26,13 @@ from opsieve.triage.store.index.schema import decode_json
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
-# Of one decision
+# Changes of one decision. A line of a stranger's log could otherwise make each change many.
 MOST_CHANGES = 100_000
 # Of a file
 MOST_IN_ALL = 1_000_000
 # The limit on items that a person names one by one.
 _FEW = msgspec.Meta(max_length=10_000)
-# The limit on keys into which one fingerprint splits.
+# A line of a stranger's log must not split one fingerprint into any number of keys.
 MOST_KEYS = 1000
 Patch = dict[str, list[list[Any]]]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]

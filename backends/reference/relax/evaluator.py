@@ -25,7 +25,8 @@ from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 from opsieve.gen.irs.tvm.program import object_nodes
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
-# Calls within calls
+# Recursive functions of a module end by a counter. The limit keeps a wrong one from overflowing Python's
+# stack.
 _DEPTH = 200
 # The kernels of gen/irs/relax/kernels.py in ONNX.
 _KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", "exchange": "Identity"}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Times the limit, in wall seconds
+# Times the limit in wall seconds: a process that waits forever uses no CPU time, and must end as well.
 BACKSTOP = 30.0
 # Seconds until a process is looked at for the first time; most answers come before
 _FIRST = 0.25

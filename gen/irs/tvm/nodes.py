@@ -236,7 +236,8 @@ class _NodeWriter:
 
 # In the list
 NODES = 2_000_000
-# Nodes of the tree that the graph unfolds to
+# The JSON is a graph, so a small file can unfold to an exponentially large tree. The limit refuses it before
+# it is built.
 TREE = 50_000_000
 # A nested branch takes about six
 DEPTH = 400

@@ -211,7 +211,7 @@ class Pace:
 FLOOR = 0.25
 # Times its usual share that it can have
 MOST = 4.0
-# The weight of a batch once the next one is done.
+# Older batches fade, because strategies run out of new failures at different times.
 _FADES = 0.95
 # A prior of this many expected finds, because a few finds may be luck.
 _DOUBT = 3.0
