@@ -25,7 +25,6 @@ import onnx
 
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.strategies.registry import generate
-from opsieve_research.summary import Metrics
 
 PARAMETERS = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Unsqueeze": (1,),
@@ -50,6 +49,9 @@ def has_names(info: onnx.ValueInfoProto) -> bool:
 
 def count(folder: Path) -> dict[str, float]:
     """Return the figures of the models in a folder."""
+    # Not in the process that has an earlier opsieve
+    from opsieve_research.summary import Metrics
+
     computed = fed = parameters = opened = models = named = tensors = 0
     metrics = Metrics()
     for path in sorted(folder.glob("*.onnx")):

@@ -169,7 +169,7 @@ class Style:
     ones: float = 0.4
     known_shape: float = 0.4
     ranks: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
-    computed: float = 0.5
+    computed: float = 0.6
     fed: float = 0.08
     shared: float = 0.5
     folded: float = 0.25

@@ -33,8 +33,8 @@ _SHOWN: Final = 4
 # It has every float at every opset
 _READER: Final = "Neg"
 _FLOATS: Final = ("float32", "float64", "float16")
-# The order of siblings: the golden ratio scatters their choices.
-_SCATTER: Final = 0x9E3779B97F4A7C15
+# Thousandths of the siblings from one to the next: the golden ratio scatters their choices.
+_SCATTER: Final = 618
 Part = tuple[str, int, bytes]
 
 
@@ -78,9 +78,9 @@ class Template:
         if number >= self.count:
             return None
         others = self.count - 1
-        step = _SCATTER
+        step = max(1, others * _SCATTER // 1000)
         while others and math.gcd(step, others) > 1:
-            step += 2
+            step += 1
         place = 1 + step * number % others if number else 0
         chosen = []
         for choices in self.slots:
@@ -195,24 +195,19 @@ class Template:
             held = self._builder.program.held
             if leaf.dtype not in _FLOATS or leaf.values is not None or leaf.name in held:
                 continue
-            special = [
-                Choice(
-                    [
-                        (
-                            "initializers",
-                            place,
-                            encode_tensor(np.full(leaf.shape, number, leaf.dtype), leaf.dtype, leaf.name),
-                        )
-                    ]
-                )
+            encoded = [
+                encode_tensor(np.full(leaf.shape, number, leaf.dtype), leaf.dtype, leaf.name)
                 for number in (0, 1)
                 if leaf.low <= number <= leaf.high and not varied
             ]
+            stored = self._encoded.graph.initializers[place]
             value = fill_array(leaf.dtype, leaf.shape, leaf.low, leaf.high, self._rng.random())
-            fed = Choice(
-                [("initializers", place, b""), ("inputs", BEHIND, encode_info(leaf))], {leaf.name: value}
-            )
-            yield [*special, fed]
+            yield [
+                *(Choice([("initializers", place, each)]) for each in encoded if each != stored),
+                Choice(
+                    [("initializers", place, b""), ("inputs", BEHIND, encode_info(leaf))], {leaf.name: value}
+                ),
+            ]
 
     def _iter_results(self) -> Iterator[list[Choice]]:
         """Yield the choices of some inner tensors: an output, or one more reader."""

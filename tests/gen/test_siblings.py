@@ -34,7 +34,7 @@ def canonical(model: onnx.ModelProto) -> str:
             continue
         reads = [str(stored[name]) if name in stored else names[name] for name in node.input]
         lines.append(f"{node.op_type} {reads} {sorted(map(str, node.attribute))}")
-        names |= {name: f"n{len(names)}" for name in node.output if name}
+        names |= {name: f"n{len(names)}.{place}" for place, name in enumerate(node.output) if name}
     return "\n".join([*lines, *(names[info.name] for info in graph.output)])
 
 
