@@ -19,6 +19,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.model.printable import count_noun
 from opsieve.gen.strategies.registry import generate, load_strategy
 from opsieve.gen.values.values import RANGED, named_values
 from opsieve.triage.campaign.plan import make_seed
@@ -94,7 +95,7 @@ def given_models(
                     if failure is not None:
                         session.raise_reduced(case, failure, output, f"model {number} of seed {start}")
                 if refused == examples:
-                    raise AssertionError(f"the compiler supports none of {examples} models")
+                    raise AssertionError(f"the compiler supports none of {count_noun(examples, 'model')}")
 
         kept = [each for name, each in signature.parameters.items() if name not in wanted]
         run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
@@ -206,7 +207,8 @@ class _Session:
             raise error
         facts, best = reduced.facts, reduced.reduction.best
         note = (
-            f"opsieve: {which}, reduced from {facts['nodes_before']} to {facts['nodes_after']} nodes:"
+            f"opsieve: {which}, reduced from {facts['nodes_before']} to"
+            f" {count_noun(facts['nodes_after'], 'node')}:"
             f" {facts['output']}\n{reduced.text}"
         )
         try:

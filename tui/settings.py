@@ -60,7 +60,7 @@ PLAIN_TEXTS = frozenset(
 )
 TARGETS = frozenset(["against", "target"])
 # Switches by which a command writes, runs or moves more than it would: the others choose what it shows.
-ACTING = frozenset(["aside", "demo", "newest", "reduce", "refingerprint", "resume", "update"])
+ACTING = frozenset(["aside", "costs", "demo", "newest", "reduce", "refingerprint", "resume", "update"])
 # Bytes
 _MOST = 64 << 10
 
