@@ -81,17 +81,17 @@ def blame_passes(
         BadInput: If the backend's passes cannot be switched off from here.
         NoFailure: If the case passes on the target.
     """
-    if not (find_skip_option(target.name) or list_switches(target.name)):
-        raise BadInput(
-            f"passes of {target.name} cannot be switched off from here;"
-            f" {', '.join(list_attributable())} can be"
-        )
     variants = _Variants(case, target, lab)
     plain = _find_plain_failure(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
     if wanted.state != "bad":
         raise (NoFailure if wanted.state == "good" else Unjudged)(
             f"{target.display}: {wanted.symptom}: {wanted.text}"
+        )
+    if not (find_skip_option(target.name) or list_switches(target.name)):
+        raise BadInput(
+            f"passes of {target.name} cannot be switched off from here;"
+            f" {', '.join(list_attributable())} can be"
         )
 
     compiling = variants.is_compile_failure(wanted)
