@@ -48,7 +48,7 @@ def test_one_tensor_is_read_for_another_of_another_shape_or_type() -> None:
         '<ir_version: 8, opset_import: ["" : 18]> g () => (float y) <float[1] a = {0}, int64[1] c = {0}> { y'
         " = ReduceSum <keepdims: int = 0> (a, c) }"
     )
-    end = reduced(subject(text), PASSES, lambda now: len(now.model.graph.node[0].input) == 2)
+    end = reduced(subject(text), PASSES, lambda now: all(now.model.graph.node[0].input[1:2] or [""]))
     assert [array.dtype for array in stored(end)] == [np.int64]
 
 
@@ -331,7 +331,7 @@ def test_other_values_are_read_in_each_place_and_what_nothing_reads_of_many_resu
     text = f"{HEAD} g (float[1, 2] x) => (float[2] y) {{ c = Constant <value_ints = [0]> () y = Squeeze (x, c) }}"
 
     def needs_fed_axes(now: Subject) -> bool:
-        return not stored(now) and len(set(now.model.graph.node[-1].input)) == 2
+        return not stored(now) and len(set(filter(None, now.model.graph.node[-1].input))) == 2
 
     end = left(text, {"x": np.ones((1, 2), np.float32)}, needs_fed_axes)
     assert (operators(end), len(end.inputs)) == (["Squeeze"], 2)
