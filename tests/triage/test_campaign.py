@@ -353,7 +353,7 @@ def test_a_campaign_of_another_generator_is_not_resumed(
         code, _, err = opsieve("fuzz", "--store", tmp_path / generator[:3], "--resume", capsys=capsys)
         assert code == 2
         assert "another generator" in err
-        assert "begin a new one" in err
+        assert "start a new one" in err
 
 
 def test_a_campaign_of_an_older_opsieve_goes_on_where_its_programs_are_made_again(
