@@ -16,6 +16,7 @@ from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.workers.zygotes.work_clock import count_oom_kills
 from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
+# Compilers that cannot allocate often abort; their message tells this from a failed check.
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
 # Set in every worker: the same hash order, and one thread whatever library computes. Backends add their own.
 KNOBS = {
@@ -29,6 +30,7 @@ KNOBS = {
 def read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
     """Make an observation from a worker's reply; an invalid reply is an error of the program that sent it."""
     try:
+        # The reply is untrusted: a compiler that overwrites memory can produce any JSON and any types in it.
         return _read_reply(target, version, reply, body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = (
@@ -67,6 +69,7 @@ def _read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
     )
     if reply["ok"]:
         return answer
+    # Only the backend knows which of its exceptions mean an unsupported feature.
     outcome: Any = source.classify(reply["stage"], reply["exception"], reply["message"])
     return replace(
         answer,
@@ -95,6 +98,7 @@ def is_killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
 
     A process with half its limit resident counts as out of memory in any case.
     """
+    # A hang is ended by our own SIGKILL, and is no sign of another killer.
     killed = (
         os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
     )
@@ -116,6 +120,7 @@ def read_death(
     outcome: Outcome = "crash"
     exception, message = "", summary(death.log)
     if death.timed_out:
+        # The signal is ours and says nothing about the compiler.
         outcome, killed, message = "hang", 0, f"no answer within {limits.seconds:g} s"
     elif death.excess:
         outcome, killed, message = "out-of-memory", 0, death.excess
@@ -130,6 +135,7 @@ def read_death(
         )
     elif is_killed_from_outside(death, limits, kills):
         message = "something killed the process twice, and not for want of memory"
+    # Its limit on address space makes an allocation fail; a kill comes from the machine running out.
     elif killed == signal.SIGKILL:
         outcome, message = "out-of-memory", "the kernel killed the process, as it does when memory runs out"
     elif killed == signal.SIGABRT and NO_MEMORY.search(death.log):

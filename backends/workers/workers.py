@@ -122,6 +122,7 @@ class Workers:
         self._coverage = coverage
         self._zygotes: dict[tuple[str, str], Zygote] = {}
         self._templates: dict[tuple[str, Path], TemplateProcess] = {}
+        # Remembered, because a failing import can take as long as a good one.
         self._missing: dict[tuple[str, str], str] = {}
         self._workers: dict[ResolvedTarget, Worker] = {}
         self._locks: dict[object, threading.Lock] = {}
@@ -137,6 +138,7 @@ class Workers:
         """End every process that was started."""
         for worker in self._workers.values():
             worker.close()
+        # After its workers, because a zygote that others share lives on.
         self._shared.give_back(list(self._zygotes.values()))
         for template in self._templates.values():
             template.close()
@@ -191,6 +193,7 @@ class Workers:
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
         """Observe each test, in order, several per frame."""
+        # Rewriting and oracles wrap a target; each takes off one layer and observes what is inside.
         if target.rewrite:
             yield from self._observe_rewritten(target, tests, fresh, repeat)
             return
@@ -215,6 +218,7 @@ class Workers:
                 yield Observation(target.display, target.release, "environment", "import", message=str(error))
             return
         with self._get_lock(target):
+            # Alone in its frame, so that what a test reaches is not mixed with its neighbours'.
             alone = fresh or any(test.again for test in tests)
             effects = self._coverage is not None and self._coverage.kind == "passes"
             batches = _make_batches(tests, target.options, 1 if alone else BATCH_TESTS, repeat, effects)
@@ -242,6 +246,7 @@ class Workers:
             if outputs is not None:
                 wanted = test.program.outputs()
                 outputs = {name: value for name, value in outputs.items() if name in wanted}
+            # The rewriting may add outputs, which the original program does not have.
             yield replace(observation, target=target.display, outputs=outputs)
 
     def _ask_oracles(self, target: ResolvedTarget, test: Test, seen: Observation) -> Observation:
@@ -312,6 +317,7 @@ class Workers:
                     worker.submit_frame(held.make_frame(), held.count_unanswered, held.file)
                     held = next(batches, None)
                 batch = sent[0]
+                # An oracle of the user has a limit of its own, shorter than that of compilers.
                 most_seconds = target.facts.seconds or self.limits.seconds
                 answer = worker.read_reply(min(most_seconds, self.limits.seconds))
                 test = batch.tests[batch.done]
@@ -331,7 +337,10 @@ class Workers:
                     worker = None
                     yield test, read_death(target, zygote.version, answer, self.limits, kills)
                     continue
+                # The first test's peak holds what the zygote had loaded; half the limit leaves room for the
+                # next test.
                 most = min(worker.first_peak + GROWTH, self.limits.memory // 2)
+                # Only between frames: one that is already sent would be lost with the worker.
                 if not sent and (fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > most):
                     worker.close()
                     worker = None
@@ -368,6 +377,7 @@ class Workers:
         zygote.
         """
         source = target.plugin
+        # Transformers run in the zygote of their host, which has the large imports already.
         shared = source.location if target.zygote[0] != target.name else None
         backend = source.backend
         rights = may_start_processes(backend), bool(list_devices(backend)), may_share_memory(backend)
@@ -412,6 +422,7 @@ class Workers:
                 for target in self._locks
                 if isinstance(target, ResolvedTarget) and target.zygote == place
             ]
+            # Another thread is observing there; the limit may be exceeded for that time.
             if any(self._get_lock(target).locked() for target in targets):
                 continue
             self._discard_zygote(place, self._zygotes.pop(place))
@@ -427,6 +438,7 @@ class Workers:
         """Start a zygote; an interrupted import is tried once more."""
         try:
             return self._launch_zygote(target)
+        # On a loaded machine an import is killed or too slow once and succeeds the next time.
         except Interrupted:
             return self._launch_zygote(target)
 
@@ -440,6 +452,7 @@ class Workers:
         readable = [Path(source.location[1]).parent, *([shim] if shim else []), *own_files(target)]
         if self._coverage is not None and traced:
             readable.append(self._coverage.cache)
+            # A folder that does not exist cannot be bound into the zygote's tree.
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
 
         def start_sandboxed_zygote(
@@ -543,6 +556,7 @@ class _Batch:
         from opsieve.backends.workers.inside import wire
 
         parts = wire.encode_parts({"tests": self.headers[self.done :]}, chunks)
+        # One call for small frames; large ones are sent in pieces, since joining would hold them twice.
         return [b"".join(parts)] if self.size < BATCH_BYTES else parts
 
 
@@ -560,6 +574,7 @@ def _make_batches(
         header["inputs"] = wire.pack_values(test.inputs, chunks)
         header.update(again=test.again, effects=effects)
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
+        # A single test may be larger than the limit; it then has a frame of its own.
         if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
             yield batch
             batch = _Batch([], [], [])

@@ -48,6 +48,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
+# Fixed, so that a stage is noted by one assignment to mapped memory: the note survives any death of the
+# worker.
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
 
@@ -58,6 +60,7 @@ def load_module(name: str, path: str) -> Any:
     if spec is None or spec.loader is None:
         raise ImportError("cannot load %s" % path)
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs, as importlib does, so that its own imports of its submodules find it.
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
@@ -95,14 +98,10 @@ class TestServer:
         limits: Dict[str, int],
         tracer: Any = None,
     ):
-        self.wire, self.backend, self.connection, self.log, self.tracer = (
-            wire,
-            backend,
-            connection,
-            log,
-            tracer,
-        )
+        self.wire, self.backend, self.connection = wire, backend, connection
+        self.log, self.tracer = log, tracer
         os.ftruncate(state, STATE_SIZE)
+        # Shared memory and not a message: a worker that dies in native code cannot send anything any more.
         self.state = mmap.mmap(state, STATE_SIZE)
         self.output_limit = limits["output"]
         self.libc = ctypes.CDLL(None)
@@ -115,6 +114,7 @@ class TestServer:
                 header, body = self.wire.receive_frame(self.connection, files=files)
             except EOFError:
                 return
+            # A frame has at most one file. Older descriptors would pile up to the limit on open files.
             for old in files[:-1]:
                 os.close(old)
             del files[:-1]
@@ -169,6 +169,7 @@ class TestServer:
             inputs = request.inputs = self.wire.unpack_values(test["inputs"], values, 0)[0]
             run = self.backend.prepare(request)
             outputs = {}
+            # A negative number asks for compilation only (workers.COMPILED).
             if test["repeat"] >= 0:
                 stage("run")
                 outputs = run(inputs)
@@ -241,6 +242,7 @@ class TestServer:
             data += b"\n[...]\n" * (size > exception_facts.TEXT_LIMIT) + os.pread(
                 self.log, half, max(half, size - half)
             )
+        # The file is open for appending, so later output begins at its new end and belongs to the next test.
         os.ftruncate(self.log, 0)
         return data.decode("utf-8", "replace")
 
@@ -256,14 +258,14 @@ class ForkServer:
         self.listener = socket.socket(fileno=place) if place >= 0 else None
         self.said = b""
         self.libc = ctypes.CDLL(None)
+        # Processes that leave their session are inherited by this one instead of by init, and can be killed.
         self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.sandbox: Any = None
         self.wire: Any = None
         self.backend: Any = None
         self.tracer: Any = None
-        self.workers: Dict[
-            int, Tuple[int, str]
-        ] = {}  # pid -> the pipe that awaits its end, and its scratch folder
+        # pid -> the pipe that awaits its end, and its scratch folder
+        self.workers: Dict[int, Tuple[int, str]] = {}
         self.count = 0
         self.pid = os.getpid()  # a forked child finds its parent's here
 
@@ -335,6 +337,7 @@ class ForkServer:
     def serve_forks(self) -> None:
         """Fork on request and reap until every requester is gone."""
         awake, alarm = os.pipe()
+        # A handler that blocks on a full pipe would stop the process; one byte in it is enough to wake up.
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -364,6 +367,7 @@ class ForkServer:
         """Accept another process of this user, which may request forks; it gets the first one's report."""
         asker, _ = listener.accept()
         _, user, _ = struct.unpack("3i", asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        # An abstract socket has no file permissions: any user of the machine can connect to it.
         if user != os.geteuid():
             asker.close()
             return
@@ -446,15 +450,19 @@ class ForkServer:
         """In a forked child: start a session without the parent's signal handlers and descriptors, and end
         with it.
         """
+        # A killed zygote runs no cleanup, so the kernel has to end its workers.
         self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self.pid:  # the parent ended before this process had asked to end with it
             os._exit(1)
+        # A group of its own, which can be killed with all that the worker starts.
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         held = [self.listener] if self.listener else []
         owned = [self.config["owned"]] if self.config.get("owned", -1) >= 0 else []
         own = [each.fileno() for each in self.controls + held]
+        # A descriptor that a worker keeps open would hide the end of its other side from whoever waits for
+        # it.
         for fd in [status] + own + owned + self.private + [pipe for pipe, _ in self.workers.values()]:
             os.close(fd)
 
@@ -490,6 +498,7 @@ class ForkServer:
         # Python ignores it: printing without end must end the process
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
+        # A compiler that reads its input must see the end of it, not wait for the user's terminal.
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -503,15 +512,19 @@ class ForkServer:
         # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can
         # be written to is bounded.
         kind = resource.RLIMIT_DATA if limits["devices"] else resource.RLIMIT_AS
+        # What the zygote has mapped is on top: libraries of some compilers reserve gigabytes of addresses.
         bound, most = mapped + limits["memory"], resource.getrlimit(kind)[1]
         bound = bound if most == resource.RLIM_INFINITY else min(bound, most)
         resource.setrlimit(kind, (bound, bound))
+        # The log is a file in memory, which RLIMIT_AS does not count.
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
         if self.config["shim"]:
+            # After the import of the compiler, since TVM installs handlers of its own for the same signals.
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
         if self.sandbox is not None:
+            # Last of all, since the lines above open files that the worker may not open any more.
             self.sandbox.confine_worker(scratch, limits["processes"], limits["shared"])
         backend = self.backend
         if "plugin" in limits:
@@ -557,6 +570,7 @@ class ForkServer:
         signal.set_wakeup_fd(-1)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
+            # The slow but exact list: the kernel's quick one may miss a child while another one ends.
             left = processes.find_children()
             for pid in left:
                 processes.kill_group(pid)

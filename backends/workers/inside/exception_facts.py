@@ -51,6 +51,7 @@ def describe_exception(error: BaseException, without: str) -> Dict[str, Any]:
         "exception": name,
         "message": cut_middle(message),
         "traceback": cut_middle(text),
+        # Where a recursion overflows, the last frames show what recursed.
         "frames": frames[-200:],
     }
 
@@ -58,6 +59,8 @@ def describe_exception(error: BaseException, without: str) -> Dict[str, Any]:
 def locate_frame(trace: Any) -> List[Any]:
     """Return function, file and line of a traceback's first frame."""
     code = trace.tb_frame.f_code
+    # Python 3.11 and newer name the class as well: TVM's converters of all operators have methods of the same
+    # name.
     return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
 
 
@@ -65,6 +68,7 @@ def list_causes(error: BaseException) -> List[Any]:
     """List the tracebacks of the causes of an exception, the root cause last, as Python prints them."""
     found: List[Any] = []
     seen = [error]
+    # A chain can be as long as a compiler likes, and exceptions may name each other in a circle.
     while len(seen) < 20:
         last = seen[-1]
         came = last.__cause__ or (None if last.__suppress_context__ else last.__context__)

@@ -15,9 +15,13 @@ from typing import Iterable
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 PATH_BENEATH = 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+# Libraries of a compiler are mapped as code, and toolchains are run, so reading includes execution.
 READ = EXECUTE | READ_FILE | READ_DIR
+# A device file that a worker makes would open the device behind it.
 MAKE_DEVICES = 1 << 6 | 1 << 11
+# The kernel refuses a rule for a file that names rights of folders.
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+# Each version knows more rights, and refuses a ruleset with one that it does not know.
 RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 # Bind and connect, from version 4 on
 TCP_BOTH_WAYS = 3
@@ -30,6 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 class PathBeneath(ctypes.Structure):
     """`struct landlock_path_beneath_attr`."""
 
+    # The kernel's structure has no padding; without this, ctypes would add four bytes.
     _pack_ = 1
     _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
 
@@ -46,6 +51,7 @@ def restrict_files(readable: Iterable[str], writable: Iterable[str], network: bo
     known = get_version()
     handled = RIGHTS[min(max(known, 1), 5)]
     attributes = (ctypes.c_uint64 * 3)(handled, 0 if network or known < 4 else TCP_BOTH_WAYS, 0)
+    # An older kernel refuses a structure that is longer than the one it knows.
     size = 8 if known < 4 else 16
     if known >= 6:
         attributes[2], size = ABSTRACT_SOCKETS_AND_SIGNALS, 24

@@ -51,6 +51,7 @@ SYSTEM = (
     "/gnu/store",
     "/sys",
 )
+# The rest of /etc holds names of users, hosts and keys, which no compiler needs.
 SETTINGS = (
     "alternatives",
     "ld.so.cache",
@@ -101,6 +102,7 @@ def leave_namespaces(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
             lacks[name] = os.strerror(ctypes.get_errno())
             continue
         left.append(name)
+        # Before the map is written, this process is nobody, and may not make the other namespaces.
         if name == "user":
             try:
                 map_user(user, group)
@@ -112,6 +114,7 @@ def leave_namespaces(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
 def map_user(user: int, group: int) -> None:
     """Map the user to itself in its namespace, and no other user."""
     for file, text in (
+        # The kernel demands it before an unprivileged process writes gid_map (user_namespaces(7)).
         ("setgroups", "deny"),
         ("uid_map", "%d %d 1" % (user, user)),
         ("gid_map", "%d %d 1" % (group, group)),
@@ -136,6 +139,7 @@ def fork_first_process(scratch: str) -> None:
     """
     pid = os.fork()
     if pid == 0:
+        # The outer process may be killed, and could then not end this one.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         return
     for entry in os.listdir("/proc/self/fd"):
@@ -160,7 +164,9 @@ def build_tree(
     /dev/shm are memory. Raises Incomplete if a step fails.
     """
     try:
+        # Mounts made here must not spread to the machine's own tree.
         mount_filesystem("none", "/", "", MS_REC | MS_SLAVE)
+        # It holds only folders and empty files on which others are mounted, so 16 MB are plenty.
         mount_filesystem("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
         for place in ("/tmp", HOME):
             os.makedirs(base + place)
@@ -176,9 +182,12 @@ def build_tree(
         make_processes(base, own_processes)
         write_users(base)
         os.chdir(base)
+        # The old root is stacked on the new one and detached at once: no folder for it is needed, and no path
+        # leads back (pivot_root(2)).
         check_result(libc.syscall(PIVOT_ROOT, b".", b"."), "pivot_root")
         check_result(libc.umount2(b".", MNT_DETACH), "umount")
         os.chdir("/")
+        # Read-only last, since the lines above made folders in it.
         mount_filesystem("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     except OSError as error:
         raise Incomplete("files", str(error.args[-1])) from None
@@ -190,6 +199,7 @@ def find_outermost(paths: List[str]) -> List[str]:
     """
     every = {os.path.abspath(path) for path in paths} | {os.path.realpath(path) for path in paths}
     found: List[str] = []
+    # Short paths first, so that a folder comes before all that lies below it.
     for path in sorted(filter(os.path.exists, every), key=lambda path: path.count("/")):
         if path != "/" and not any(
             path.startswith(above + "/") for above in found if not os.path.islink(above)
@@ -201,6 +211,8 @@ def find_outermost(paths: List[str]) -> List[str]:
 def bind_path(base: str, path: str, read_only: bool) -> None:
     """Bind the file or folder at `path` to the same place of the new tree; top-level links are copied."""
     place = base + path
+    # On merged systems /bin and /lib are links into /usr; mounted as folders, they would show the same files
+    # twice.
     if os.path.islink(path) and path.count("/") == 1:
         os.symlink(os.readlink(path), place)
         return
@@ -209,8 +221,10 @@ def bind_path(base: str, path: str, read_only: bool) -> None:
     else:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with contextlib.suppress(FileExistsError):
+            # A file can only be mounted on a file.
             os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     mount_filesystem(path, place, "", MS_BIND | MS_REC)
+    # A bind mount ignores the flags of its own call, so they are set afterwards, on mounts below it too.
     set_attributes(place, MOUNT_ATTR_NOSUID | (MOUNT_ATTR_RDONLY if read_only else 0))
 
 
@@ -226,6 +240,7 @@ def make_devices(base: str, devices: List[str]) -> None:
     os.mkdir(base + "/dev")
     for path in ["/dev/" + name for name in DEVICES] + [path for path in devices if os.path.exists(path)]:
         bind_path(base, path, False)
+    # Programs of toolchains expect these links.
     for name, place in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink("/proc/self/fd" + place, base + "/dev/" + name)
     os.mkdir(base + "/dev/shm")
@@ -237,6 +252,7 @@ def make_devices(base: str, devices: List[str]) -> None:
 def make_processes(base: str, own: bool) -> None:
     """Mount a read-only /proc, with the own processes only if there is a namespace for them."""
     os.mkdir(base + "/proc")
+    # A new /proc shows the processes of the namespace; without one, the kernel refuses to mount it.
     if not own:
         bind_path(base, "/proc", True)
         return
@@ -250,6 +266,7 @@ def make_processes(base: str, own: bool) -> None:
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14):
         with contextlib.suppress(OSError), open(base + "/proc/sys/kernel/pid_max", "w") as limit:
             limit.write(str(PROCESSES))
+    # Writable files of /proc steer the kernel and other processes.
     mount_filesystem("none", base + "/proc", "", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
 
 
@@ -269,10 +286,14 @@ def drop_privileges() -> None:
     processes.
     """
     capability = 0
+    # The number of capabilities differs by kernel; the first unknown one ends the loop.
     while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1
+    # PR_CAP_AMBIENT_CLEAR_ALL: ambient ones would survive the start of a program.
     libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # _LINUX_CAPABILITY_VERSION_3, whose sets are two words each: effective, permitted and inheritable.
     header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
     libc.syscall(CAPSET, ctypes.byref(header), ctypes.byref(nothing))
+    # Other processes of the user could otherwise trace this one or open its files in /proc.
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)

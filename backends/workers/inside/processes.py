@@ -35,6 +35,7 @@ def find_children() -> List[int]:
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/stat" % entry, "rb") as stat:
+                # The second field is the name of the process, which may hold spaces and brackets.
                 parent = int(stat.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             # It ended while we looked

@@ -38,6 +38,7 @@ class Walls:
         """
         for folder in self.kept:
             os.makedirs(folder, mode=0o700, exist_ok=True)
+        # First, because it takes rights that the other walls give up.
         scratch = self.enter_namespaces(scratch)
         namespaces.drop_privileges()
         without = self.config["without"]
@@ -54,7 +55,10 @@ class Walls:
             pass
         elif os.uname().machine == "x86_64":
             self.build_wall(
-                "filter", lambda: system_calls.restrict_calls(self.config["network"], True, None, True)
+                # A zygote must fork and may make memory files for its workers; each worker then loses these
+                # rights.
+                "filter",
+                lambda: system_calls.restrict_calls(self.config["network"], True, None, True),
             )
         else:
             self.lacks["filter"] = "there is none for this machine"
@@ -75,6 +79,7 @@ class Walls:
             wanted.remove("processes")
         if self.config["network"]:
             wanted.remove("network")
+        # The file tree comes after the fork below: the process outside still removes the scratch folder.
         early = [name for name in wanted if name != "files"]
         self.left = namespaces.leave_namespaces(["user"] + early, self.lacks)
         if "ipc" in self.left:
@@ -84,9 +89,12 @@ class Walls:
             namespaces.fork_first_process(scratch)
         if "files" in wanted:
             self.left += namespaces.leave_namespaces(["files"], self.lacks)
+        # Without a tree of its own, /proc shows the numbers of the outer namespace, and a worker would look
+        # up the wrong processes.
         if "processes" in self.left and "files" not in self.left:
             raise namespaces.Incomplete("processes", "files: " + self.lacks["files"])
         if "files" in self.left:
+            # The environment of the compiler may lie anywhere, outside of the system's folders.
             readable = sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"]
             devices = self.config["devices"]
             namespaces.build_tree(scratch, readable, self.kept, devices, "processes" in self.left)
@@ -125,18 +133,22 @@ class Walls:
 
     def confine_worker(self, scratch: str, processes: bool, shared: bool) -> None:
         """Limit a forked worker to its scratch folder, signals in its domain, and memory that counts."""
+        # The main process reads its files in /proc (memory, open files), which belong to root otherwise.
         namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = landlock.get_version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:
             # What a compiler keeps for all of its processes: compiled headers.
             self.restrict_files(scratch, [self.common])
+        # Up to version 5, Landlock does not restrict signals, so the filter has to.
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
+        # The zygote's filter, which the worker has inherited, allows exactly that.
         if "filter" in self.walls and not (processes and shared and alone is None):
             system_calls.restrict_calls(self.config["network"], processes, alone, shared)
 
     @staticmethod
     def move_home(folder: str) -> None:
         """Move the home and temporary folder to this one."""
+        # They would lead back to folders of the user.
         for name in [name for name in os.environ if name.startswith("XDG_")]:
             del os.environ[name]
         os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder

@@ -12,13 +12,16 @@ from typing import List, Optional
 
 SECCOMP, SET_MODE_FILTER, SPEC_ALLOW = 317, 1, 4
 ARCHITECTURE = 0xC000003E
+# Classic BPF: load a word, jump if equal, jump if at least, jump if any bit is set, return.
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
+# ENOSYS makes a C library fall back to an older call; EPERM and EACCES are reported.
 EPERM, EACCES, ENOSYS = 1, 13, 38
 # Offsets in struct seccomp_data
 NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
 # Calls of the x32 table have this bit and other numbers; without a check they would pass the filter.
 OTHER_TABLE = 0x40000000
+# CLONE_NEW* of all namespaces, and CLONE_THREAD, which a new process does not have.
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x00010000
 
 # Looking into or steering other processes, mounts and namespaces, the kernel's own matters, keys, files by
@@ -66,6 +69,7 @@ FORBIDDEN = {
     ),
     **dict(keyctl=250, add_key=248, request_key=249, name_to_handle_at=303, open_by_handle_at=304),
     **dict(io_uring_setup=425, io_uring_enter=426, io_uring_register=427, fanotify_init=300, vhangup=153),
+    # Segments outlive their process and count for no process's limit.
     "shmget": 29,
 }
 # Memory that no process's limit counts; some just-in-time compilers need it.
@@ -102,6 +106,7 @@ def build_filter(network: bool, processes: bool, alone: Optional[int], shared: b
     steps = [
         make_step(LOAD, MACHINE),
         make_step(EQUAL, ARCHITECTURE, 1, 0),
+        # A 32-bit call has other numbers, so that none of the checks below would fit it.
         make_step(RETURN, ERROR | ENOSYS),
         make_step(LOAD, NUMBER),
     ]
@@ -110,12 +115,15 @@ def build_filter(network: bool, processes: bool, alone: Optional[int], shared: b
         steps += refuse_call(number)
     # Its flags cannot be seen; the C library then takes clone
     steps += refuse_call(CLONE3, ENOSYS)
+    # In a namespace of its own, a process has all capabilities again, and reaches kernel code that has had
+    # many faults.
     clone = [make_step(ANY_BIT, NEW_NAMESPACES, 0, 1), make_step(RETURN, ERROR | EPERM)]
     if not processes:
         clone += [make_step(ANY_BIT, THREAD, 1, 0), make_step(RETURN, ERROR | EPERM)]
         steps += refuse_call(FORK) + refuse_call(VFORK)
     steps += filter_call(CLONE, clone + [make_step(RETURN, ALLOW)])
     if not network:
+        # Local sockets too: daemons of the machine listen on them. Inherited ones stay usable.
         steps += refuse_call(SOCKET, EACCES)
     if alone is not None:
         own = [make_step(EQUAL, alone, 1, 0), make_step(RETURN, ERROR | EPERM), make_step(RETURN, ALLOW)]
@@ -130,6 +138,7 @@ def restrict_calls(network: bool, processes: bool, alone: Optional[int], shared:
     """Enforce the filter on this process and its children; raises OSError if the kernel lacks it."""
     steps = build_filter(network, processes, alone, shared)
     code = ctypes.create_string_buffer(b"".join(steps))
+    # `struct sock_fprog`: the length, padding, and a pointer.
     what = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
     # No new privileges
     libc.prctl(38, 1, 0, 0, 0)

@@ -37,6 +37,7 @@ except ImportError:
 MAGIC = b"OPSV"
 HEAD = struct.Struct(">4sIQ")
 FILE = struct.Struct("i")
+# Made once: `json.dumps` with separators makes an encoder for each call.
 TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 # The main process reads what a worker sends, and a hijacked worker may announce any length.
 MAX_HEADER = 64 << 20
@@ -89,6 +90,7 @@ def pack_value(value: Any, chunks: List[Any]) -> Any:
     array = np.asarray(value)
     name = NAMES.get(array.dtype)
     if name is None:
+        # Strings have no fixed size, so they travel in the header; ONNX's are UTF-8.
         if array.dtype.kind in "OUST":
             texts = [
                 item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
@@ -119,6 +121,8 @@ def unpack_value(described: Any, body: memoryview, offset: int) -> Tuple[Any, in
         return array.reshape(shape), offset
     dtype, size = get_dtype(described["d"]), described["n"]
     count = math.prod(shape) if shape else 1
+    # The header comes from a process that a compiler may have corrupted: a wrong size would read outside of
+    # the body.
     if min(shape, default=0) < 0 or count * dtype.itemsize != size or offset + size > len(body):
         raise WireError("a value's shape and size disagree")
     array = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape)
@@ -145,6 +149,7 @@ def encode_frame(header: Any, chunks: List[Any]) -> bytes:
 
 def encode_parts(header: Any, chunks: List[Any]) -> List[Any]:
     """Return the parts of a frame in order, without copying them."""
+    # Messages of compilers hold bytes that are no UTF-8, which Python keeps as lone surrogates.
     text = TO_JSON(header).encode("utf-8", "surrogatepass")
     parts = [b"", text]
     size = 0
@@ -178,6 +183,7 @@ def receive_frame(
     """
     begin = b""
     if files is not None:
+        # A descriptor arrives with the first byte that was sent with it.
         begin, carried, _, _ = connection.recvmsg(HEAD.size, socket.CMSG_LEN(FILE.size))
         files += (FILE.unpack(data)[0] for _, kind, data in carried if kind == socket.SCM_RIGHTS)
         if not begin:
@@ -194,6 +200,7 @@ def attach_tensors(request: Any, outside: Dict[str, Any], file: int, maps: bool)
     else inline.
     """
     sent, request.model = request.model, b""
+    # A backend that maps tensors may still fall back to the model in one piece.
     request.whole = lambda: assemble_model(sent, outside["pieces"], file)
     if maps:
         request.mapped = map_tensors(outside["tensors"], file)
@@ -209,6 +216,7 @@ def assemble_model(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
     """
     buffer = io.BytesIO()
     size = sum(piece[-1] for piece in pieces)
+    # Reserves the whole size at once: growing by appending would copy a large model several times.
     buffer.seek(max(0, size - 1))
     buffer.write(bytes(min(1, size)))
     with buffer.getbuffer() as view:
@@ -218,6 +226,7 @@ def assemble_model(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
             if len(piece) == 1:
                 view[at:end] = sent[begin : begin + piece[0]]
                 begin += piece[0]
+            # Read into its place; a copy would hold a tensor of gigabytes twice.
             elif os.preadv(file, [view[at:end]], piece[0]) != piece[1]:
                 raise WireError("the file of large tensors is too short")
             at = end

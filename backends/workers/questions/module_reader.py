@@ -29,6 +29,7 @@ def write_module(module: Any, passes: Any, folder: Path) -> Path:
     if not is_module(tvm, module):
         raise BadInput(f"a {type(module).__name__} of TVM is no module or function")
     folder.mkdir()
+    # As text, because objects of the caller's TVM belong to another process and perhaps another version.
     text = str(tvm.ir.save_json(as_module(tvm, module)))
     if isinstance(passes, str) and passes.endswith(".py"):
         script = folder / "module.py"

@@ -16,6 +16,7 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 
+# ONNX Runtime guarantees nothing for models of older opsets.
 OLDEST_OPSET = 7
 OLDEST_IR = 3
 
@@ -59,6 +60,7 @@ def _examine_backend(name: str, workers: Workers) -> Examination:
         facts = plugin(name).facts
     except BadTarget as error:
         return Examination(name, "", str(error), 0, 0, {}, (), "")
+    # Shown next to an absent backend, as its next step.
     install = f"pip install 'opsieve[{facts.extra}]'" if facts.extra else ""
     options = dict(facts.options)
     try:

@@ -67,7 +67,11 @@ def _has_namespaces() -> bool:
     code = _TRY.format(flags=_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", code], capture_output=True, timeout=20, check=False
+            # In a process of its own, since leaving a namespace cannot be undone.
+            [sys.executable, "-I", "-S", "-c", code],
+            capture_output=True,
+            timeout=20,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         # The kernel may lack the feature or a policy may forbid it; both mean that the wall is missing.

@@ -33,11 +33,20 @@ def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
         data: What is read.
         seconds: CPU time that the reader may take.
     """
+    # Isolated: neither the current folder nor PYTHONPATH may supply another module of that name.
     command = [sys.executable, "-I", "-c", f"from {__name__} import serve; serve()", reader, str(seconds)]
+    # Threads of OpenBLAS reserve address space, which counts towards the limit.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, input=data, capture_output=True, timeout=10 * seconds, check=False, env=environment
+            # The limit on CPU time does not end a process that sleeps; wall time is far above it for busy
+            # machines.
+            command,
+            input=data,
+            capture_output=True,
+            timeout=10 * seconds,
+            check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         raise BadInput(f"it is not read within {10 * seconds} s") from None
@@ -62,6 +71,7 @@ def serve() -> NoReturn:
     most = (taken or 2 << 30) + _MEMORY + 3 * len(data)
     seconds = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    # The soft limit sends SIGXCPU, which names the reason; a second later the hard one kills.
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     drop_rights()
@@ -71,4 +81,5 @@ def serve() -> NoReturn:
         sys.exit(f"it takes more than {(_MEMORY + 3 * len(data)) >> 20} MB of memory to read")
     sys.stdout.buffer.write(answer)
     sys.stdout.buffer.flush()
+    # Without the interpreter's tidy end, which could need calls that the walls refuse.
     os._exit(0)

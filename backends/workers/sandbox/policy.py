@@ -98,6 +98,7 @@ def make_config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | 
     return {
         "network": NETWORK in allowed,
         "devices": devices,
+        # The root would open the whole machine; an empty entry of PATH means the current folder.
         "readable": sorted(path for path in files if path not in ("/", "")),
         "kept": [],
         "without": dict(_refused),
@@ -111,6 +112,7 @@ def list_devices(backend: Backend) -> list[str]:
     return [
         path
         for path in _list_allowed_paths(backend)
+        # Files in shared memory are ordinary files; only devices change the limit on address space.
         if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")
     ]
 
@@ -142,6 +144,7 @@ def start_sandboxed(
         try:
             made = start(make_config(backend, readable))
         except Refused as refused:
+            # It was left out already, so that another try would end in the same way.
             if refused.feature in _refused:
                 raise Unavailable(
                     f"it cannot be shut in ({refused}): --no-sandbox runs it as it is"
@@ -200,6 +203,7 @@ def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) ->
 
     def is_selected(name: str) -> bool:
         known = _KEPT.fullmatch(name) or any(fnmatchcase(name, each) for each in wanted)
+        # A name that the user gives is let in even if it looks like a secret.
         return name in named or bool(known and not _SECRET.search(name))
 
     return {name: value for name, value in environment.items() if not is_on() or is_selected(name)}
@@ -208,6 +212,7 @@ def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) ->
 def _list_own_files() -> set[str]:
     """List the folders of opsieve and the targets of links among them."""
     package = Path(opsieve.__file__).parent
+    # In a checkout the packages are links; Landlock and mounts look at their targets.
     return {str(package.resolve()), *(str(entry.resolve()) for entry in package.iterdir() if entry.is_dir())}
 
 
@@ -221,6 +226,7 @@ def _compile_modules(python: Path, folders: Sequence[str]) -> None:
     """Compile the modules in folders, each once per environment, where that is allowed."""
     wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
     _compiled.update(wanted)
+    # The user's wish to write no byte code holds here too.
     if wanted and not sys.dont_write_bytecode:
         command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
         with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -21,6 +21,7 @@ def identify_sender(channel: socket.socket, seconds: float) -> int:
     """
     if not wait_readable(channel.fileno(), seconds):
         return 0
+    # Three bytes, so that the next line stays in the channel for `read_line`.
     line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, data in ancillary:
         if line == b"{}\n" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
@@ -58,6 +59,7 @@ def make_memory_file(name: str, append: bool = False) -> int:
     """Make a file in memory that vanishes with its last descriptor, so that the disk stays clean."""
     fd = os.memfd_create(f"opsieve-{name}")
     if append:
+        # Worker and its children share the file; without O_APPEND one would write over the other's lines.
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
 

@@ -42,9 +42,12 @@ def make_group(pid: int, memory: int) -> Path | None:
     folder = parent / str(pid)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # `oom.group` kills all processes of the worker at once: otherwise the kernel picks one, and the rest
+        # goes on.
         values = {"memory.max": memory, "memory.oom.group": 1, "cgroup.procs": pid}
         # A kernel without swap has none
         if (folder / "memory.swap.max").exists():
+            # Otherwise a worker would fill the swap of the machine before its limit holds.
             values["memory.swap.max"] = 0
         for name, value in values.items():
             (folder / name).write_text(str(value))
@@ -68,6 +71,7 @@ def find_parent_group() -> Path | None:
         for folder in (own, *own.parents):
             if "memory" in (folder / "cgroup.subtree_control").read_text().split():
                 return _make_parent(folder)
+            # Leaving a group with a limit would let workers exceed what the machine's owner set.
             limit = folder / "memory.max"
             if folder == root or (limit.exists() and limit.read_text().strip() != "max"):
                 return None
@@ -78,6 +82,7 @@ def _make_parent(folder: Path) -> Path:
     """Make the group of this process's workers, and remove those of processes that are dead."""
     for path in folder.glob("opsieve-*"):
         match = _OWN.fullmatch(path.name)
+        # A killed process removes no groups of its own.
         if match and not Path("/proc", match[1]).exists():
             _remove_groups(path)
     made = folder / f"opsieve-{os.getpid()}"
@@ -106,9 +111,11 @@ def measure_shared(processes: Iterable[int], known: Collection[tuple[int, int]])
     for status in _iter_memory_files(pids):
         if (status.st_dev, status.st_ino) not in seen:
             seen.add((status.st_dev, status.st_ino))
+            # Blocks and not the size: a file with holes may claim far more than it takes.
             taken += 512 * status.st_blocks
     with contextlib.suppress(OSError, IndexError):
         tree = f"/proc/{pids[0]}/root"
+        # Only in a tree of its own; in the machine's, these folders belong to all.
         for place in _IN_MEMORY if os.stat(tree).st_dev != os.stat("/").st_dev else ():
             there = os.statvfs(tree + place)
             taken += (there.f_blocks - there.f_bfree) * there.f_frsize

@@ -60,12 +60,15 @@ class SharedZygotes:
                     return found
             try:
                 if self._meeting and what is not None:
+                    # All that distinguishes two zygotes is in the name, so that equal names mean equal
+                    # processes.
                     started = meet_zygote(
                         f"{self._meeting} {sys.executable} {what!r} {sorted(key[1])}", start
                     )
                 else:
                     started = start(None)
             except BaseException:
+                # The next request tries again: the reason may be gone by then.
                 self._starting.pop(key, None)
                 raise
             with self._guard:
@@ -82,6 +85,7 @@ class SharedZygotes:
         """Give back taken zygotes, after the workers that were forked from them have ended."""
         with self._guard:
             self._users.subtract(zygotes)
+            # Moved to the end of the dictionary, which is in the order of use.
             for key in [key for key, zygote in self._zygotes.items() if zygote in zygotes]:
                 self._zygotes[key] = self._zygotes.pop(key)
             unused = self._remove_surplus() | {zygote for zygote in zygotes if not self._users[zygote]}
@@ -138,7 +142,9 @@ class JoinedZygote(Zygote):
         try:
             self._control.connect(address)
             _, user, _ = struct.unpack(
-                "3i", self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                # An abstract address has no owner: another user could wait at it and send answers.
+                "3i",
+                self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12),
             )
             if user != os.geteuid():
                 raise PermissionError("another user's process is there")
@@ -166,6 +172,7 @@ def meet_zygote(name: str, start: Callable[[socket.socket | None], Zygote]) -> Z
     """Join the zygote of a shared name, or start it with a socket for other processes; errors of `start` pass
     through.
     """
+    # Abstract (a leading zero), so that no file stays behind; at most 107 bytes fit, hence a hash.
     address = b"\0opsieve-" + hashlib.sha256(name.encode()).hexdigest()[:40].encode()
     # A zygote ends by itself when it is idle, so its address may vanish between the look and the connection.
     for _ in range(_TRIES):
@@ -183,4 +190,5 @@ def meet_zygote(name: str, start: Callable[[socket.socket | None], Zygote]) -> Z
                     continue
             listener.listen(_QUEUE)
             return start(listener)
+    # A zygote of one's own is slower to start, and always works.
     return start(None)

@@ -73,6 +73,7 @@ class WorkClock:
         self._then, self.seen = now, load
         if load is None or before is None or not (load.wants or before.wants):
             spent = load.cpu - before.cpu if load is not None and before is not None else 0.0
+            # All of it slept at both looks, so wall time counts, or CPU time that threads used in between.
             self._had += max(now - then, spent)
         else:
             self._had += load.cpu - before.cpu
@@ -105,6 +106,7 @@ def read_memory(pid: int) -> int:
     for process in list_family(pid):
         # A process may end, or the kernel may hide its memory; what can be read still counts.
         with contextlib.suppress(OSError, ValueError, IndexError):
+            # The proportional size, so that pages shared with the zygote are not counted for each process.
             shares = re.findall(r"^Pss:\s+(\d+) kB", _read_text(f"/proc/{process}/smaps_rollup"), re.M)
             found += int(shares[0]) << 10
     return found
@@ -113,6 +115,7 @@ def read_memory(pid: int) -> int:
 def list_family(pid: int) -> list[int]:
     """List a process and its descendants, as far as they can be seen."""
     family = [pid]
+    # The list grows while it is walked: children are appended behind their parents.
     for process in family:
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{process}/task"):

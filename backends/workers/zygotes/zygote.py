@@ -145,6 +145,7 @@ class ChildProcess:
         self._code: int | None = None
         self.pid = int((self._read_message(START_SECONDS) or {"pid": 0})["pid"])
         if not self.pid:
+            # The template process has ended before it forked.
             self._finish(-1)
 
     def poll(self) -> int | None:
@@ -215,11 +216,14 @@ class Zygote:
             raise Unavailable(
                 "workers need Linux (memory files, process groups, parent-death signals); use a container"
             )
+        # Packets keep their borders, so that each request is one message and carries its own descriptors.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         self._log = make_memory_file("log")
         self._scratch = Scratch()
         self._shared = listener is not None
+        # A shared zygote may outlive this process; with the lock it keeps the scratch folder from being
+        # swept.
         inherited = [listener.fileno(), self._scratch.lock] if listener is not None else []
         config = {
             "control": theirs.fileno(),
@@ -313,6 +317,8 @@ class Zygote:
         ours, theirs = socket.socketpair()
         log, state = make_memory_file("log", append=True), make_memory_file("state")
         status, status_theirs = socket.socketpair()
+        # The kernel then writes the sender's process number as seen here, which the worker cannot know or
+        # forge.
         status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
         config.update(processes=processes, devices=devices, shared=shared)
@@ -349,6 +355,7 @@ class Zygote:
         """
         self.dismiss()
         try:
+            # A shared one may be in use by others, so that its end is not waited for.
             self._wait(0.3 if self._shared and self.version else 15)
         except subprocess.TimeoutExpired:
             if self._shared and self.version:
@@ -411,6 +418,7 @@ class Worker:
         worker.
         """
         self.tests += tests
+        # A worker that does not read would block the main process forever.
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
             sent = 0
@@ -447,6 +455,7 @@ class Worker:
             self._dump_stack()
             return self._end_process(timed_out=True)
         except Excess as excess:
+            # Ended as a hang is, without waiting for a status first: it is still alive.
             return replace(self._end_process(timed_out=True), timed_out=False, excess=str(excess))
         except (
             OSError,
@@ -461,6 +470,7 @@ class Worker:
         buffer = bytearray(size)
         view = memoryview(buffer)
         while view:
+            # Short slices, because memory outside of all limits can grow within a single test.
             self._connection.settimeout(min(clock.get_wait(), SLICE))
             try:
                 got = self._connection.recv_into(view)
@@ -496,6 +506,7 @@ class Worker:
             return
         if load.processes > PROCESSES:
             raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
+        # The cheap sum counts shared pages for each process; only if it is too large, the exact one is read.
         if load.resident > self._limits.memory and (memory := read_memory(self.pid)) > self._limits.memory:
             raise Excess(self._describe_excess(memory))
 
@@ -508,18 +519,22 @@ class Worker:
             os.kill(self.pid, signal.SIGUSR1)
         except ProcessLookupError:
             return
+        # A worker in an uninterruptible state never answers; its end must not wait for that.
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline and os.fstat(self._log).st_size == before:
             time.sleep(0.01)
+        # The dump is written line by line; the first bytes are not all of it.
         time.sleep(0.02)
 
     def _end_process(self, timed_out: bool) -> Death:
         """Kill the rest of the worker, and return how it ended."""
+        # A worker that died has a status at once; one that only closed its channel still runs.
         ending = None if timed_out else self._read_message(1.0)
         closed = ending is None and not timed_out
         if ending is None:
             self._kill_group()
             ending = self._read_message(10.0) or {"status": 0, "peak": 0}
+        # The worker may have written anything there, so that only known stages are taken over.
         index, _, stage = os.pread(self._state, 64, 0).decode(errors="replace").strip("\0 ").partition(" ")
         death = Death(
             index=int(index) if index.isdigit() else 0,
