@@ -100,6 +100,7 @@ def _judge_acceptance(
     facts: dict[str, Any],
 ) -> Verdict:
     objector = objection = None
+    # The checker is cheap and names the rule; the reference finds what only values show.
     for judge in (CHECKER, NATIVE):
         answer = lab.observe(judge, program, inputs)
         seen.append(answer)
@@ -112,6 +113,7 @@ def _judge_acceptance(
     rule = LENIENT.get(fault.kind)
     if rule is not None:
         return make_verdict("undecided", make_reason(Cause.LENIENT, **facts, rules=(rule,)), rules=(rule,))
+    # A fault of an earlier test in the same process may have let this program pass.
     second = _observe_again(program, inputs, target, lab, seen)
     ran = replace(seen[0], stage="run", message=facts["breach"])
     if not is_acceptance(second):
@@ -138,6 +140,7 @@ def find_accepted_forbidden(
         )
     if rejected.outcome != "rejected" or not is_acceptance(first):
         return None
+    # As every failure, it must show in a process that ran nothing before.
     second = lab.observe(target, program, inputs, fresh=True)
     if not is_acceptance(second):
         return None

@@ -55,6 +55,7 @@ def find_contradictions(outputs: Mapping[str, Value], types: Mapping[str, ValueT
 
 
 def _find_contradiction(name: str, value: Value, type_: ValueType) -> Mismatch | None:
+    # A type that is not modelled here proves nothing.
     if isinstance(type_, OtherType) or not misfit(value, type_):
         return None
     if isinstance(type_, OptionalType):
@@ -96,9 +97,11 @@ def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
     worst = Comparison(wrong).worst
     if worst is None:
         return None
+    # A program that the reference refuses has no outputs, so none of a type either.
     if (rejected := session.run_target(NATIVE)).outcome == "rejected":
         return make_verdict("invalid", make_reason(Cause.NO_MEANING, ending=rejected))
     names = tuple(wrong)
+    # A result that varies from run to run is reported as such, whatever its type is.
     changed = session.judge_repetition(outputs, names)
     if changed is not None:
         return changed
@@ -107,6 +110,7 @@ def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
         return session.judge_host_fault(host, worst)
     baseline = session.target.baseline
     plain = session.run_target(baseline).outputs if baseline is not None else None
+    # If the unoptimised build gives the derived type, an optimisation has changed it.
     sound = plain is not None and not find_contradictions(plain, {name: types[name] for name in names})
     reason = make_reason(Cause.CONTRADICTS_INFERENCE, target=session.target, **describe_type(worst))
     blame = "optimiser" if sound else "compiler"

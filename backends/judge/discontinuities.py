@@ -88,15 +88,18 @@ def excuses(
     if native.outputs is None:
         return ()
     kinds = {name: _get_dtype(native.outputs.get(name)) for name in made}
+    # Only floats have rounding errors; integers that feed a jump are exact.
     made = [name for name in made if kinds[name] in policy.screens]
     given = [name for name in where.names if name in fed and _get_dtype(inputs.get(name)) in policy.screens]
     if not made and not given and not where.scales:
         return ()
+    # A jump that only reads inputs has nothing computed before it.
     centre = ask("float64", tap_model(model, made), inputs) if made else native
     if centre.outputs is None:
         return ()
     peers = {name: error(native.outputs[name], centre.outputs[name]) for name in made}
     case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
+    # If an operator computes before it jumps, its inputs do not show on which side it fell.
     own = case.test_own_values(wrong, made) if made and where.decided else None
     if made and not case.is_right_before(made, own, centre.outputs, wide, last):
         return ()
@@ -107,6 +110,7 @@ def excuses(
     model, inputs = feed_constants(model, inputs, where.scales)
     given = [*given, *where.scales]
     kinds.update((name, _get_dtype(inputs[name])) for name in given)
+    # The candidate's own values were right, so only what a fused kernel hides may still move.
     steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
     if own is None:
         steps.update((name, case.get_allowed_error(name)) for name in made)
@@ -116,6 +120,7 @@ def excuses(
     remainders = {} if own is not None else case.measure_rounding(made)
     own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
     steps = {
+        # A smaller step would be rounded away in the point's own type, and nothing would move.
         name: max(step, _get_ulp(own_types[name])) if name in own_types else step
         for name, step in steps.items()
     }
@@ -183,6 +188,8 @@ class _Case:
         outputs.
         """
         own = self.ask("candidate", tap_model(self.model, made), self.inputs)
+        # Reading more values can switch off an optimisation; the values are then not those of the failing
+        # run.
         if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
             return None
         stretches = self._cut_stretches(self.model, own.outputs, wrong, made)
@@ -203,6 +210,8 @@ class _Case:
         """
         if own is not None:
             return not own.is_wrong_before
+        # The last ones have the longest computation behind them; to ask for each costs a run of the
+        # candidate.
         alone = made[len(made) - last :] if len(made) > 1 else []
         return self.is_sound_before(made) and all(
             self.is_sound_alone(name, right[name], wide) for name in alone
@@ -231,6 +240,7 @@ class _Case:
         if name in moved and moved[name].is_explaining(own.get(name), self.policy):
             return True
         return name in own and bool(
+            # With `last=0`, or each level of the recursion would ask for points again.
             excuses(prefix, self.inputs, own, [name], self.kinds, self.policy, self.ask, wide, last=0)
         )
 
@@ -293,6 +303,7 @@ def _find_reachable(
     values = {name: np.asarray(centre.outputs[name + MADE], np.float64) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
     sizes = {name: np.asarray(_get_step(value, steps[name])) for name, value in values.items()}
+    # Where terms cancel, rounding by itself moves a value farther than the step.
     sizes.update({name: np.maximum(sizes[name], left) for name, left in remainders.items()})
     sizes.update({name: steps[name] * np.abs(values[name]) for name in scales})
     # Drawn from a fixed seed: the same case gives the same verdict.
@@ -343,8 +354,10 @@ def _is_within(got: Any, runs: Sequence[Any], screen: float) -> bool:
     value, stack = got.astype(np.float64), np.stack(alike)
     with np.errstate(all="ignore"):
         low, high = stack.min(axis=0), stack.max(axis=0)
+        # The ordinary tolerance applies on top of what the jumps explain.
         slack = screen * float(np.abs(alike[0]).max())
         inside = (value >= low - slack) & (value <= high + slack)
+    # NaN is in no interval; it is excused where one of the runs gives it too.
     return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
 
 
@@ -353,6 +366,7 @@ def _get_ulp(kind: "np.dtype[Any]") -> float:
 
 
 def _get_step(value: Any, share: float) -> float:
+    # One infinite element would make every step infinite.
     finite = np.abs(value[np.isfinite(value)])
     return share * float(finite.max()) if finite.size else 0.0
 

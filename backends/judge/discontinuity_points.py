@@ -23,6 +23,7 @@ Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and
 # its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
+# Suffixes that no generated name ends with.
 MADE, SHIFT = "__made", "__shift"
 # Each point costs runs of the candidate and the reference. A program with more of them is not excused.
 _MAX_POINTS = 64
@@ -47,6 +48,7 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
     their own.
     """
     graph = model.graph
+    # Nodes inside a function or a body cannot be read, so the node around them counts as the jump.
     jumping = {(f.domain, f.name) for f in model.functions if _has_discontinuous(f.node)}
     exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
     needed = find_upstream(graph, outputs)
@@ -65,6 +67,7 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
                 found.update((name, None) for name in read if name in needed)
             elif _is_discontinuous(node):
                 found.update((name, None) for name in read if name not in exact)
+        # A Reshape of an input has no rounding error, so a jump behind it is the same for every compiler.
         if Rounding.EXACT in get_rounding(node) and all(name in exact for name in read):
             exact.update(node.output)
     held = get_constants(model)
@@ -148,6 +151,7 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
             if made.endswith(MADE) and made.removesuffix(MADE) in names:
                 name = made.removesuffix(MADE)
                 nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
+    # Copies, because the repeated field that owns the nodes is emptied next.
     copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -191,6 +195,7 @@ def _has_discontinuous(nodes: Iterable[NodeProto]) -> bool:
 def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
     """Return the values on which the outputs depend, themselves included."""
     needed = set(outputs)
+    # Nodes are in topological order, so one pass from the end finds everything.
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
             needed.update(inputs_of(node))
@@ -211,6 +216,7 @@ def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str
     del graph.output[:]
     graph.output.extend(copies)
     graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
+    # The declared type may not hold for a value that is fed from outside.
     for value in list(graph.value_info):
         if value.name in names:
             graph.value_info.remove(value)

@@ -83,6 +83,7 @@ def locate_divergence(
     if model is None or not names:
         return Divergence(problem="values are located in graphs of ONNX alone")
     tapped = OnnxProgram(tap_model(model, names).SerializeToString(), program.name)
+    # float64 first: its own rounding errors are below those of any target.
     truth = next(
         (seen for by in (FLOAT64, NATIVE) if (seen := lab.observe(by, tapped, inputs).outputs)), None
     )
@@ -98,6 +99,7 @@ def locate_divergence(
         runs += 1
         program = OnnxProgram(tap_model(model, wanted).SerializeToString())
         given = lab.observe(target, program, inputs).outputs
+        # Otherwise the extra outputs changed what was optimised: the values are those of another build.
         if given is not None and all(identical(given.get(name), outputs[name]) for name in outputs):
             return {name: given[name] for name in wanted if name in given}
         half = len(wanted) // 2
@@ -110,6 +112,7 @@ def locate_divergence(
     wrong = {name for name in _find_wrong(model, inputs, own, dtypes, lab, policy) if name in off}
     failing = [value.name for value in model.graph.output if value.name in off]
     upstream = find_upstream(model.graph, failing or list(wrong))
+    # A wrong value that feeds no failing output is another fault, or a harmless one.
     first = next((name for name in names if name in wrong and name in upstream), "")
     begin = names.index(first) if first else len(names)
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
@@ -158,6 +161,7 @@ def _find_wrong(
         made = answer.outputs or {}
         right = {name: made[name + MADE] for name in own if name + MADE in made}
         terms = {name.removesuffix(MADE): many for name, many in find_sum_lengths(answer.hazards).items()}
+        # Wrong in both precisions: one alone may differ by its own rounding.
         wrong &= set(compare(own, right, dtypes, policy, terms).mismatches) if right else wrong
     return wrong
 

@@ -45,6 +45,7 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
         return flaky
     target, kind, outcome = session.target, DEATHS[first.outcome], first.outcome
     baseline, host = session.target.baseline, session.target.runtime
+    # A transformer's output runs on a host, which then dies with or without the transformer.
     if host is not None and session.run_target(host).outcome == outcome:
         return make_verdict(
             "undecided",
@@ -60,6 +61,7 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
         return make_verdict(
             "invalid", make_reason(Cause.NO_MEANING, ending=session.run_target(NATIVE)), kind, first
         )
+    # A crash needs no second opinion: no program may end the process.
     if kind == "crash":
         return make_verdict(
             "fail", make_reason(Cause.CRASHED, target=target, stage=first.stage, ending=first), kind, first
@@ -88,6 +90,7 @@ def judge_lack(session: JudgingSession, first: Observation) -> Verdict:
     acceptor = find_acceptor_of_lack(session.program, session.inputs, target, first, session)
     if not acceptor:
         return make_verdict("unsupported", make_reason(Cause.LACKS, target=target, ending=first), at=first)
+    # The cheap question first; the second one runs the reference.
     excused = _judge_unconfirmed(session, first) or _judge_undefined(session, first)
     if excused is not None:
         return excused
@@ -107,6 +110,7 @@ def judge_refusal(session: JudgingSession, first: Observation) -> Verdict:
         return broken
     acceptor, blame, rejected = _find_acceptor(session, first)
     if acceptor:
+        # Compilers report a missing element type by all sorts of errors, so it is tried on its own.
         dtype = find_refused_type(session.program, target, session.lab)
         if dtype:
             reason = make_reason(Cause.TYPE_REFUSED, target=target, dtype=dtype, ending=first)
@@ -129,6 +133,7 @@ def _judge_forbidden(session: JudgingSession, first: Observation) -> Verdict | N
     """Return the verdict `invalid` if the reference refuses the program for the same reason; accepting it is
     lenience.
     """
+    # Outputs that the user vouches for prove that the program has a meaning.
     if session.expected is not None:
         return None
     reference = session.run_target(NATIVE)
@@ -153,6 +158,7 @@ def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, st
     if session.expected is not None:
         session.consulted.append(EXPECTED)
         return EXPECTED, "compiler", False
+    # The compiler of such an IR has accepted the program before it failed on it.
     checked_by = ir_of(session.program).checked_by
     if checked_by and first.stage != "import" and first.outcome == "error":
         return checked_by, "compiler", False
@@ -180,6 +186,7 @@ def _find_type_error(session: JudgingSession) -> str:
 
 def _judge_unconfirmed(session: JudgingSession, first: Observation) -> Verdict | None:
     """Return `flaky` with the counts unless a fresh process fails in the same way."""
+    # One repetition settles most failures; only the others are worth more runs.
     if session.run_again().outcome == first.outcome:
         return None
     seen = 1 + sum(session.run_again().outcome == first.outcome for _ in range(_REPEATS - 1))

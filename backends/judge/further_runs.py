@@ -75,8 +75,10 @@ def judge_nondeterminism(
         if found is None:
             continue
         reference = lab.observe(FLOAT64, program, inputs)
+        # Reads of undefined memory differ between runs, and only the reference could tell.
         if ir_of(program).can_be_undefined(program) and reference.outputs is None:
             return None
         output = found.mismatch.output if found.mismatch is not None else None
+        # Where ONNX leaves a result open, a compiler may give another one each time.
         return None if list_open_rules(reference.hazards, output) else found
     return None

@@ -35,6 +35,7 @@ def find_wrong_by_integers(
         if name in begin:
             continue
         own = ask("candidate", tap_model(model, begin), inputs).outputs
+        # Reading the integers changed the output, so they are not those of the failing run.
         if own is None or not identical(own.get(name), got[name]):
             continue
         feeds = {**inputs, **{each: own[each] for each in begin}}
@@ -55,6 +56,7 @@ def _find_integers_behind(model: ModelProto, output: str, integers: Collection[s
         node = makers.get(name)
         reads = list(filter(None, inputs_of(node))) if node is not None else []
         bodies = node is not None and any(each.HasField("g") or each.graphs for each in node.attribute)
+        # Bodies may compute with floats inside, which the types outside do not show.
         if bodies or not reads or not all(each in integers for each in (name, *reads)):
             begin.add(name)
         else:

@@ -92,6 +92,7 @@ def judge_case(
     chosen = replace(further, names=(*further.names, named)) if named in NAMES else further
     found: Verdict | None = None
     if judged.verdict.verdict == "pass" and not target.rewrite:
+        # Only on a passing build: a slow or unstable wrong answer is first of all wrong.
         found = run_optional_oracles(chosen, program, inputs, target, lab)
     elif judged.verdict.verdict == "invalid" and "accepts-invalid" in chosen.names:
         found = find_accepted_forbidden(program, inputs, target, lab)
@@ -128,10 +129,12 @@ def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
         return contradicted
     if target.rewrite:
         return judge_rewritten(session, outputs)
+    # Some models have no float64 version, such as those that read the bits of a number.
     arbiter = FLOAT64 if session.run_target(FLOAT64).outputs is not None else NATIVE
     right = session.run_target(arbiter)
     if right.outputs is None:
         return _judge_without_reference(session, outputs)
+    # The rounding error of a sum grows with its length, and the tolerance with it.
     terms = find_sum_lengths(right.hazards)
     found = compare(outputs, right.outputs, session.dtypes, session.policy, terms)
     if found.agrees and session.expected is None:
@@ -190,11 +193,13 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
             agreeing = oracle
             continue
         changed = session.judge_repetition(outputs, tuple(found.mismatches))
+        # Such a program may read memory that it never wrote, and then no compiler is wrong.
         if changed is not None and ir_of(session.program).can_be_undefined(session.program):
             return replace(changed, verdict="undecided")
         if changed is not None:
             return changed
         wrong = _find_beyond_rounding(found, session.dtypes)
+        # Builds of one compiler share kernels, so they outvote it only where rounding is no explanation.
         builds = _list_other_builds(session) if wrong else []
         agree = [build for build in builds if session.is_agreeing(build, answer.outputs, wrong)]
         if agree:
@@ -243,6 +248,7 @@ def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mappi
     if host is not None:
         return session.judge_host_fault(host, found.worst)
     others = (oracle for oracle in session.oracles if is_independent(target, oracle))
+    # An independent compiler that gives the same outputs puts the expected ones in doubt.
     against = next((oracle for oracle in others if session.is_agreeing(oracle, outputs, names)), None)
     if against is not None:
         reason = make_reason(Cause.EXPECTED_CONTRADICTED, oracle=against, target=target, mismatch=found.worst)

@@ -72,12 +72,15 @@ class JudgingSession:
         """
         if target not in self.answers:
             program, inputs = self.program, self.inputs
+            # Only for oracles: a translation is another program, and says nothing about the target itself.
             is_oracle = is_independent(self.target, target) and program.ir not in target.irs
             if is_oracle and self.translation is not None:
                 program = self.translation
+                # The translation is specialised to some inputs, which it no longer takes.
                 inputs = {name: inputs[name] for name in self.translation.inputs()}
             self.answers[target] = self.lab.observe(target, program, inputs)
             self.observations.append(self.answers[target])
+            # An oracle that could not be asked is not cited as one.
             if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
                 self.consulted.append(target.display)
         return self.answers[target]
@@ -86,6 +89,7 @@ class JudgingSession:
         self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
     ) -> Observation:
         """Observe like a Lab; runs of the judged program become evidence."""
+        # By identity: another program object may hold the same bytes with other inputs.
         if program is self.program and not fresh:
             return self.run_target(target)
         return self.lab.observe(target, program, inputs, fresh=fresh)
@@ -125,6 +129,7 @@ class JudgingSession:
         at fault.
         """
         host = self.target.runtime
+        # A missing output is the transformer's doing; the host has no part in it.
         if host is None or not all(name in outputs for name in names):
             return None
         return host if self.is_agreeing(host, outputs, names) else None
@@ -162,6 +167,7 @@ class JudgingSession:
             reason = make_reason(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
             return make_verdict("flaky", reason, KIND_OF_OUTCOME.get(second.outcome, "error"), second)
         first = {name: outputs[name] for name in names if name in outputs}
+        # By tolerance and not by bits: threads may sum in another order.
         worst = compare(second.outputs, first, {}, self.policy).worst
         if worst is None:
             return None

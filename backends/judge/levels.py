@@ -44,6 +44,7 @@ def judge_levels(
     answer = session.run_target(baseline).outputs
     if answer is None or not all(name in answer for name in names):
         return None
+    # Both levels may be right where a rounding error decides the side of a jump.
     own = {name: outputs[name] for name in names if not _is_discontinuous(graph, name)}
     found = compare(
         own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms
@@ -59,6 +60,7 @@ def judge_levels(
     worst = Comparison(found).worst
     if worst is None:
         return None
+    # The target has repeated its result already; an unstable baseline contradicts nobody.
     again = session.lab.observe(baseline, session.program, session.inputs, fresh=True).outputs
     if again is None or not all(identical(again.get(name), answer[name]) for name in found):
         return None

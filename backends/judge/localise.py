@@ -104,12 +104,14 @@ def _get_own_values(dispute: Dispute) -> Values | None:
     session = dispute.session
     model = dispute.model
     names = list_made_values(model)
+    # All values become outputs of one run, so memory grows with the program.
     if not names or len(names) > MOST_VALUES:
         return None
     program = OnnxProgram(tap_model(model, names).SerializeToString(), session.program.name)
     answer = session.lab.observe(session.target, program, session.inputs)
     if answer.outputs is None:
         return None
+    # Extra outputs can switch off the fusion that is at fault.
     if not all(identical(answer.outputs.get(name), dispute.outputs.get(name)) for name in dispute.names):
         return None
     return {**session.inputs, **answer.outputs}
@@ -127,6 +129,7 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
     whole = session.lab.observe(dispute.arbiter, program, {**session.inputs, **given}).outputs
     for node in _list_upstream(model.graph, dispute.names):
         made = {name: given[name] for name in node.output if name in given}
+        # Constants are given, so no compiler can compute them wrongly.
         if not made or all(name in held for name in made):
             continue
         if whole is not None and all(name + MADE in whole for name in made):
@@ -159,11 +162,13 @@ def _judge_operator(
     found, asked = judged
     if found.verdict == "fail":
         alone = asked.run_target(session.target).outputs or {}
+        # Tells a wrong kernel from a fusion or rewrite that only the whole program triggers.
         by_itself = compare(alone, inside, get_dtypes(inside), session.policy).agrees
         place = "by itself too" if by_itself else "only inside this program"
         return Finding(
             "wrong", (), node.op_type, f"{place}: {describe_mismatch(found.mismatch)}", found.blame
         )
+    # An undefined result of one operator is no fault either.
     if found.verdict in ("pass", "invalid"):
         return Finding("operators-agree", (), node.op_type, rules=found.rules)
     # List the independent compilers that agree with the target on the piece, against the arbiter.

@@ -157,6 +157,7 @@ class OracleChoice:
             option, _, value = _BY_NAME[name].option.partition("=") if name in _BY_NAME else ("", "", "")
             if option and option in target.facts.options:
                 now = target.options[option]
+                # Both checks at once have a value of their own.
                 target = target.with_options(**{option: value if now in ("off", value) else "all"})
         return target
 
@@ -179,6 +180,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     listed = fields.pop("oracles", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise BadInput(f"{shown(file, 160)}: `oracles` is to be a list of names")
+    # Each once, in order: the file first, so that the command line only adds.
     every = tuple(dict.fromkeys([*listed, *names]))
     for name in every:
         own = [] if name in _BY_NAME else sorted(entry_points(group=GROUP).names)
@@ -217,6 +219,7 @@ def _take_table(fields: dict[str, Any], name: str, file: Path | None) -> dict[st
 
 def _take_number(table: dict[str, Any], name: str, usual: float, file: Path | None) -> float:
     value = table.pop(name, usual)
+    # In Python, true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(f"{shown(file, 160)}: `{name}` is to be a number from 1 to 1000")
     return float(value)

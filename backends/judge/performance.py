@@ -46,6 +46,7 @@ def judge_slowdown(
         raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
     slower = sum(a > margin * b for a, b in zip(optimised, unoptimised, strict=True))
     chance = compute_sign_test(slower, len(optimised))
+    # A clock may measure 0 for a tiny program.
     ratio = median(optimised) / max(median(unoptimised), 1e-12)
     reason = (
         f"the optimised build takes {ratio:.2f} times the time of the unoptimised one"
@@ -63,6 +64,7 @@ def judge_memory(
     """Judge peak memory in bytes: `fail` if even the least of the optimised build exceeds the margin."""
     if not optimised or not unoptimised:
         raise ValueError("memory needs at least one peak of either build")
+    # The comparison that favours the compiler: other load only ever adds to a peak.
     a, b = min(optimised), max(unoptimised)
     reason = f"the optimised build needs {a / 2**20:.0f} MiB, the unoptimised one {b / 2**20:.0f} MiB"
     if a > margin * b and a - b > MEMORY_FLOOR:
@@ -88,6 +90,7 @@ def measure_slowdown(
     Every round is a fresh process of each; rounds stop once a slowdown is excluded. `undecided` without an
     unoptimised build, or if a run fails.
     """
+    # The fewest slow pairs with which the test reaches its level; with too many quick ones it cannot.
     slow = next((k for k in range(rounds + 1) if compute_sign_test(k, rounds) <= LEVEL), rounds + 1)
 
     def is_settled(sides: _Sides) -> bool:
@@ -162,6 +165,7 @@ def _run_in_turn(
         order = ((target, sides[0]), (baseline, sides[1]))
         for who, side in order if turn % 2 == 0 else reversed(order):
             more = {"repeat": repeat} if repeat else {}
+            # A fresh process each: memory that an earlier test took would count for the next one.
             observation = lab.observe(who, program, inputs, fresh=True, **more)
             if observation.outcome != "ok":
                 return make_verdict(

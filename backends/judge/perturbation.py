@@ -68,6 +68,7 @@ def measure_movements(
         return {}
     held = {name: read_tensor(tensor) for name, tensor in get_constants(model).items()}
     makers = {output: node for node in model.graph.node for output in node.output}
+    # One unit in the last place of the type in which the compiler computes, not of float64.
     units = {
         name: float(ml_dtypes.finfo(value.dtype).eps)
         * _get_scale(name, makers[name], {**held, **inputs, **centre})
@@ -100,9 +101,11 @@ def _get_scale(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, A
     terms.
     """
     size, own = np.abs(np.asarray(values[name], np.float64)), get_rounding(node)
+    # A sum rounds at the size of its terms, which is far above the result where they cancel.
     if Rounding.SUMS in own:
         given = [values[read] for read in node.input[:2] if _is_float(values.get(read))]
         return np.maximum(size, math.prod(_get_largest(value) for value in given))
+    # A Sigmoid or a Sin computes with numbers around 1 even where its result is tiny.
     return np.maximum(size, 1.0) if Rounding.BOUNDED in own else size
 
 

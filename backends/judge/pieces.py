@@ -76,9 +76,11 @@ def make_operator_program(
     """
     held, copy = get_constants(model), ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
+    # The node may call a function of the model.
     copy.functions.extend(model.functions)
     copy.graph.name = "operator"
     feeds: Values = {}
+    # Bodies read names of the graph around them, which become inputs too.
     inside = set(_iter_inner_names(node))
     for name in dict.fromkeys(inputs_of(node)):
         if name in held:
@@ -132,6 +134,7 @@ def accepts_each_operator(
     if model is None:
         return False
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+    # A program of one operator is its own piece: nothing new would be learnt.
     if not 1 < len(nodes) <= MOST_OPERATORS:
         return False
     recorded = lab.observe(
@@ -188,6 +191,7 @@ def _is_refused(model: ModelProto, number: int, constant: bool, target: Resolved
         array[:] = "a"
     held = [numpy_helper.from_array(array, "x")] if constant else []
     fed = [] if constant else [helper.make_tensor_value_info("x", number, [2])]
+    # Identity alone is not enough: some compilers have it for no type, and a Cast for each.
     ways = {
         number: [helper.make_node("Identity", ["x"], ["y"])],
         TensorProto.FLOAT: [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)],
@@ -197,6 +201,7 @@ def _is_refused(model: ModelProto, number: int, constant: bool, target: Resolved
             nodes, "type", fed, [helper.make_tensor_value_info("y", made, [2])], held
         )
         small = ModelProto(ir_version=model.ir_version, graph=graph)
+        # Domains of extensions could be refused for themselves.
         small.opset_import.extend(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
         program = OnnxProgram(small.SerializeToString(), f"a program of {_get_type_name(number)}")
         if lab.observe(target, program, {} if constant else {"x": array}).outcome not in _REFUSALS:

@@ -186,6 +186,7 @@ def describe_ending(observation: Observation) -> str:
     text = " ".join((observation.message or observation.exception or "").split())
     if observation.signal:
         text = f"signal {observation.signal} {text}".strip()
+    # The longer part is the end, where the cause stands; 240 in all with the dots.
     return text if len(text) <= 240 else f"{text[:80]}...{text[-157:]}"
 
 
@@ -229,6 +230,7 @@ def _shorten_pair(got: str, expected: str) -> tuple[str, str]:
     """Shorten two numbers to the fewest digits, at least five, in which they differ."""
     with suppress(ValueError):
         pairs = [(f"{float(got):.{digits}g}", f"{float(expected):.{digits}g}") for digits in range(5, 10)]
+        # Integers are exact, so they are never shortened.
         return next((pair for pair in pairs if "." in got + expected and pair[0] != pair[1]), (got, expected))
     return got, expected
 

@@ -71,6 +71,8 @@ class TestsInOrder:
                 if asked and done.case is not None:
                     self._open.add(self._decided)
                     yield Further(self._decided, done.case, asked, tuple(done.test.answers))
+                # The model is needed only to ask further targets; waiting tests would hold all models in
+                # memory.
                 self._arrived[self._decided] = replace(done, case=None)
             self._decided += 1
 
@@ -104,6 +106,7 @@ def _merge_tests(first: FinishedTest, further: FinishedTest) -> FinishedTest:
 def make_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
     """Make the campaign of a seed and a plan on targets; equal arguments give the same id."""
     names = tuple(dict.fromkeys(target.display for target in targets))
+    # Neither the time nor the machine: a resumed campaign must find its own id again.
     text = json.dumps([plan.generator, seed, names])
     return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
 
@@ -159,6 +162,7 @@ def run_campaign(
             pool.add_requests(order.iter_requests())
             ready, learnt = order.take_finished()
             if ready:
+                # The caller may have freed space or asked the user; finished tests are too dear to lose.
                 while not _try_recording(store, campaign, ready, learnt, full):
                     pass
                 pool.note_recorded(order.recorded_count)

@@ -72,6 +72,7 @@ class CoverageRecord:
         """Add a point of the growth if it differs from the last one."""
         for (name, release), probes in coverage.maps().items():
             of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
+            # A flat stretch needs no points: a line between its ends is the same.
             if not of.growth or of.growth[-1][2] != probes.count:
                 of.growth.append((round(seconds, 2), tests, probes.count))
 
@@ -133,6 +134,7 @@ def load_record(path: Path) -> CoverageRecord:
         BadInput: If it is missing or unreadable.
     """
     if path.is_dir():
+        # By time, because the names are hashes.
         found = sorted((path / "coverage").glob("*.json"), key=lambda item: item.stat().st_mtime)
         if not found:
             raise BadInput(
@@ -142,6 +144,7 @@ def load_record(path: Path) -> CoverageRecord:
     try:
         data = json.loads(read_file(path, _MOST))
         return _decode(data)
+    # The file may come from a stranger, so every way in which it can be malformed is one refusal.
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error):
         raise BadInput(f"{shown(path, 200)} is no coverage of a campaign") from None
 
@@ -167,6 +170,8 @@ def _encode(record: CoverageRecord) -> dict[str, Any]:
                         "path": item.path,
                         "build_id": item.build_id,
                         "probes": item.probes,
+                        # Four bytes are enough for an address relative to its library, and compress well in
+                        # ascending order.
                         "addresses": base64.b64encode(
                             zlib.compress(item.addresses.astype("<u4").tobytes())
                         ).decode(),
@@ -183,6 +188,7 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     if data["format"] != _FORMAT:
         raise ValueError("another format")
     record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
+    # One budget over all libraries: a small file can hold many that each unpack to the limit.
     left = _MOST_ADDRESSES
     for name, of in data["compilers"].items():
         libraries: list[ReachedLibrary] = []
@@ -190,6 +196,7 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
             addresses = _decode_addresses(item["addresses"], left)
             left -= len(addresses)
             about = str(item["path"]), str(item["build_id"]), int(item["probes"])
+            # Sorted and unique, which the comparisons below rely on and a foreign file need not be.
             libraries.append(ReachedLibrary(*about, np.unique(addresses)))
         growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
         record.compilers[str(name)[:_LONGEST_NAME]] = CompilerCoverage(
@@ -259,6 +266,7 @@ def compare_coverage(first: CoverageRecord, second: CoverageRecord) -> list[Libr
             f"one campaign has the coverage of {first.kind}, the other of {second.kind}: they cannot be"
             " compared"
         )
+    # By build-id: addresses mean the same code only within one build.
     theirs = {item.build_id: item for of in second.compilers.values() for item in of.libraries}
     found = [
         _compare_libraries(item, theirs[item.build_id])
@@ -298,6 +306,7 @@ def _open_names(*libraries: ReachedLibrary) -> Names | None:
     for item in libraries:
         try:
             library = Library(Path(item.path))
+            # The file at that path may have been updated since.
             if library.build_id == item.build_id:
                 return Names(library)
         except (Unreadable, OSError, ValueError, LookupError, struct.error):
@@ -327,6 +336,7 @@ def _sort_by_count(items: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], .
 def shorten_path(path: str) -> str:
     """Shorten a source path to its project's root: `/project/src/relax/op.cc` is `src/relax/op.cc`."""
     parts = path.split("/")
+    # Paths begin with the folder of the machine that built the library.
     for root in ("src", "include", "onnxruntime", "core"):
         if root in parts[:-1]:
             at = parts.index(root)

@@ -30,6 +30,7 @@ class CoverageSession:
         self._record: CoverageRecord | None = None
         if self.coverage is not None:
             earlier = load_earlier(folder, campaign.id)
+            # Points of functions and of blocks cannot be added up.
             same = earlier is not None and earlier.kind == self.coverage.kind
             self._record = (
                 earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
@@ -37,6 +38,7 @@ class CoverageSession:
             if same and earlier is not None:
                 self.coverage.known = earlier.mark_known
                 last = [of.growth[-1][0] for of in earlier.compilers.values() if of.growth]
+                # The time axis goes on where the interrupted run ended.
                 self._started -= max(last, default=0.0)
 
     def note_progress(self, done: int) -> None:

@@ -108,6 +108,7 @@ class PassFaults:
 
     def learn(self, sequence: Sequence[str], failed: bool) -> None:
         """Count a run of a sequence."""
+        # Without arguments: a faulty pass fails with most of them.
         names = {item.partition(":")[0] for item in sequence}
         self._runs.update(names)
         self._failures.update(names if failed else ())
@@ -134,12 +135,14 @@ class GuidedFunctions:
         """Make the next candidate of the loop."""
         candidate = self.loop.next()
         for _ in range(TRIES):
+            # A number of tries at most, or a loop of seeds with nothing but known passes would never end.
             if number % NOTICED == 0 or not self._faults.is_known(candidate.sequence):
                 break
             # As if it had failed again: its seed gets another sequence.
             self.loop.learn(candidate, True, False)
             candidate = self.loop.next()
         self._under_way[number] = candidate
+        # Some passes leave a function that only code generation understands, which then cannot run.
         sequence = candidate.sequence if self.is_lowered_only(number) else runnable(candidate.sequence)
         made = program(candidate.function, sequence)
         origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
@@ -198,6 +201,7 @@ def make_lowered_seeds(
             except BadInput:
                 # A function with a node that the reader does not know is no seed.
                 continue
+            # Larger functions mutate slowly, and their failures are hard to read.
             if arguments(function) is not None and size(function) <= LARGEST:
                 found[program.data] = function
     return list(found.values())
@@ -228,6 +232,7 @@ class LaneWorkers(Workers):
     ) -> Iterator[Observation]:
         """Observe as `Workers.observe_many` does; raise LaneStopped when it is time to stop."""
         answered = super().observe_many(target, tests, fresh=fresh, repeat=repeat)
+        # Closing at once frees the worker's lock; the garbage collector would do so at some later time.
         with closing(answered) as answers:  # type: ignore[type-var]
             for answer in answers:
                 if self._stop.is_set():
@@ -262,7 +267,9 @@ class _Chunks:
                 raise LaneStopped
             lowered_only = {number for number in cases if self.programs.is_lowered_only(number)}
             done = run_tests(self.campaign, cases, lab, lowered_only, self.metamorphic, self.further)
+            # Not zero: it is divided by.
             taken = time.monotonic() - started + 1e-9
+            # At most doubled, since the first tests are slow to start and later ones may be slower.
             self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
             return done
         finally:
@@ -296,6 +303,7 @@ def run_guided(
         for _ in range(lanes):
             idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop, coverage))))
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
+        # Without waiting: threads notice `stop` after their current answer.
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         # Called first, before the pool waits for its threads
         stack.callback(stop.set)
@@ -315,6 +323,7 @@ def run_guided(
             if not waiting:
                 return
             left = None if end == float("inf") else max(0.0, end + GRACE - time.monotonic())
+            # The oldest chunk only, because results are recorded in order.
             if not wait([waiting[0]], left).done:
                 return
             try:

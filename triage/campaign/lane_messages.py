@@ -137,6 +137,7 @@ def decode_as(frame: bytes, type_: Any) -> Any:
     """Decode a value of this type from a frame; raises EOFError if it is invalid."""
     try:
         return msgspec.msgpack.decode(frame, type=type_, ext_hook=_decode_value)
+    # As if the connection had ended: a lane that sends nonsense is replaced like a dead one.
     except (msgspec.MsgspecError, wire.WireError) as error:
         raise EOFError(str(error)) from None
 
@@ -182,6 +183,7 @@ def receive_frame(connection: socket.socket) -> bytes:
     long.
     """
     (length,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
+    # Checked before the buffer is made, since a broken lane may announce any length.
     if length > _MOST:
         raise EOFError("no message")
     return bytes(wire.receive_exactly(connection, length))
@@ -202,6 +204,7 @@ def make_finished(
     tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool, *, cases: bool = False
 ) -> Finished:
     """Make the message about finished tests; with `cases`, include those of tests without findings."""
+    # Most tests pass, and their cases are the largest part of a message.
     sent = {test.number: pack_case(test.case) for test in tests if test.case and (test.findings or cases)}
     return Finished(list(map(leave_case_out, tests)), sent, upto, tests_per_second, stopped)
 

@@ -91,6 +91,7 @@ class LanePool:
         with self._lock:
             self._is_stopping = self._is_ended = True
             lanes = list(self._lanes)
+        # Outside of the lock, since ending one waits for its process.
         for lane in lanes:
             lane.end_lane()
         self._threads.shutdown(cancel_futures=True)
@@ -135,6 +136,7 @@ class LanePool:
             self._under_way -= 1
         else:
             self._allowed = self._wanted
+            # Tests on further targets say nothing about the speed of a range.
             self._rate = said.tests_per_second if isinstance(said, Finished) else self._rate
         self._submit_questions()
         if said is not None:
@@ -155,8 +157,10 @@ class LanePool:
         if self._schedule is not None and decision is None:
             return None
         most = max(1, min(self._most, int(SLICE * self._rate))) if self._rate else 1
+        # Never across two batches: each has a decision of its own.
         stop = min(self._next + most, self._next - self._next % BATCH + BATCH)
         stop = stop if self._tests is None else min(stop, self._tests)
+        # Finished tests wait in memory for an earlier one that is slow.
         if stop <= self._next or self._next - self._recorded > AHEAD * BATCH * self._allowed:
             return None
         given, self._next = NumberRange(self._next, stop, decision), stop
@@ -179,6 +183,7 @@ class LanePool:
         try:
             for answer in lane.iter_answers(question):
                 if isinstance(answer, Finished) and isinstance(question, NumberRange):
+                    # If the lane dies now, another one goes on behind what was answered.
                     question = NumberRange(answer.upto, question.stop, question.decision)
                 self._said.put(answer)
         except (EOFError, OSError):
@@ -194,6 +199,7 @@ class LanePool:
                 return self._idle.pop()
             lane = self._spawn()
             self._lanes.add(lane)
+            # The request to stop was sent before this lane was in the list.
             if self._is_stopping:
                 lane.send_stop()
             if self._is_ended:
@@ -209,6 +215,7 @@ class LanePool:
         with self._lock:
             self._lanes.discard(lane)
             first = question.start if isinstance(question, NumberRange) else question.number
+            # By the first unanswered test, since that is most likely what kills the lane.
             times = self._deaths[first] = self._deaths.get(first, 0) + 1
         if self._is_ended or (self._is_stopping and times < DEATHS):
             return None

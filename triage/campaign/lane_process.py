@@ -73,6 +73,7 @@ class Lane:
         threading.Thread(target=_import_expected, args=(early, self._expected), daemon=True).start()
         begin = receive_message(self._connection)
         assert isinstance(begin, Begin)
+        # In a thread, so that a request to stop and the end of the other side are seen during a test.
         threading.Thread(target=self._receive_questions, daemon=True).start()
         with early, Workers(begin.limits) as workers:
             first = begin.first or begin.campaign.targets
@@ -100,6 +101,7 @@ class Lane:
                         answered=rest,
                     )
                     check_imports([done], lab.workers)
+                    # Observations hold outputs, which add up over a campaign.
                     lab.forget_all()
                     case = pack_case(done.case) if done.case and done.findings else None
                     send_message(self._connection, Answered(leave_case_out(done), case))
@@ -113,6 +115,7 @@ class Lane:
         at, campaign = numbers.start, begin.campaign
         while at < numbers.stop:
             started = time.monotonic()
+            # Small pieces lose little if the lane dies, and show progress.
             upto = min(numbers.stop, at + max(1, min(PIECE, int(SLICE * self._rate))))
             decision = numbers.decision or BatchDecision()
             cases = {
@@ -177,6 +180,7 @@ def choose_targets(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tu
     """
     ir = case.program.ir
     taking = [name for name in campaign.targets if ir in resolve(name).irs]
+    # An IR that no first target takes still gets all of those that do.
     return tuple(name for name in taking if name in first) or tuple(taking)
 
 

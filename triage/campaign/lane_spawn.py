@@ -83,6 +83,7 @@ class ProcessLane:
         """Tell it to end with the current piece; without a question, with its next one."""
         # If it is dead, `iter_answers` reports that.
         with self._lock, suppress(OSError):
+            # A message without a question would be read as the answer to none, so it waits for the next one.
             if self._is_asked and not self._is_stopped:
                 self._send_stop_message()
             self._is_stopped = True

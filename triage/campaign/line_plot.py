@@ -73,10 +73,12 @@ def choose_ticks(most: float) -> list[float]:
     """Choose three to six round numbers from 0 to the first that is at least `most`; 0 and 1 if that is
     almost 0.
     """
+    # The logarithm below needs a number that is not 0.
     if most < 1e-12:
         return [0.0, 1.0]
     unit = 10.0 ** math.floor(math.log10(most))
     step = next(share * unit for share in (0.2, 0.25, 0.5, 1, 2) if most / (share * unit) <= 5)
+    # A quotient just above a whole number by rounding would add an empty tick.
     count = math.ceil(most / step - 1e-9)
     return [step * place for place in range(count + 1)]
 
@@ -93,6 +95,7 @@ def _format_number(value: float) -> str:
 
 def _draw_text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     style = f' class="{kind}"' if kind else ""
+    # Names come from stores, so both markup and control characters are made harmless.
     return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable(text))}</text>'
 
 

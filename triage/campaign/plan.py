@@ -58,6 +58,7 @@ class CampaignPlan:
         """
         fields = {"edition": self.edition, **to_record(self.request)}
         if self.supports:
+            # A hash, because the tables are long and the text is part of the campaign's id.
             fields["supports"] = hashlib.sha256(name_tables(self.supports).encode()).hexdigest()[:12]
         if self.metamorphic:
             fields["metamorphic"] = "yes"
@@ -86,8 +87,10 @@ class CampaignPlan:
         return replace(self.request, supports=share_support(asked), target=name_tables(asked))
 
     def _choose_supports(self, batch: int) -> Sequence[Support]:
+        # Reversed, so that of equal tables the first one remains.
         different = {support.support_key: support for support in reversed(self.supports)}
         in_turn = [support for support in self.supports if different[support.support_key] is support]
+        # Turn 0 is for the operators that all targets support.
         turn = batch % (len(in_turn) + 1) if len(in_turn) > 1 else 0
         return [in_turn[turn - 1]] if turn else self.supports
 
@@ -107,6 +110,7 @@ def make_seed(campaign_seed: int, number: int) -> int:
     """Return the seed of a test's program, from 0 to 2**62: different for all tests of practical
     campaigns.
     """
+    # Hashed, since campaigns with seeds 1 and 2 would otherwise share almost all programs.
     digest = hashlib.sha256(f"campaign {campaign_seed}".encode()).digest()
     return (int.from_bytes(digest[:5], "little") << 21) + number
 

@@ -79,6 +79,7 @@ def plan_moves(
     for (key, cluster, new), found in rows.items():
         outcomes[key][new] += len(found)
         origins[new].add(cluster)
+    # The largest part keeps the cluster, so that its title, notes and number stay with most failures.
     successors = {key: _choose_successor(counts, key in rest) for key, counts in outcomes.items()}
     succeeded: dict[str, set[int]] = defaultdict(set)
     for key, cluster, new in rows:
@@ -124,6 +125,7 @@ def _choose_goal(
         return existing[new], "its fingerprint is there already"
     kept = sorted(cluster for cluster in origins if cluster in decided)
     if kept:
+        # The oldest one, if people decided about several.
         return kept[0], "its fingerprint is that of a cluster that a person decided of"
     if succeeded:
         return min(succeeded), "failures of both clusters have one fingerprint now"
@@ -136,4 +138,5 @@ def _choose_successor(counts: Counter[str], has_rest: bool) -> str:
     """
     if has_rest and len(counts) > 1:
         return ""
+    # The key as a tie-break makes the plan the same on every machine.
     return min(counts, key=lambda key: (-counts[key], key))

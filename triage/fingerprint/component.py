@@ -84,6 +84,7 @@ def make_component(
     """Make a component of a text, or of a list of items, truncated to `LONGEST` characters."""
     between = _BETWEEN.get(name, "")
     text = value if isinstance(value, str) else between.join(value)
+    # Cut as text and split again, so that a component read from a file equals the one that was written.
     return Component(name, _split_items(name, text[:LONGEST]), kept, hint, needs_reduction)
 
 

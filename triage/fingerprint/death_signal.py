@@ -19,6 +19,7 @@ _STATUS = re.compile(
     r"(-?\d{1,10}+|0x[0-9a-f]{8})",
     re.IGNORECASE,
 )
+# Windows has no signals; this status of a process stands for SIGSEGV.
 _ACCESS_VIOLATION = 0xC0000005
 _SIGNAL_WORDS = re.compile(
     r"(?:Fatal Python error: |!{3,} ?)?"
@@ -38,6 +39,7 @@ def list_signal_words() -> dict[str, int]:
 
 @functools.cache
 def _match_any_language() -> re.Pattern[str]:
+    # The longest first: an alternative that is the beginning of another would hide it.
     words = "|".join(map(re.escape, sorted(list_signal_words(), key=len, reverse=True)))
     return re.compile(rf"(?P<shell>{_SHELL})?(?P<word>{words})(?(shell)|(?=[ \t]*+(?:[(（]|$)))")
 
@@ -59,6 +61,7 @@ def find_signal(lines: list[str]) -> int:
         if (
             line.startswith("@native\t")
             and (field := line.split("\t")[1]).isdecimal()
+            # A log is untrusted: a long number would be slow to convert, and only 64 signals exist.
             and 0 < int(field[:4]) < 65
         ):
             exact = int(field[:4])
@@ -71,6 +74,7 @@ def find_signal(lines: list[str]) -> int:
         elif "Sanitizer: " in line:
             word = line.partition("Sanitizer: ")[2].partition(" ")[0]
             worded = worded or int(_SANITIZER_SIGNALS.get(word, 0))
+    # By trust: our shim saw the signal itself, and an exit status may be any number.
     return exact or worded or stated
 
 
@@ -78,5 +82,6 @@ def _read_status(status: int) -> int:
     """Return the number of the deadly signal in the exit status of a process, 0 for none."""
     if status & 0xFFFFFFFF == _ACCESS_VIOLATION:
         return int(signals.SIGSEGV)
+    # Python reports a signal as a negative status, a shell as 128 plus its number.
     number = -status if status < 0 else status - 128
     return number if number in list_signal_words().values() else 0

@@ -164,6 +164,7 @@ def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, spe
     Many operators can do so only after reduction.
     """
     if speechless:
+        # Offsets and the signal alone would put all crashes of one build together.
         return nameless or not stack.symbols
     return nameless and len(set(operators)) == 1
 

@@ -72,9 +72,11 @@ def make_fingerprint(
     try:
         backend = Target.parse(observation.target).backend
     except BadTarget:
+        # Logs of others name compilers that opsieve does not know.
         backend = _NOT_A_WORD.sub("-", observation.target[:40].lower()).strip("-")
     if verdict.mismatch:
         parts = make_mismatch_components(verdict, observation, operators, evidence)
+    # Such an error is a wrong result of the transformer, only noticed by a reader.
     elif observation.exception.rpartition(".")[2] == BROKEN_MODEL:
         parts = make_broken_model_components(verdict, observation, operators, evidence, names)
     else:
@@ -84,8 +86,10 @@ def make_fingerprint(
         make_component(ComponentName.BACKEND, backend, True, "another compiler's failure is another bug"),
         *parts,
     ]
+    # An unknown fact has no component, so that learning it later is seen as a change.
     components = tuple(part for part in every if part.items)
     kept = [[part.name, get_essence(part)] for part in components if part.kept]
+    # With the version in it, keys of two versions of the rules never meet by chance.
     digest = hashlib.sha256(json.dumps([VERSION, kept], ensure_ascii=True).encode()).hexdigest()[:10]
     return Fingerprint(VERSION, f"{backend}-{kind}-{digest}", components)
 
@@ -104,6 +108,7 @@ def get_essence(part: Component) -> str:
     return " ".join(text.translate(_NO_BRACKETS).split()) or part.value
 
 
+# A title of an issue is cut at about that length in most trackers' lists.
 _MAX = 120
 _WRONG = {
     "nan": "wrong NaNs",

@@ -45,6 +45,7 @@ def make_evidence(evidence: Evidence, kept: bool) -> list[Component]:
     why = "" if kept else "; where it failed tells more"
     return [
         make_component(ComponentName.GUILTY_PASS, passes, kept, f"without it the failure is gone{why}"),
+        # A guilty pass says more than the options that leave it out, and varies less.
         make_component(ComponentName.CURE, cure, kept and not passes, f"so built, the compiler is well{why}"),
         make_component(
             ComponentName.FIRST_BAD,
@@ -107,6 +108,7 @@ def make_broken_model_components(
     """
     shape = evidence.signature
     reduced = bool(shape and shape.operators)
+    # The transformer's check writes `reader: objection`.
     who, _, what = (verdict.message or observation.message).partition(": ")
     left = sorted(set(shape.operators if shape and reduced else operators))
     why = "; the reduced graph tells more, one bug is found by several readers" if reduced else ""

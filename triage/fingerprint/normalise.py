@@ -65,6 +65,7 @@ _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
 _QUALIFIED = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+|\w++(?:::\w++)++")
 _DTYPE_WORD = r"(?:[\w.]{1,20}\.)?(?:(?:float|bfloat|int|uint|complex)\d{1,3}+(?:_?e\dm\d\w*+)?|bool)(?!\w)"
 _ONE_DTYPE = re.compile(_DTYPE_WORD)
+# The order decides: an address, a hash or a path contains words and numbers, so these come last.
 _TOKEN = re.compile(
     r"(?P<uuid>(?<![\w-])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w))"
     r"|(?P<address>(?<!\w)0x[0-9a-fA-F]++)"
@@ -119,10 +120,13 @@ def normalise_message(message: str, names: Collection[str] = frozenset()) -> str
     place in the compiler's source is removed; `describe_location` reads it.
     """
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
+    # ONNX Runtime writes a number before the name of its status; the name says the same.
     text = _STATUS.sub(r"\1: ", text)
+    # Before names are replaced, because signatures hold template arguments that look like them.
     text = remove_locations(text)
     text = _SPELLINGS.sub(lambda match: f"ffi.{match[1][:3]}", text)
     text = _CLASSES.sub(_TYPE, text)
+    # Before lines are split: a dump stands in the middle of the author's sentence.
     text = _DUMP.sub("[]", text)
     text = _take_first_lines(text)
     text = (
@@ -131,8 +135,10 @@ def normalise_message(message: str, names: Collection[str] = frozenset()) -> str
         else _QUOTED.sub(_replace_quoted, text)
     )
     text = _TOKEN.sub(_replace_token, text)
+    # After the tokens, since a shape is recognised by its numbers already replaced.
     text = _RUN.sub(_replace_run, text)
     text = _LIST.sub(lambda match: match[0][0], text)
+    # Expanded last, as the names of placeholders are words that an earlier pass would rewrite.
     return _SPACES.sub(" ", text).strip().translate(_EXPAND)[:_MAX_TEMPLATE]
 
 
@@ -209,6 +215,7 @@ def _replace_token(match: re.Match[str]) -> str:
     if kind in ("drive", "path", "relative", "file"):
         bare = text.split(":")[0] if kind in ("relative", "file") else text.rstrip("0123456789:")
         name = bare.replace("\\", "/").rpartition("/")[2]
+        # A source file of the compiler identifies the place; its folder depends on the machine.
         if name.rpartition(".")[2].lower() in SOURCES:
             return name
         return _PATH if kind == "drive" or (kind == "path" and len(text) > 1) else text
@@ -232,6 +239,7 @@ def _replace_token(match: re.Match[str]) -> str:
 
 def _strip_number(text: str) -> str:
     """Return a word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
+    # Checked by demangling, since a plain word can begin like a mangled one.
     if _MANGLED.match(text) and demangle(text if text.startswith("_Z") else f"_Z{text}").count("_Z") == 0:
         return _TYPE
     if text.isalpha() or not any(sign.isdigit() for sign in text):
@@ -297,6 +305,7 @@ def find_operators(message: str, known: Collection[str]) -> tuple[str, ...]:
             )
             if word not in _ENGLISH or word in blamed or quoted:
                 found[word] = None
+        # Splitting takes quadratic time in the number of humps, and no operator's name is longer.
         elif len(word) <= 80 and word[0].isupper():
             found.update(dict.fromkeys(_split_compound(word, known)))
     return tuple(found)
@@ -305,6 +314,7 @@ def find_operators(message: str, known: Collection[str]) -> tuple[str, ...]:
 def find_blamed_operator(text: str) -> str:
     """Find the operator at which a compiler says it failed; "" without one. The last mention counts."""
     last = ""
+    # The end of a log, because converters print each operator before they try it.
     for match in _BLAMED.finditer(text[-MAX_READ:]):
         last = match[1]
     return last
@@ -317,6 +327,7 @@ def _split_compound(word: str, known: frozenset[str]) -> list[str]:
     while index < len(humps):
         for end in range(len(humps), index, -1):
             name = "".join(humps[index:end])
+            # `Max` in `MaxPool` or `If` in another name is no operator of the graph.
             if name in known and name not in _ENGLISH:
                 found.append(name)
                 index = end

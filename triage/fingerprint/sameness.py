@@ -89,7 +89,9 @@ def get_trait(found: Fingerprint) -> str:
         parts = [found.get_value(ComponentName.KIND), mismatch, found.get_value(ComponentName.DTYPE)]
         return " ".join(filter(None, parts))
     frames, message = found.get_value(ComponentName.FRAMES), found.get_value(ComponentName.MESSAGE)
+    # An offset in a library changes with every build.
     place = found.get_value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
+    # Releases changed the status of some errors, not their words.
     status = _STATUS.match(message)
     parts = [
         found.get_value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)
@@ -106,6 +108,7 @@ def _get_lasting(found: Fingerprint) -> Hashable:
     return tuple(
         (part.name, get_essence(part))
         for part in found.components
+        # The type counts before reduction and must not change unnoticed during it.
         if (part.kept or part.name is ComponentName.DTYPE) and part.name not in _LATER
     )
 

@@ -17,6 +17,7 @@ SOURCES = frozenset(
 CLEAN = {code: " " for code in range(0x20) if chr(code) not in "\n\x1b"} | {0x7F: " "}
 # Innermost frames among which a place is looked for: an exception's own constructor lies inside it
 _NEAR = 8
+# TVM shows Python, Cython and C++ frames in one format; only the C++ ones are not on the Python stack.
 _NATIVE = SOURCES - {"py", "pxi", "pyx"}
 _SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :](?!\d)")
 _REPORTED_SITE = re.compile(
@@ -40,6 +41,7 @@ def find_location(message: str) -> Frame | None:
     given.
     """
     text = message[:MAX_READ].translate(CLEAN)
+    # A failed assertion is exact, so it comes before the formats that are searched for.
     if match := _ASSERTED.match(text):
         return Frame("native", get_qualified_name(match[3]), match[1], int(match[2]))
     sites = _find_sites(text)
@@ -103,6 +105,7 @@ def _find_sites(text: str) -> list[tuple[int, int, str, str, int]]:
         if "::" not in function:
             function, end = "", match.end()
         found.append((match.start(), end, match[1], function, int(match[2])))
+        # A message lists each place that an error passed through; a hostile one could list thousands.
         if len(found) == 8:
             break
     return found
@@ -130,6 +133,7 @@ def _find_signature_end(text: str, at: int) -> int:
 def _find_arguments(text: str, at: int) -> int:
     """Return the position of the parenthesis that opens a signature's parameters, or -1."""
     depth = 0
+    # Bounded, so that a message full of openings stays linear in time.
     for index in range(at, min(len(text), at + 1500)):
         sign = text[index]
         if sign == "\n":
@@ -137,8 +141,10 @@ def _find_arguments(text: str, at: int) -> int:
         if sign == "<":
             depth += 1
         elif sign == ">":
+            # The arrow of a trailing return type closes no bracket.
             depth -= depth > 0 and text[index - 1] != "-"
         elif sign == "(" and depth == 0:
+            # Parentheses that belong to a name: of an unnamed namespace, and of `operator()`.
             if text.startswith("(anonymous namespace)", index) or text.endswith("operator", at, index):
                 continue
             return index

@@ -78,10 +78,12 @@ def read_stack(
     recursion in one line is identified by that line. Frames in a folder named like the compiler's `package`
     are its own, also where it was installed from its sources.
     """
+    # The program that called the compiler is the user's, and differs for each report of one bug.
     own = frames[_find_first_package(frames, package) :]
     began = _find_dispatcher(own, died)
     telling = [frame for at, frame in enumerate(own) if at == began or not _is_uninteresting(frame)]
     native = [frame for frame in telling if frame.language == "native"]
+    # Of a native death the Python frames only show which API was called.
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
     names = _list_names(chosen)
@@ -89,6 +91,7 @@ def read_stack(
     leaves = len(names) if exhausted else _MOST_LEAVES if died or native else 0
     names, turn, skipped = _unroll(names, leaves)
     recursive = turn > 0
+    # What the recursion calls last and what called it first are both chance.
     if exhausted and recursive:
         names = names[:turn]
     callers: list[str] = []
@@ -269,6 +272,7 @@ def _is_uninteresting(frame: Frame) -> bool:
     )
 
 
+# Stacks of one compiler share most frames, and each is matched against long lists of patterns.
 @functools.lru_cache(maxsize=4096)
 def _is_uninteresting_name(is_native: bool, place: str, function: str, module: str) -> bool:
     lists = _load_lists()
@@ -326,6 +330,7 @@ def _name_frame(frame: Frame) -> str:
         return "<jit>"
     if not frame.offset:
         return frame.module[:100]
+    # The build-id, because an offset means another function in another build.
     return f"{frame.module[:100]}+0x{frame.offset:x}" + (f"@{frame.build_id[:12]}" if frame.build_id else "")
 
 
@@ -337,9 +342,12 @@ def _unroll(names: list[str], leaves: int) -> tuple[list[str], int, int]:
     """
     for skipped in range(min(len(names), leaves)):
         inner = names[skipped:]
+        # The shortest period first, or two turns would count as one.
         for period in range(1, min(_MAX_PERIOD, len(inner) // _TURNS) + 1):
             if all(inner[i] == inner[i % period] for i in range(period * _TURNS)):
                 turn = inner[:period]
+                # The stack runs out at a random function of the turn; from the smallest on it is the same
+                # each time.
                 start = min(range(period), key=lambda at: turn[at:] + turn[:at])
                 length = next((i for i in range(len(inner)) if inner[i] != inner[i % period]), len(inner))
                 return turn[start:] + turn[:start] + inner[length:], period, skipped

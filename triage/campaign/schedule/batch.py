@@ -61,6 +61,7 @@ def list_features(program: Program) -> tuple[str, ...]:
     """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`, `pass
     FuseOps`; each once, sorted.
     """
+    # Bounded, because the state of a campaign grows with the features of failing programs.
     return tuple(sorted(set(_iter_features(program))))[:MOST]
 
 
@@ -114,23 +115,30 @@ class _Suspicion:
 
     def list_known(self, tests: int) -> list[str]:
         """List the features by which the failure is recognised."""
+        # Tests before the first failure say nothing of a version that did not fail yet.
         seen = max(1, tests - self.before)
         least = max(_LIKELY, _MORE * self.failures / seen)
         likely = {
             feature: failed / held
             for feature, (failed, held) in self.features.items()
+            # A feature that most programs have cannot tell the failing ones apart.
             if failed >= OFTEN and failed / held >= least and held <= _RARE * seen
         }
         if not likely:
             return []
         best = max(
             likely,
+            # With equal shares an operator explains more than an edge of it; the name makes the choice
+            # repeatable.
             key=lambda feature: (likely[feature], is_operator(feature), self.features[feature], feature),
         )
         sure = {feature for feature, share in likely.items() if share >= _SURE} | {best}
         operators = {feature for feature in sure if is_operator(feature)}
         return sorted(
-            feature for feature in sure if feature in operators or not operators & set(feature.split(" "))
+            # An edge of a blamed operator would leave out nothing more.
+            feature
+            for feature in sure
+            if feature in operators or not operators & set(feature.split(" "))
         )
 
     def to_text(self) -> str:
@@ -168,6 +176,7 @@ class KnownFailures:
         suspicions = self._of.setdefault(target, {})
         changed = {""}
         for key in failures:
+            # A target that fails everywhere must not fill the store.
             if key not in suspicions and len(suspicions) < _MOST:
                 suspicions[key] = _Suspicion(before=tests - 1)
             if key in suspicions:
@@ -182,6 +191,7 @@ class KnownFailures:
             for key in sorted(suspected[feature]):
                 cell = suspicions[key].features[feature]
                 cell[0], cell[1] = cell[0] + (key in failures), cell[1] + 1
+                # Dropped for good, which keeps the lists short; another failure may suspect it anew.
                 if cell[1] >= OFTEN and cell[0] / cell[1] < _LIKELY:
                     del suspicions[key].features[feature]
                     suspected[feature].discard(key)
@@ -226,6 +236,7 @@ def choose_skipped_feature(
 ) -> str:
     """Return the feature for which a target skips a test, or "" if it runs it."""
     held = sorted(set(known.get(target, ())) & set(has))
+    # A number from seed and test, so that a resumed campaign decides alike.
     if not held or Rng(f"known {seed} {number} {target}").chance(1 / STILL):
         return ""
     return held[0]
@@ -254,9 +265,11 @@ class Lacks:
 
     def note_refusal(self, target: str, has: Collection[str], what: str) -> dict[str, str]:
         """Record that a program with features `has` was refused with this message; return the changes."""
+        # Bounded, because a message may hold a whole model.
         words = set(re.findall(r"\w{1,80}", what[:1000]))
         blamed = [feature for feature in has if is_operator(feature) and feature.rpartition("::")[2] in words]
         of_target = self._refused.setdefault(target, {})
+        # A message that names two operators blames neither for certain.
         if len(blamed) != 1 or of_target.get(blamed[0]) == _TAKEN:
             return {}
         of_target[blamed[0]] = of_target.get(blamed[0], 0) + 1
