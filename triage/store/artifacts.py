@@ -81,11 +81,13 @@ def read_blamed_commits(case: Path) -> tuple[BlamedCommit, ...]:
 def _list_commits(culprit: dict[str, Any]) -> tuple[BlamedCommit, ...]:
     releases, commits = _read_object(culprit.get("releases")), _read_object(culprit.get("commits"))
     found, ranked = commits.get("culprits"), _read_object(releases.get("history")).get("ranked")
+    # Several culprits mean that untestable commits hid the answer.
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
         return (_make_commit(found[0], 1.0),)
     likely = [one for one in ranked[:_MOST] if isinstance(one, dict)] if isinstance(ranked, list) else []
     shares = [(one, one.get("probability")) for one in likely]
     return tuple(
+        # Below 1, which marks a commit that was found by running it.
         _make_commit(one, min(share, 0.999))
         for one, share in shares
         if isinstance(share, float) and share >= _LIKELY
@@ -99,6 +101,7 @@ def _make_commit(facts: dict[str, Any], share: float) -> BlamedCommit:
 
 def read_both_culprits(case: Path) -> dict[str, Any]:
     """Read `culprit.json` of a case, with the answers for its reduced form; {} without a readable one."""
+    # The answers for the whole case win: the reduced one may have drifted to another bug.
     return {**_read_object(case / REDUCED / "culprit.json"), **_read_object(case / "culprit.json")}
 
 
@@ -133,4 +136,5 @@ def _read_object(place: object) -> dict[str, Any]:
 
 
 def _clean_word(text: str) -> str:
+    # Words are joined with spaces in the index, and shown in terminals.
     return "".join(c for c in text[:100] if c.isprintable() and not c.isspace())

@@ -35,6 +35,7 @@ _FEW = msgspec.Meta(max_length=10_000)
 # A line of a stranger's log must not split one fingerprint into any number of keys.
 MOST_KEYS = 1000
 Patch = dict[str, list[list[Any]]]
+# As far as a double counts exactly: the file is JSON, which other tools read and write.
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Value = Annotated[str, msgspec.Meta(max_length=4000)] | Annotated[int, msgspec.Meta(ge=0, le=1)]
 
@@ -111,11 +112,13 @@ class DecisionReplay:
                 )
                 self._lines.clear()
                 return
+            # A record without a number may be anywhere, so no decision is due before it.
             if number is not None and (number == 0 or line.born >= number):
                 return
             self._lines.popleft()
             self._changes += line.patch.count
             try:
+                # A line that no longer fits is rolled back alone; the others of the transaction stay.
                 with self._index.open_savepoint():
                     take_line(self._index, msgspec.to_builtins(line), again=True)
             except (sqlite3.Error, BadInput) as error:
@@ -231,6 +234,7 @@ def _apply_patch(index: Index, patch: Patch, *, forwards: bool) -> None:
         index.set_apart(key, new if forwards else old)
     for campaign, test, target, key, own, number in patch.get("members", []):
         touched |= index.move_member((campaign, test, target), key, own, int(number), forwards=forwards)
+    # Before the fields below: refreshing makes the rows in which they are written.
     index.refresh_clusters(sorted(touched))
     for cluster, field, old, new in patch.get("clusters", []):
         index.set_cluster_field(cluster, field, new if forwards else old)

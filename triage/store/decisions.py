@@ -82,6 +82,7 @@ class Ledger:
         """Set a cluster's status, and the address of its issue if given."""
         if status not in STATUSES:
             raise BadInput(f"{shown(status)} is not a status; choose from {', '.join(STATUSES)}")
+        # The address becomes a link on pages, where other schemes can run code.
         if issue and not issue.startswith(("https://", "http://")):
             raise BadInput(
                 f"{shown(issue, 100)} is not the address of an issue; write one that begins with https://"
@@ -151,6 +152,7 @@ class Ledger:
         shaped = self._make_change(index, cluster, "shaped", 1)
         patch: Patch = {
             "moves": [[key, number, cluster, new]],
+            # Or the next round would join it again by the title that it shares.
             "apart": [[key, found.apart, 1]],
             "clusters": [*([shaped] if shaped else []), [new, "shaped", 0, 1]],
         }
@@ -163,11 +165,13 @@ class Ledger:
         found = index.find_fingerprint(key)
         if found is None or found.cluster is None:
             raise BadInput(f"{shown(name)} is flaky and in no cluster; there is nothing to split")
+        # A fingerprint of one member is that member.
         if found.count == 1:
             return self._split_fingerprint(index, found)
         number = index.get_free_number()
         shaped = self._make_change(index, found.cluster, "shaped", 1)
         patch: Patch = {
+            # The key without an earlier `~17`, so that repeated splits do not lengthen it.
             "members": [[campaign, test, target, key, f"{key.partition('~')[0]}~{number}", number]],
             "clusters": [*([shaped] if shaped else []), [number, "shaped", 0, 1]],
         }
@@ -186,6 +190,7 @@ class Ledger:
             "text": _bound_text(text),
             "patch": patch,
         }
+        # The index first: if it refuses, the file has no line of the decision.
         take_line(index, line)
         write_line(self.folder, line)
         at = float(line["at"])  # type: ignore[arg-type]
@@ -210,4 +215,5 @@ class Ledger:
 
 
 def _bound_text(text: str) -> str:
+    # A command line may hold bytes that are no text, which SQLite refuses.
     return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

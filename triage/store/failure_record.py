@@ -122,6 +122,7 @@ def encode_mismatch(mismatch: Mismatch) -> dict[str, Any]:
     return {
         name: field
         for name, field in fields.items()
+        # JSON has no infinity; a missing field is read as its default.
         if not (isinstance(field, float) and not math.isfinite(field))
     }
 
@@ -163,12 +164,14 @@ def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     read).
     """
     found, problem = [], ""
+    # The names begin with their place, so that the blamed target comes first.
     for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
         try:
             fields = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
             log = path.with_suffix(".log")
             if log.is_file():
                 fields["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
+            # Not strict, since JSON writes tuples as lists and whole seconds as integers.
             found.append(msgspec.convert(fields, Observation, strict=False))
         except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = f"{shown(path, 160)} is no observation: {shown(str(error), 100)}"

@@ -45,6 +45,7 @@ class Queries(IndexReader):
         self.folder = folder
         self._threads = threading.local()
         self._lock = threading.Lock()
+        # A thread's own storage is out of reach for others, so `close` needs a list.
         self._open: list[Database] = []
         upgrade_index(folder)
 
@@ -127,6 +128,7 @@ class Queries(IndexReader):
 
     def changed(self) -> bool:
         """Return whether there was a commit since the last call of this thread; True the first time."""
+        # SQLite counts commits of other connections, which costs less than any query.
         now = int(self._select_value("PRAGMA data_version"))
         before = getattr(self._threads, "seen", None)
         self._threads.seen = now
@@ -142,6 +144,7 @@ class Queries(IndexReader):
                 with self._lock:
                     self._open.append(database)
                 self._threads.database = database
+            # The index may be a stranger's, whose rows make a harmless query slow.
             with limit_time(database.conn):
                 yield database
         except sqlite3.Error as error:

@@ -128,6 +128,8 @@ class Store(CampaignIndex):
                     for finding in test.findings:
                         record = _make_failure_record(campaign, test, finding)
                         if record.fingerprint not in known:
+                            # Looked up once for each fingerprint: rows of this transaction are added only
+                            # further below.
                             known[record.fingerprint] = self._get_number(record.fingerprint, known)
                         record.number, kept = known[record.fingerprint]
                         place = ""
@@ -145,6 +147,7 @@ class Store(CampaignIndex):
                 )
                 self._add_totals(campaign, tests)
                 self._write_state(campaign, learnt or {})
+                # After the tests: place_new reads what add_failure writes, once for all rows.
                 for record, place in rows:
                     self.index.add_failure(record, place, now)
                 self.index.place_new()
@@ -170,6 +173,8 @@ class Store(CampaignIndex):
             for record, place, seen in found:
                 try:
                     with self.open_transaction():
+                        # Decisions come between the fingerprints that they saw, or `c17` would mean another
+                        # cluster.
                         replay.take_until(record.number)
                         added += self._adopt_case(record, place, seen)
                 except (
@@ -196,6 +201,8 @@ class Store(CampaignIndex):
                 found.append((record, place, round(path.stat().st_mtime, 3)))
             except (BadInput, OSError) as error:
                 problems.append(str(error))
+        # By number, so that the rebuilt index gives each cluster the name it had; records without a number
+        # come last.
         return sorted(found, key=lambda one: (one[0].number or 1 << 60, one[1])), problems
 
     def _adopt_case(self, record: FailureRecord, place: str, seen: float) -> bool:
@@ -233,6 +240,7 @@ class Store(CampaignIndex):
         found = self.index.find_fingerprint(key)
         if found is not None:
             return found.number, found.kept
+        # Numbers of this transaction are not in the index yet.
         return max([self.index.get_free_number(), *(number + 1 for number, _ in promised.values())]), 0
 
     # -- folders
@@ -254,12 +262,14 @@ class Store(CampaignIndex):
         # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
         digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
         folder = self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
+        # A writer that was killed may have left half of it.
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, parameters=parameters, origin=origin), folder)
         write_observations(folder, finding.observations)
         write_failure(folder, record)
         # When it was seen is recorded by the file's date alone: equal campaigns leave equal files.
         os.utime(folder / NAME, (seen, seen))
+        # On the disk before the transaction commits: a row must not outlive its case in a power cut.
         sync_tree(folder)
 
     def _place_staged(self) -> None:
@@ -316,6 +326,7 @@ def _make_failure_record(campaign: Campaign, test: FinishedTest, finding: FoundF
         verdict=verdict.verdict,
         kind=verdict.kind or "",
         stage=verdict.stage or "",
+        # Flaky failures have keys of their own, so that they join no confirmed cluster.
         fingerprint=key if verdict.verdict == "fail" else f"{verdict.verdict}-{key}",
         fingerprint_version=finding.fingerprint.version,
         message=bound_text(verdict.message),

@@ -42,6 +42,8 @@ def check_folder(folder: Path) -> None:
             except (FileNotFoundError, NotADirectoryError):
                 # Parts of a store are created when they are first needed.
                 continue
+            # A hard link is no link to lstat, and would let a store of a stranger change a file outside of
+            # it.
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
                 raise BadInput(
                     f"{shown(folder / name, 200)} has another name elsewhere (a hard link), where a change"
@@ -58,6 +60,7 @@ def check_folder(folder: Path) -> None:
 def is_place(place: str) -> bool:
     """Whether a text names a case folder of a store: `cases/KEY/N`."""
     match = _PLACE.fullmatch(place)
+    # The pattern lets dots through, since fingerprints hold them.
     return match is not None and not {match[1], match[2]} & {".", ".."}
 
 
@@ -86,6 +89,7 @@ class Staging:
         self.folder = folder
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            # By descriptor: names below it cannot be redirected by a link that somebody makes meanwhile.
             self._staging = os.open(STAGING, _FOLDER, dir_fd=self._root)
         except BaseException:
             os.close(self._root)
@@ -117,7 +121,9 @@ class Staging:
                     os.stat(match[2], dir_fd=key, follow_symlinks=False)
                     return False
                 step("rename")
+                # A rename is atomic, so that a reader sees the whole case or none.
                 os.rename(name, match[2], src_dir_fd=self._staging, dst_dir_fd=key)
+                # The rename itself is on the disk only when its folders are.
                 os.fsync(key)
             os.fsync(cases)
         return True

@@ -101,6 +101,7 @@ class CampaignIndex(OpenIndex):
         """Insert a campaign; an existing one stays as it is."""
         row = {"id": campaign.id, "generator": campaign.generator, "seed": campaign.seed}
         row |= {"targets": json.dumps(campaign.targets), "versions": json.dumps(dict(versions))}
+        # A resumed campaign keeps the versions with which it began.
         self._database.table("campaigns").insert(row, ignore=True)
 
     def _add_tests(self, campaign: Campaign, tests: Iterable[tuple[int, str, Mapping[str, str]]]) -> None:

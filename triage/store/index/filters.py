@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from opsieve.backends.verdict import Kind
 from opsieve.gen.errors import BadInput, shown, suggest_name
 
+# A rule's word counts until a person says something else.
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
 _LONGEST = 500
 _TOKEN = re.compile(r'(?=\S)(-?[a-z]+:)?(?:"([^"]*)"|(\S*))')
@@ -52,8 +53,10 @@ class Term:
             words = _WORD.findall(text)
             like = f"%{_escape_like(text)}%"
             named = "name LIKE ? ESCAPE '\\' OR note LIKE ? ESCAPE '\\' OR issue LIKE ? ESCAPE '\\'"
+            # The full-text index has no word for signs alone, so titles are searched as text.
             if not words:
                 return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
+            # Quoted, since AND, OR and NEAR are operators of the full-text index.
             query = " AND ".join(f'"{word}"*' for word in words)
             return Condition(
                 "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number ="
@@ -133,6 +136,7 @@ def _match_column(column: str) -> Callable[[str], Condition]:
 def _match_word(column: str, whole: bool) -> Callable[[str], Condition]:
     """Match a word, or the beginning of one, in a column of words."""
     end = " %" if whole else "%"
+    # The column begins and ends with a space, so that every word stands between two.
     return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_escape_like(value)}{end}",))
 
 
@@ -264,6 +268,7 @@ def parse_cursor(after: str, length: int) -> list[Any]:
             isinstance(values, list)
             and len(values) == length
             and all(
+                # SQLite raises OverflowError for a larger integer.
                 isinstance(one, str | float) or (isinstance(one, int) and abs(one) < 1 << 63)
                 for one in values
             )
@@ -280,6 +285,7 @@ def _order_by(names: tuple[str, ...], down: bool) -> str:
 
 
 def _compare_keys(names: tuple[str, ...], down: bool) -> str:
+    # A comparison of rows: by the first key, among equals by the next one, down to the unique id.
     return f"({', '.join(names)}) {'<' if down else '>'} ({', '.join('?' * len(names))})"
 
 

@@ -27,12 +27,14 @@ from opsieve.triage.store.index.schema import GREATEST, get_columns
 
 # Less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 UNRANKED = 1_000_000_000
+# A case without a known size sorts behind all with one.
 _UNREDUCED = 1 << 30
 # What a cluster takes from a fingerprint.
 _UNIT = (
     "key, kind, stage, title, count, targets, first_seen, last_seen, guilty_pass, first_bad,"
     """ instr(components, '"name": "program", "value": "invalid"') AS invalid"""
 )
+# Any trace of a person: such a cluster is not merged away by itself.
 DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR issue != '')"
 
 
@@ -62,6 +64,7 @@ class GrowingIndex(IndexReader):
             self._insert_row("fingerprints", row)
             return
         targets, cluster = known
+        # With the spaces around it, since one target's name can be the beginning of another's.
         is_new_target = f" {record.target} " not in targets
         if is_new_target:
             targets = f"{targets or ' '}{record.target} "
@@ -77,6 +80,7 @@ class GrowingIndex(IndexReader):
         if cluster is not None:
             sql = "UPDATE clusters SET members = members + 1, last_seen = max(last_seen, ?) WHERE id = ?"
             self._select(sql, seen, cluster)
+            # Further failures change only sums, which the statement above has updated.
             if place or is_new_target:
                 self.refresh_clusters([cluster])
 
@@ -84,6 +88,7 @@ class GrowingIndex(IndexReader):
         """Return `wanted` if it is free among fingerprints, else the next number unused by fingerprints and
         clusters.
         """
+        # A record carries its number, so that a rebuilt index names its clusters as before.
         if wanted > 0 and self._select_row("SELECT 1 FROM fingerprints WHERE number = ?", wanted) is None:
             return wanted
         sql = (
@@ -105,6 +110,7 @@ class GrowingIndex(IndexReader):
         ):
             components = read_components(stored)
             found = Fingerprint(version, key, components)
+            # Never empty: an empty title marks fingerprints that are not placed yet.
             title = make_title(found) or "a failure that tells nothing"
             guilty, bad = found.get_value(ComponentName.GUILTY_PASS), found.get_value(ComponentName.FIRST_BAD)
             self._update(
@@ -160,6 +166,7 @@ class GrowingIndex(IndexReader):
     def _join_cluster(self, number: int, titles: Iterable[str]) -> None:
         """Put a fingerprint into the cluster that shares a title with it, or into one of its own."""
         sharing: dict[int, bool] = {}
+        # Sorted, so that the same failures form the same clusters in every run.
         for title in sorted(titles):
             for cluster, decided in self._select(
                 f"SELECT c.id, {DECIDED} FROM alternatives a JOIN fingerprints f ON f.number = a.number AND"
@@ -172,6 +179,7 @@ class GrowingIndex(IndexReader):
         self._select("INSERT OR IGNORE INTO clusters (id) VALUES (?)", found.cluster)
         self._update("fingerprints", "number = ?", [number], cluster=found.cluster)
         for absorbed in found.absorbed:
+            # What a person split out stays out.
             self._update("fingerprints", "cluster = ? AND apart = 0", [absorbed], cluster=found.cluster)
         self.refresh_clusters([found.cluster, *found.absorbed])
 

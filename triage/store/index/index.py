@@ -171,6 +171,7 @@ class Index(GrowingIndex):
         finish it.
         """
         first = self._select_row("SELECT kind, stage, message FROM failures WHERE rowid = ?", rows[0])
+        # SQLite bounds the parameters of a statement.
         asked = rows[:_AT_ONCE]
         marks = ", ".join("?" * len(asked))
         targets = self._select(f"SELECT DISTINCT target FROM failures WHERE rowid IN ({marks})", *asked)
@@ -216,6 +217,7 @@ class Index(GrowingIndex):
 
     def find_to_undo(self) -> Decision | None:
         """Find the latest decision in force that can be undone."""
+        # A rekey follows from new rules, and no person took it.
         return self._find_decision("state = 'done' AND action != 'rekey' ORDER BY id DESC")
 
     def find_to_redo(self) -> Decision | None:
@@ -283,6 +285,7 @@ class Index(GrowingIndex):
         kept = int(bool(place))
         if forwards:
             self._select(
+                # A copy of the original row with `apart` set; the counts follow below, for both.
                 "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number,"
                 " cluster, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen,"
                 " last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1, title, stage, message, ?,"
@@ -299,5 +302,6 @@ class Index(GrowingIndex):
             self._select(sql, change, change * kept, name)
         rows = self._select("SELECT cluster FROM fingerprints WHERE key IN (?, ?)", source, goal)
         if not forwards:
+            # Only after the clusters were read, which have to be refreshed.
             self._database.table("fingerprints").delete_where("key = ? AND count = 0", [own])
         return {int(row[0]) for row in rows}

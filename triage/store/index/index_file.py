@@ -36,16 +36,19 @@ def lock_store(folder: Path) -> int:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # A mistyped --store must not fill a folder of the user with ours.
         ours = any(os.path.lexists(folder / name) for name in (INDEX, LOCK, CASES, "imported"))
         if not ours and any(folder.iterdir()):
             raise BadInput(f"{shown(folder, 200)} is no store and not empty; choose another --store")
         make_folders(folder)
+        # O_NOFOLLOW: a link `lock` in a store of a stranger would create a file elsewhere.
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise BadInput(
             f"the store {shown(folder, 200)} cannot be written: {reason(error)}; choose another --store"
         ) from None
     try:
+        # A lock of the kernel goes with its process, so that a killed writer leaves no stale one.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
@@ -60,6 +63,7 @@ def open_index(path: Path) -> Database:
     connection = sqlite3.connect(path, timeout=_BUSY)
     try:
         restrict_connection(connection, reading=False)
+        # Before any statement that could run code of a foreign schema.
         _check_schema(connection, path.parent)
         database = _wrap_connection(connection)
         database.enable_wal()
@@ -68,6 +72,7 @@ def open_index(path: Path) -> Database:
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for version in range(found, SCHEMA):
             steps = [step for step in MIGRATIONS[version].split(";") if step.strip()]
+            # Each step with its number in one transaction: an interrupted upgrade goes on where it stopped.
             with begin_immediate(database):
                 for step in steps:
                     connection.execute(step)
@@ -80,6 +85,7 @@ def open_index(path: Path) -> Database:
 
 def open_read_only(path: Path) -> Database:
     """Open the index read-only, for any thread."""
+    # Each thread uses its own connection; only closing happens in another one.
     connection = sqlite3.connect(_make_uri(path), uri=True, timeout=_BUSY, check_same_thread=False)
     restrict_connection(connection, reading=True)
     return _wrap_connection(connection)
@@ -87,6 +93,7 @@ def open_read_only(path: Path) -> Database:
 
 def _wrap_connection(connection: sqlite3.Connection) -> Database:
     connection.row_factory = RowReader()
+    # Plugins of sqlite-utils that happen to be installed must not run on our index.
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
@@ -180,6 +187,7 @@ def begin_immediate(database: Database) -> Iterator[None]:
 def translate_error(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
     """Translate an error of SQLite or the system during a write to an exception with one sentence."""
     if isinstance(error, sqlite3.Error):
+        # SQLite tells a full disk only by its message, so the message is searched.
         said = describe_error(folder, error)
         return DiskFull(said) if "full" in str(error) else BadInput(said)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -243,8 +251,10 @@ def move_damaged(folder: Path) -> Path | None:
         except sqlite3.DatabaseError:
             pass
         number = 1
+        # Renamed and not removed: decisions may still be read out of it.
         while (renamed := folder / f"{INDEX}.damaged-{number}").exists():
             number += 1
+        # A log of the damaged index would be applied to the new one of the same name.
         for end in ("-wal", "-shm"):
             path.with_name(INDEX + end).unlink(missing_ok=True)
         path.rename(renamed)
@@ -257,6 +267,7 @@ def _is_sound(connection: sqlite3.Connection) -> bool:
     if connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
         return False
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    # An older or foreign index is another matter than a damaged one, and is reported as such.
     return found != SCHEMA or bool(find_problem(connection)) or not find_wrong_column(connection)
 
 

@@ -98,7 +98,10 @@ class IndexReader(OpenIndex):
             found = self._select_value(
                 "SELECT id FROM clusters WHERE id = ? AND members > 0", number
             ) or self._select_value(
-                "SELECT cluster FROM fingerprints WHERE number = ? AND cluster IS NOT NULL", number
+                # A merged cluster has no members; the fingerprint that gave it its number tells where it
+                # went.
+                "SELECT cluster FROM fingerprints WHERE number = ? AND cluster IS NOT NULL",
+                number,
             )
             if found is not None:
                 return int(found)
@@ -122,6 +125,7 @@ class IndexReader(OpenIndex):
         columns = "SELECT campaign, test, target, fingerprint FROM failures"
         place, match = _PLACE.search(Path(name).as_posix()), _MEMBER_NAME.fullmatch(name)
         row = self._select_row(f"{columns} WHERE folder = ? AND folder != ''", place[1]) if place else None
+        # More digits do not fit into an integer of SQLite.
         if row is None and match and len(match[2]) < 18:
             row = self._select_row(
                 f"{columns} WHERE campaign = ? AND test = ? AND target = ?", match[1], int(match[2]), match[3]
@@ -136,7 +140,9 @@ class IndexReader(OpenIndex):
     def _find_key(self, text: str) -> str:
         rows = self._select("SELECT key FROM fingerprints WHERE key = ?", text)
         if not rows and len(text) >= 4 and re.fullmatch(r"[\w~@-]+", text):
+            # In LIKE, an underscore stands for any character.
             like = text.replace("_", r"\_")
+            # Two rows are enough to know that the tail is ambiguous.
             sql = "SELECT key FROM fingerprints WHERE key LIKE ? ESCAPE '\\' AND cluster IS NOT NULL LIMIT 2"
             rows = self._select(sql, f"%{like}")
         if len(rows) != 1:
@@ -174,6 +180,7 @@ class IndexReader(OpenIndex):
         for term in terms:
             for value in term.values if term.field not in (*VALUES, SINCE) else ():
                 wanted = Term(term.field, False, (value,)).to_condition(now)
+                # The plus keeps SQLite from the index over members, which nearly every row matches.
                 sql = f"SELECT 1 FROM clusters WHERE +members > 0 AND {wanted.sql} LIMIT 1"
                 if not self._select(sql, *wanted.values) and not is_known_name(term.field, value):
                     raise BadInput(describe_absence(term.field, value))
@@ -192,6 +199,7 @@ class IndexReader(OpenIndex):
             f"SELECT {column}, count(*), sum(members) AS members FROM clusters WHERE {wanted.sql} GROUP BY 1",
             *wanted.values,
         ):
+            # The column holds all targets of a cluster, separated by spaces.
             for word in value.split() if by == "target" else [value]:
                 before = counted.get(word, (0, 0))
                 counted[word] = (before[0] + clusters, before[1] + members)
@@ -218,6 +226,8 @@ class IndexReader(OpenIndex):
         """
         cluster = self.find_cluster(name)
         rows = self._select(
+            # The two subqueries explain the membership: a title shared with another fingerprint of the
+            # cluster, and the latest decision whose patch names the key.
             "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen,"
             " f.components, (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND"
             " b.number != a.number JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE"
@@ -246,6 +256,7 @@ class IndexReader(OpenIndex):
                 " > ? ORDER BY f.rowid LIMIT ?",
                 key,
                 row_id if place == start else 0,
+                # One row more than the page: it tells whether another page follows.
                 limit + 1 - len(found),
             )
             if len(found) > limit:
@@ -274,6 +285,7 @@ class IndexReader(OpenIndex):
         for number, stored in self._select(
             "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.backend = (SELECT backend FROM clusters WHERE id = ?)"
+            # A comparison is 0 or 1 in SQLite, so that the asked cluster comes first.
             " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT ?",
             cluster,
             cluster,
@@ -315,6 +327,7 @@ class IndexReader(OpenIndex):
                 key,
             )
             components = read_components(stored)
+            # Sorted by turn first: one case of every fingerprint before the second of any.
             done = sum(reduced is not None for _, _, _, reduced, *_ in cases)
             wanted = len(cases) if needs_reduction(components) else max(0, members - done)
             waiting = [
@@ -324,6 +337,7 @@ class IndexReader(OpenIndex):
             ]
             elsewhere = not is_graph_counted(components)
             found += [(done + turn, elsewhere, rank, one) for turn, one in enumerate(waiting[:wanted])]
+        # The first three fields only, because candidates themselves have no order; sorting is stable.
         return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 
     def list_signatures(self) -> tuple[ClusterSignature, ...]:
@@ -376,6 +390,7 @@ class IndexReader(OpenIndex):
 
     def history(self, name: str = "", most: int = 100) -> tuple[Decision, ...]:
         """Return decisions, the latest first; with a name, those of one cluster."""
+        # Punctuation becomes spaces, so that `c1` is found as a word and not inside `c17`.
         words = "' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' '"
         rows = self._select(
             f"SELECT id, at, action, text, state FROM decisions WHERE {words} LIKE ? ORDER BY id DESC"
@@ -401,6 +416,7 @@ class IndexReader(OpenIndex):
             self._select("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict")
         )
         tests = (
+            # Tests are recorded in order, so the greatest number gives their count without reading all rows.
             "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) AS number FROM"
             " campaigns"
         )

@@ -115,7 +115,9 @@ def restrict_connection(connection: sqlite3.Connection, *, reading: bool) -> Non
     """Restrict a connection to an untrusted index: no functions with effects in its schema, no writes while
     `reading`.
     """
+    # Views and expressions of the schema may then call no function with side effects.
     connection.execute("PRAGMA trusted_schema = OFF")
+    # SQLite checks pages as it reads them, before damaged ones lead it astray.
     connection.execute("PRAGMA cell_size_check = ON")
     if reading:
         connection.execute("PRAGMA query_only = ON")
@@ -125,6 +127,7 @@ def restrict_connection(connection: sqlite3.Connection, *, reading: bool) -> Non
 def limit_time(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterator[None]:
     """Interrupt queries (`sqlite3.OperationalError`) after this much CPU time of the thread."""
     end = time.thread_time() + seconds
+    # CPU time, since wall time would interrupt honest queries on a busy machine.
     connection.set_progress_handler(lambda: int(time.thread_time() > end), _STEPS)
     try:
         yield
@@ -139,6 +142,7 @@ def find_problem(connection: sqlite3.Connection) -> str:
         return f"has schema {version}"
     try:
         found = _list_objects(connection)
+    # SQLite keeps any bytes as a name.
     except UnicodeDecodeError:
         return "holds names that are no text"
     if not version and not found:
@@ -181,7 +185,9 @@ def _list_objects(connection: sqlite3.Connection) -> dict[str, str]:
     found = connection.execute(
         "SELECT type || ' ' || name, CASE WHEN name LIKE 'texts\\_%' ESCAPE '\\' THEN '' ELSE sql END FROM"
         " sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        # A hostile schema may have any number of objects; more than ours are refused anyhow.
     ).fetchmany(1000)
+    # SQLite keeps the spaces of the statement, which do not matter.
     return {name: " ".join((statement or "").split()) for name, statement in found}
 
 
@@ -223,6 +229,7 @@ class RowReader:
 
     def __call__(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the checked row."""
+        # By identity: SQLite makes one description for each statement, and rows of it come by the thousand.
         if cursor.description is not self._description:
             self._description = cursor.description
             self._types = tuple(_map_types().get(column[0], _ANY) for column in cursor.description)
@@ -252,6 +259,7 @@ def find_wrong_column(connection: sqlite3.Connection) -> str:
         for name, kind in columns.items():
             right = [kind.lower(), *(["null"] if name in _EMPTY else [])]
             listed = ", ".join(f"'{each}'" for each in right)
+            # Halves, since the absolute value of the least integer overflows in SQLite.
             large = "" if kind == "TEXT" or name in _UNBOUNDED else f" OR abs({name} / 2.0) > {GREATEST / 2}"
             sql = f"SELECT EXISTS (SELECT 1 FROM {table} WHERE typeof({name}) NOT IN ({listed}){large})"
             if connection.execute(sql).fetchone()[0]:
