@@ -39,6 +39,8 @@ Given = float | Literal["auto"] | None
 ENOUGH = 4
 # Runs of it
 MOST_RUNS = 40
+# Steps of the grid over the chance: the posterior of few runs is smooth, and each step costs a row of
+# weights.
 _POINTS = 24
 
 
@@ -76,6 +78,7 @@ def count_good_runs(chance: float | ReproductionRate, confidence: float) -> int:
     """Count the runs without a failure after which a version is good with this confidence."""
     belief, runs = get_belief(chance), 1
     while (
+        # A failure that is too rare would need runs without end.
         runs < 10 * MOST_RUNS and sum(share * (1 - shows) ** runs for shows, share in belief) > 1 - confidence
     ):
         runs += 1
@@ -164,7 +167,10 @@ class VersionGraph:
             for parent in above:
                 if not 0 <= parent < version:
                     raise ValueError(f"version {version} stands before its parent {parent}")
+                # Ancestors of a parent are ancestors too, and parents come first, so each row is complete
+                # when it is read.
                 row |= self._bits[parent]
+            # The order of bits in which numpy unpacks them.
             row[version >> 3] |= 128 >> (version & 7)
 
     def mark_ancestors(self, version: int) -> Mask:
@@ -174,6 +180,7 @@ class VersionGraph:
     def sum_ancestors(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
         """Multiply the ancestry rows of `versions` with the weights, a block of rows at a time."""
         total = np.empty(len(versions))
+        # In blocks, since an unpacked row takes eight times the space.
         for start in range(0, len(versions), _BLOCK):
             rows = self._bits[versions[start : start + _BLOCK]]
             total[start : start + len(rows)] = np.unpackbits(rows, axis=1, count=self.size) @ weights
@@ -184,6 +191,7 @@ class VersionGraph:
 
         Equal sets have equal sums; different sets collide with a probability near 2^-64.
         """
+        # Seeded, so that a resumed search asks for the same versions.
         random = np.random.Generator(np.random.PCG64(0)).integers(1, 1 << 63, self.size, dtype=np.uint64)
         number = np.zeros(self.size, np.uint64)
         for version in np.flatnonzero(testable):
@@ -282,6 +290,7 @@ class Search:
         _, place = np.unique(self._groups, return_inverse=True)
         sums = np.bincount(place, self.weights)
         best = int(np.argmax(sums))
+        # Where no test would tell more, the best group is the answer, however uncertain.
         if sums[best] < self.confidence and self._choose_versions():
             return None
         members = np.flatnonzero((place == best) & (self.weights > 0))
@@ -346,6 +355,7 @@ class Search:
         if not len(versions):
             return []
         mass = self.history.sum_ancestors(self.weights, versions)
+        # A test whose result is certain tells nothing; sums of floats miss 0 and 1 by rounding.
         useful = (mass > 1e-12) & (mass < 1 - 1e-12)
         versions, mass = versions[useful], mass[useful]
         if self.direction is Direction.FIX:
@@ -353,6 +363,8 @@ class Search:
         chances = self._estimate_testable(versions)
         chosen: list[int] = []
         for number in range(1, self._width + 1):
+            # Versions that are tested at once are spread around the best share, or they would all ask the
+            # same.
             share = min(0.99, compute_best_share(self.chance) * 2 * number / (self._width + 1))
             score = chances * np.minimum(mass / share, (1 - mass) / (1 - share))
             score[np.isin(versions, chosen)] = -1

@@ -103,6 +103,8 @@ def bisect_row(
     size = ends.new - ends.old + 1
     weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
     doubtful = chance != 1 and ends.direction is Direction.REGRESSION
+    # The good end is a candidate only if it may have passed by chance; in a search for a fix it is bad for
+    # certain.
     weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
     search = Search(
         Chain(size),
@@ -113,6 +115,7 @@ def bisect_row(
         width=width,
     )
     for version, answer in ends.answers.items():
+        # Ends that could not be tested were moved inwards; what was skipped stays skipped.
         if ends.old < version < ends.new and answer is TestResult.SKIP:
             search.record_result(version - ends.old, answer)
     newest_old = ends.old
@@ -122,6 +125,7 @@ def bisect_row(
     suspects = search.suspects
     # next_versions() is empty exactly then.
     assert suspects is not None
+    # The failure is older than the range: what passed at the good end was chance.
     if suspects.candidates == (0,):
         wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, TestResult.BAD))))
         return SearchResult(replace(ends, trouble="always", wrong=wrong), None)
@@ -146,6 +150,7 @@ def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]
             sure and failures == runs >= sure
         ):
             break
+        # A version that cannot be tested at all must not take all of the runs.
         if (sure or not runs) and result is TestResult.SKIP:
             break
         if sure and not failures and runs >= NEVER:
@@ -170,6 +175,7 @@ def confirm_ends(
     # Of an end that is not known yet; it fails at least once
     rate = ReproductionRate(1, 1)
     known: dict[int, TestResult] = {}
+    # The bad end first: its rate says how many runs of the good one are needed.
     for end in (bad, good):
         measuring = measure_rate(0 if given == "auto" else SURE)
         next(measuring)
@@ -200,6 +206,7 @@ def search_flaky(
     """
     recorded: list[tuple[int, TestResult]] = []
     if isinstance(chance, ReproductionRate) and chance.failures == chance.runs:
+        # Most failures are steady, and then this costs no more than bisection.
         recorded = yield from run_search(search_for(1.0))
     search = search_for(chance)
     for version, result in recorded:

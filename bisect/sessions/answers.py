@@ -27,6 +27,7 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """Convert the answer to dicts, lists, texts and numbers."""
+        # Through JSON, which turns tuples, enums and paths into what a file holds.
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         absent = [
             field.name
@@ -219,6 +220,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
     """
     if not (case / "case.json").is_file() or (case / "confirm.py").is_file():
         return
+    # Answers of other kinds of searches stay.
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
     write_output(case / NAME, text + "\n")
 

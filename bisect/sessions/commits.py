@@ -32,6 +32,7 @@ def bisect_commits(
         raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
     good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
     with ExitStack() as stack:
+        # First in, so last out: scripts and folders are cleaned up under it.
         stack.enter_context(raise_on_sigterm())
         check: Path | CaseCheck = request.check or stack.enter_context(_make_case_check(request))
         source = stack.enter_context(
@@ -104,6 +105,7 @@ def _resolve_target(request: BisectRequest) -> ResolvedTarget:
     target = request.target or opened.parameters.get("target", "")
     if not target:
         raise BadInput("name --target, the compiler that is built, such as onnxscript")
+    # Only for a name in the case's file, which may be a stranger's and asks for consent.
     if not request.target:
         named_by_file(target, request.offline, opened.origin.versions)
     return resolve(target)

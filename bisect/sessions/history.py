@@ -34,6 +34,7 @@ def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues:
         BadInput: If the commit of a version is unknown, or, with git's own message, if git fails on the
         repository.
     """
+    # A partial clone fetches objects late, so that any command of git may fail.
     with explain_git_errors(repository):
         return _rank_range(repository, change, clues)
 
@@ -43,6 +44,8 @@ def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: 
     ends = [find_release_commit(repository, built, before=built is change[0]) for built in change]
     old, new = (end.sha for end in ends)
     with open_repository(repository) as opened:
+        # Releases often come from branches; then the older one's commit is not an ancestor of the newer
+        # one's.
         base = find_merge_base(opened, old, new)
         between = read_between(opened, old, new)
         _check_order(opened, change, ends, base, bool(between.commits))

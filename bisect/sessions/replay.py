@@ -78,6 +78,7 @@ def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayA
     with tempfile.TemporaryDirectory() as folder:
         for source, model, inputs in _iter_models(contents, request, Path(folder), say):
             asked = JudgeRequest(targets, inputs=inputs, seed=request.seed, offline=request.offline)
+            # A report often shows several models, of which some are only fragments.
             results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
             if results:
                 since = _find_history(model, inputs, results, request, say) if request.history else ("", "")
@@ -163,6 +164,7 @@ def _find_history(
     failing = next((each.target for each in results if each.judged.verdict.verdict == "fail"), None)
     if failing is None or not failing.facts.package:
         return "", ""
+    # A report is a stranger's text, and its replay installs nothing without consent.
     offline = request.offline or os.environ.get(SWITCH) != "yes"
     target, package = str(failing.with_release("")), failing.facts.package
     asked = BisectRequest(

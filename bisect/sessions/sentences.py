@@ -145,6 +145,7 @@ def _describe_untestable(timeline: Timeline) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for version, item in zip(timeline.versions, timeline.seen, strict=True):
         if item is not None and item.state == "skip":
+            # Messages name their version; without it, equal reasons are one group.
             reasons.setdefault((item.text or item.symptom).replace(version, "..."), []).append(version)
     if not reasons:
         return []

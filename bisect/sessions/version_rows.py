@@ -82,6 +82,7 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
                 " --releases out"
             )
     names = [version.name for version in row]
+    # The release on which the case failed is the bad end unless another is named.
     named = target.release if request.bad is None and target.release in names else request.bad
     return VersionRow(
         tuple(row), find_place(request.good, names, "--good"), find_place(named, names, "--bad"), tuple(loose)
@@ -113,6 +114,7 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
                 refused.append(error)
                 continue
             for version in make_release_row(each, numbers, target.facts.package, index):
+                # The first index wins: the configured one is asked first.
                 found.setdefault(version.name, version)
         if len(found) == before:
             problems += refused
@@ -142,4 +144,5 @@ def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
 
 
 def _is_date(number: str) -> bool:
+    # Such as 20250131: as a number it would stand behind every release.
     return len(number) == 8 and number.isdigit() and number[:2] in ("19", "20")

@@ -61,6 +61,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     `package` is "" for builds alone. With `then_commits` the field `next` names the ends between which to
     continue, if the repository has tags of the two releases.
     """
+    # Before the search, which may take an hour and would end with this error.
     for repository in filter(None, (request.then_commits, request.history)):
         check_readable(repository)
     case, named = _open_case(request)
@@ -87,6 +88,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
         )
         if request.dry_run:
             return _preview_search(source, row.names, (row.good, row.bad), request)
+        # The failure that the store knows: an old release may fail for another reason.
         own = read_recorded_failure(request.case, case, target)
         timeline = _probe_versions(source, own, row.names, (row.good, row.bad), request, say)
         answer = make_version_answer(timeline, package)
@@ -251,6 +253,7 @@ def _open_case(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     if request.case is None:
         raise BadInput("name the CASE to run on each version")
     case = open_case(request.case, request.inputs, request.expected, request.seed)
+    # A case may come from a stranger, and its target may name a program to run.
     named = request.target or check_trusted(case.parameters.get("target", ""))
     return case, resolve(named) if named else None
 
@@ -291,6 +294,7 @@ def _find_guilty_passes(
     """Find the guilty passes in a bad version, if its backend can switch passes off."""
     if source.target.name not in list_attributable():
         return None
+    # Hundreds of probes lead to it, so that it is kept as a whole.
     name = f"passes-{source.make_key(version)}"
     known = source.journal.get_conclusion(name)
     if known is not None:

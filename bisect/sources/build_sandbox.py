@@ -26,6 +26,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.scratch import Scratch
 
+# The exit codes of `git bisect run`, so that scripts written for it work here.
 _SKIP = 125
 _LAST_BAD = 127
 _TAIL = 4000
@@ -78,6 +79,7 @@ class BuildDir:
         limits: CheckLimits = LIMITS,
         sparse: tuple[str, ...] = (),
     ):
+        # Resolved before anything runs: the scripts have another working folder.
         self._repository, self._build = repository.resolve(), build and _check_script(build)
         self._check = _check_script(check) if isinstance(check, Path) else check
         self._keep, self._limits, self._sparse = keep, limits, sparse
@@ -95,6 +97,7 @@ class BuildDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
+        # Threads that wait for their scripts would otherwise keep the program from ending.
         for process in list(self._running):
             _kill_group(process)
         self._home.close()
@@ -113,18 +116,23 @@ class BuildDir:
             missing = self._check_out(place, commit)
             if missing:
                 return VersionOutcome("skip", symptom="no submodules", text=missing)
+            # By the tree and not by the commit: commits with equal files share a build.
             built = self._keep / "builds" / f"{tree}-{hash_script(self._build)[:12] or 'none'}"
             built.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
             log = self._open_log(commit, "build")
+            # The mark is written last, so that an interrupted build is made again.
             if self._build and not (built / ".complete").exists():
                 code = self._run_script(self._build, place, environment, log)
                 if code != 0:
+                    # Half of a build would look like one to the next call.
                     shutil.rmtree(built, ignore_errors=True)
                     why = "takes too long" if code is None else f"ends with {code}"
                     return VersionOutcome(
                         "skip", symptom=BUILD_FAILS, text=f"the build {why}: {_read_last_line(log)}"
                     )
+                # A script that leaves nothing there builds inside the work tree, which the next commit
+                # replaces.
                 if any(built.iterdir()):
                     (built / ".complete").touch()
             if not isinstance(self._check, Path):
@@ -137,6 +145,7 @@ class BuildDir:
                 )
             if code is None or code == _SKIP:
                 return VersionOutcome("skip", symptom="check cannot tell", text=_read_last_line(log))
+            # A signal, or a shell that could not run the script, says nothing about the commit.
             if not 0 <= code <= _LAST_BAD:
                 raise BadInput(
                     f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor"
@@ -157,16 +166,19 @@ class BuildDir:
         """
         if not (place / ".git").exists():
             _run_git(
+                # Shared objects: a clone of a large compiler takes a second instead of minutes.
                 ["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)],
                 self._home.path,
             )
             if self._sparse:
                 _run_git(["sparse-checkout", "set", "--", *self._sparse], place)
         _run_git(["checkout", "--quiet", "--force", "--detach", commit], place)
+        # Twice the force, which removes nested repositories too.
         _run_git(["clean", "-ffdxq"], place)
         try:
             _check_out_submodules(place, self._repository)
         except BadInput as error:
+            # A commit whose submodules are gone is untestable; the search goes on around it.
             return str(error)
         return ""
 
@@ -186,6 +198,7 @@ class BuildDir:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,
+                    # A session of its own, so that the script can be killed with all that it starts.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -232,6 +245,7 @@ def _check_script(path: Path) -> Path:
 def _read_last_line(log: Path) -> str:
     """Read the last line that a script printed."""
     with log.open("rb") as file:
+        # Logs of builds reach hundreds of megabytes.
         file.seek(max(0, log.stat().st_size - _TAIL))
         lines = file.read().decode("utf-8", "replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
@@ -264,12 +278,15 @@ def _check_out_submodules(place: Path, source: Path) -> None:
         if source.is_dir() and _run_git(wanted, place, absent=1).strip() == "none":
             continue
         held = source / "modules" / name
+        # The name comes from a file of the commit and must not lead out of the folder of modules.
         if ".." in Path(name).parts or not (held / "HEAD").is_file():
             _run_git(["submodule", "--quiet", "update", "--force", "--", path], place)
             held = Path(os.devnull)
         else:
             _run_git(["config", f"submodule.{name}.url", str(held)], place)
             _run_git(
+                # Git refuses local submodules since 2.38.1 (CVE-2022-39253); this folder is the user's own
+                # repository.
                 ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force", "--", path],
                 place,
             )

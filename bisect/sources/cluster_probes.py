@@ -31,10 +31,12 @@ def open_cluster_probes(
     Raises:
         BadInput: Also if every worker stays silent.
     """
+    # Set at the end, so that no thread waits for a worker that is not needed any more.
     given_up = threading.Event()
     with Cluster(address, describe_installed(()), resources, say) as cluster:
 
         def evaluated(case: Case, target: ResolvedTarget, policy: Policy) -> VersionOutcome:
+            # As files: a case travels in the form in which it is stored, and nothing is pickled.
             with tempfile.TemporaryDirectory() as folder:
                 save(case, Path(folder) / "case")
                 files = pack_files(Path(folder) / "case")

@@ -109,6 +109,7 @@ class CaseCheck:
             "target": self.target.display,
             "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
             "fingerprints": VERSION,
+            # A hang or a lack of memory depends on the limits, so that other limits are another question.
             **describe_limits(self._workers.limits),
         }
 
@@ -212,12 +213,14 @@ class Commits:
         self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
         self.plan = self._make_plan(good, bad)
         question = check.question if isinstance(check, CaseCheck) else {"check": hash_script(check)}
+        # Neither the repository nor the ends: another search through the same trees uses the same probes.
         self._journal = ProbeJournal(
             root, {"source": "commits", "build": hash_script(build), "sparse": sparse, **question}, fresh
         )
         self._limits = limits
         self._own = check.own if isinstance(check, CaseCheck) else None
         self.wanted: VersionOutcome | None = None
+        # By tree, since commits with equal files continue each other's turns.
         self._turns: Counter[str] = Counter()
         # Trees that were built, or tried to be, in this call
         self._built: set[str] = set()
@@ -291,9 +294,11 @@ class Commits:
         if good == bad:
             raise BadInput("the good and the bad end are the same commit")
         base = ""
+        # Two release branches: the change came after their common commit, or is not in this history.
         if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
             base = good = find_merge_base(repository, good, bad)
         old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
+        # Before the search, because a mistyped path would make every commit innocent.
         check_paths(repository, new, self._paths)
         if is_shallow(repository):
             self._say("the clone is shallow: commits that it lacks are not searched (git fetch --unshallow)")
@@ -310,6 +315,7 @@ class Commits:
         places = next(confirming)
         while True:
             answers = yield [plan.row[place] for place in places], None
+            # The judge saw it pass and fail, so that a single good answer means little.
             if given is None and self.wanted is not None and self.wanted.flaky:
                 return (yield from self._run_steps("auto", confidence, width))
             try:
@@ -329,6 +335,7 @@ class Commits:
         """Search between two ends that differ."""
         plan = self.plan
         between = plan.between
+        # An end has moved, and the range with it.
         if ends.wrong:
             old, new = plan.row[ends.old], plan.row[ends.new]
             between = read_range(self._repository, old, new, self._paths, self._first_parent)
@@ -336,6 +343,7 @@ class Commits:
         linear = all(
             parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents)
         )
+        # A chain needs no square of bits, so that its length is not limited.
         history = Chain(size) if linear else VersionGraph(between.parents)
 
         def search_for(rate: float | ReproductionRate) -> Search:

@@ -86,11 +86,14 @@ def resolve_commit(repository: "Repo", name: str) -> str:
     import git
 
     try:
+        # Git would take it for an option.
         if name.startswith("-"):
             raise ValueError
         if _DATE.fullmatch(name):
+            # First parents only: the date of a merged commit says nothing about when it reached the branch.
             found = repository.git.rev_list("-1", "--first-parent", f"--before={name}", "HEAD")
         else:
+            # An annotated tag is an object of its own; the suffix leads to its commit.
             found = repository.git.rev_parse("--verify", "--quiet", f"{name}^{{commit}}")
         if not found:
             raise ValueError
@@ -117,9 +120,11 @@ def find_tag(path: Path, release: str) -> str:
     for wanted in (f"v{release}", release):
         if wanted in tags:
             return wanted
+    # No digit before it, or 1.2.0 would be found in v11.2.0.
     ends = [tag for tag in tags if re.search(rf"(?<![\d.]){re.escape(release)}$", tag)]
     if not ends:
         raise BadInput(f"the repository {shown(path, 200)} has no tag for release {shown(release)}")
+    # The shortest has the fewest additions, such as a name of a candidate.
     return min(ends, key=len)
 
 
@@ -158,6 +163,7 @@ def read_range(
 
     With `paths`, only commits that touch one of them count, with their remaining parents, and `new`.
     """
+    # Parents before their children, which the numbering of the graph needs.
     options = ["--topo-order", "--reverse", "--parents"] + ["--first-parent"] * first_parent
     commits: list[str] = []
     above: list[list[str]] = []
@@ -168,6 +174,7 @@ def read_range(
     closed = bool(paths) and new not in commits
     if closed:
         inner = {parent for ancestors in above for parent in ancestors}
+        # Its parents are the last commits of every line, so that it closes all of them.
         above.append([sha for sha in commits if sha not in inner])
         commits.append(new)
     where = {sha: place for place, sha in enumerate(commits)}

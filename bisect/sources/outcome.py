@@ -98,11 +98,14 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
             return replace(_make_failure(case, wrong, observation, _shorten(verdict.reason)), doubted=True)
     state = _STATES.get(verdict.verdict, "skip")
     text = _shorten(verdict.reason)
+    # Otherwise every old release beside a newer package would look bad, and the first one installable the
+    # culprit.
     if state == "bad" and (missing := _find_incompatible_package(observation, target)):
         state, text = "skip", f"{missing} lacks what this release needs: {text}"
     if state == "bad":
         found = _make_failure(case, verdict, observation, text)
         return replace(found, levels_differ=True) if LEVELS_DISAGREE in verdict.rules else found
+    # Outputs that nobody can judge still tell whether the failure of the other version is there.
     if state == "skip" and observation.outputs is not None:
         differ = _compare_levels(case, target, observation, lab, policy)
         return VersionOutcome(state, "", "", verdict.verdict, "done", text, levels_differ=differ)
@@ -118,6 +121,7 @@ def _find_incompatible_package(observation: Observation, target: ResolvedTarget)
     found = _LACKS.match(observation.message)
     package = next(filter(None, found.groups())) if found else ""
     innermost = next((frame.file for frame in reversed(observation.frames) if frame.language == "python"), "")
+    # A name that the compiler itself lacks is its own fault.
     own = package in (target.name, target.facts.package.replace("-", "_")) or f"/{package}/" in innermost
     return "" if own else package
 
@@ -162,6 +166,7 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
         return None
     parts = parse_components(record.components)
     found = Fingerprint(record.fingerprint_version, record.fingerprint, parts)
+    # Fingerprints of other rules cannot be compared.
     if found.version != VERSION or found.get_value(ComponentName.BACKEND) != target.name:
         return None
     stage = "done" if verdict.mismatch else record.stage
@@ -191,6 +196,7 @@ def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: 
     found = make_failure(verdict, observation, case.program).fingerprint
     what = _name_symptom(verdict, observation.stage)
     stage = "done" if observation.outcome == "ok" else verdict.stage or observation.stage
+    # With the functions, whose names lead to the commits that changed them.
     message = "\n".join([observation.message[:_MESSAGE], *read_stack(observation.frames, _FRAMES).names])
     lasting = _lasting_trait(case, verdict, found)
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
@@ -284,12 +290,14 @@ class ProbeJournal:
         """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own
         text.
         """
+        # The version of opsieve is part of the question, because other rules may judge otherwise.
         text = json.dumps(
             {**question, "opsieve": OPSIEVE_VERSION, "format": _FORMAT}, indent=2, sort_keys=True
         )
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:24]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # For people: the folder's name is a hash.
             (self.folder / "question.json").write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {reason(error)}") from None

@@ -62,6 +62,7 @@ class Version:
     @property
     def entry(self) -> str:
         """Return the name of a release in `VersionStore`: its number for the backend's own package."""
+        # The text becomes part of a target's name, whose syntax uses the other signs.
         return re.sub(r"[^A-Za-z0-9.!+_-]+", "-", self.name)
 
     def make_key(self, backend: Backend) -> str:
@@ -70,9 +71,11 @@ class Version:
         """
         if self.build:
             place = hashlib.sha256(os.fsencode(self.build)).hexdigest()[:16]
+            # With the state of its files: a build folder is overwritten by the next build.
             return f"build-{place}-{build_state(backend, self.build)}"
         index = self.release.index if self.release else CONFIGURED
         place = hashlib.sha256(index.place.encode()).hexdigest()[:16]
+        # Two indexes may have different files under one number, such as nightly builds.
         return f"{self.name}@{place}" if index.place else self.name
 
     def find_files(self, backend: Backend, store: ReleaseStore) -> tuple[Path, ...]:
@@ -124,6 +127,7 @@ def open_build(path: Path, target: ResolvedTarget, name: str) -> Version:
     """
     build = str(path.absolute())
     allow(replace(target, target=replace(target.target, release="", build=build)))
+    # The name of a wheel follows rules of its own; its number is read from its metadata.
     stem = path.name.removesuffix(".whl") if path.suffix != ".whl" else ""
     date, commit, number = _DATE.search(stem), _find_hash(stem), _NUMBER.search(stem)
     stated = build_number(target.backend, build)
@@ -322,9 +326,11 @@ def _read_listing(
     """Return the releases on the index, from `file` if that is younger than an hour; a local folder is always
     read.
     """
+    # A folder is quick to read, and the user may just have added a file to it.
     if index.place and "://" not in index.place:
         file = None
     try:
+        # Not from the future, as after a clock was set back, or the listing would stay for long.
         if file is not None and 0 <= time.time() - file.stat().st_mtime < _FRESH:
             found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])
             return sorted(found, key=release_key)
@@ -336,6 +342,7 @@ def _read_listing(
         # The next call fetches it again.
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
+            # Replaced as a whole, since another call may be reading it.
             part = file.with_suffix(f".{os.getpid()}")
             part.write_bytes(msgspec.json.encode(found))
             part.replace(file)

@@ -113,9 +113,11 @@ class VersionSequence:
         """Test every version, `jobs` at a time; known ones are not probed again. `own` is the failure that
         the case is known for.
         """
+        # A sweep looks at each version once, also if a search ran it before.
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
             seen = tuple(map_in_order(pool, self.test_version, versions))
+        # The newest failure is the one that a user meets today.
         wanted = next((item for item in reversed(seen) if classify_outcome(item, own) is TestResult.BAD), own)
         return self._make_timeline(versions, seen, wanted, None, own)
 
@@ -142,8 +144,10 @@ class VersionSequence:
         wanted = own
 
         def probe(place: int) -> VersionOutcome:
+            # The search asks for the ends again, which were just probed.
             return first.pop(place, None) or self.test_version(versions[place])
 
+        # Without a named end the failure must be seen before it can be followed.
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
             if place not in seen:
                 seen[place] = first[place] = self.test_version(versions[place])
@@ -260,6 +264,7 @@ def raise_on_sigterm() -> Iterator[None]:
 
     Only the main thread can set this up.
     """
+    # Python allows handlers of signals in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
