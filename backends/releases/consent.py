@@ -31,6 +31,7 @@ def named_by_file(
     the case's origin.
     """
     check_trusted(text)
+    # Offline nothing is downloaded, so that nothing has to be agreed to.
     release = "" if offline else _missing_release(text)
     if release:
         versions = ", ".join(f"{name} {version}" for name, version in sorted((recorded or {}).items())[:8])
@@ -74,6 +75,7 @@ def named_by_settings(text: str) -> None:
     directory, perhaps, and for a release that would have to be installed; BadInput for a command.
     """
     target = resolve(text) if may_be_own(text) else None
+    # No consent is offered: a file beside a stranger's model must not start programs.
     if target is not None and target.facts.runs_command:
         raise BadInput(
             f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name"
@@ -92,6 +94,7 @@ def confirm_setting(what: str, value: object, switch: str = TRUST) -> None:
     """Raise Unconfirmed for a setting of the `opsieve.toml` here, unless `switch` allows it or the user
     agreed to this value in this directory before.
     """
+    # With the folder and the value: a yes for one setting is none for another, nor for a changed one.
     agreed = f"{os.getcwd()}\0{what}\0{value}"
     if os.environ.get(switch) != "yes" and not is_remembered(agreed):
         raise Unconfirmed(

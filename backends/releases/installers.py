@@ -29,6 +29,7 @@ _RELEASE = re.compile(
     r"(?:\+([a-z0-9]{1,20}(?:\.[a-z0-9]{1,20}){0,5}))?",
     re.ASCII,
 )
+# uv has no exit codes for these cases, so that its sentences are read.
 _NO_WHEEL = re.compile(r"\bno (?:usable )?wheels\b|does not satisfy Python")
 _NO_RELEASE = re.compile(
     r"there is no version of ([A-Za-z0-9._-]+)|Because ([A-Za-z0-9._-]+) was not found in"
@@ -101,6 +102,7 @@ class PackageIndex:
     def public(self) -> str:
         """The place without the name and password that a URL may hold."""
         parts = urllib.parse.urlsplit(self.place)
+        # Messages end up in logs and reports, where a password must not stand.
         return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def options(self, alone: bool = True) -> list[str]:
@@ -146,6 +148,7 @@ def release_key(release: str) -> tuple[object, ...]:
         raise BadInput(f"{shown(release)} is not a release number: write one such as 1.20.1")
     epoch, numbers, stage, count, post, dev, local = match.groups()
     parts = [int(number) for number in numbers.split(".")]
+    # In the standard, 1.20 and 1.20.0 are one version.
     while parts and parts[-1] == 0:
         parts.pop()
     # What leads to a release comes before its previews, the release after them.
@@ -172,6 +175,7 @@ def install(command: Sequence[str], offline: bool, folder: Path, lock: int, pack
     `folder`, which should be ours: the files in the user's current folder do not configure it.
     """
     line = [_uv(), *command, *(["--offline"] if offline else [])]
+    # A Python is never downloaded unasked: the user decides which ones are on the machine.
     settings = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
     try:
         done = subprocess.run(
@@ -228,6 +232,7 @@ def list_releases(
     check_package(package)
     pip = _pip()
     asked = [*index.options(), *["--pre"] * preliminary]
+    # Two at a time: pip waits for the network most of the time, and an index has limits on requests.
     with ThreadPoolExecutor(max_workers=2) as pool:
         answers = list(pool.map(lambda minor: _list_releases(pip, package, minor, asked), minors))
     releases = {release for listed, _ in answers for release in listed if _RELEASE.fullmatch(release)}
@@ -246,6 +251,7 @@ def _list_releases(
         "index",
         "versions",
         package,
+        # Sources would have to be built, which runs their code.
         "--only-binary",
         ":all:",
         "--python-version",
@@ -274,6 +280,7 @@ def _last_line(output: str) -> str:
     characters.
     """
     lines = [" ".join(line.split()) for line in output.splitlines()]
+    # uv's hints follow the reason and are often longer.
     lines = [line for line in lines if line and not line.startswith("hint:")] or ["it said nothing"]
     causes = [at for at, line in enumerate(lines) if line.startswith("cause:")]
     reason = " ".join(lines[causes[-1] if causes else -1 :]).removeprefix("cause: ")

@@ -26,6 +26,7 @@ _ASK = (
     "import sys; print(sys.implementation.name, sys.abiflags or '-', sys.maxsize > 2**32,"
     " *sys.version_info[:3])"
 )
+# No flag of the ABI (`t`: without the GIL) and 64 bits, since wheels of compilers are made for these.
 _ANSWER = re.compile(r"cpython - True (\d{1,3}) (\d{1,3}) (\d{1,3})")
 _NAME = re.compile(r"python3(\.\d{1,3})?")
 # Seconds for one interpreter to tell its version, or for uv to list its own
@@ -57,6 +58,7 @@ def find_interpreters() -> tuple[Interpreter, ...]:
     seen = {running.path.resolve()}
     others = []
     for path in _candidates():
+        # python3 and python3.11 are often links to one file.
         real = path.resolve()
         if real in seen:
             continue
@@ -74,6 +76,7 @@ def _candidates() -> Iterator[Path]:
     # Scripts that fail where their version is not activated
     shims = (root / "shims").resolve()
     for folder in map(Path, filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep))):
+        # A relative entry means the current folder, whose programs must not run by accident.
         if not folder.is_absolute() or folder.resolve() == shims or not os.access(folder, os.R_OK | os.X_OK):
             continue
         yield from sorted(path for path in folder.glob("python3*") if _NAME.fullmatch(path.name))
@@ -163,6 +166,7 @@ def reads_of(files: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for file in files:
         folder = file.parent.resolve()
+        # Programs load libraries and data from beside themselves; a whole home would be too much.
         found += [
             file,
             *([folder] if file.is_file() and folder != home and folder not in home.parents else []),

@@ -81,6 +81,7 @@ class _Recipe:
     def stem(self) -> str:
         if self.wheel:
             return f"wheel-{self.package}-{self.wheel}"
+        # With companions, since another version of them is another installation.
         suffix = f"-{_digest(self.requirements)}" if len(self.requirements) > 1 else ""
         return f"{_listing(self.package, self.index)}-{self.release}{suffix}"
 
@@ -144,6 +145,7 @@ class ReleaseStore:
         try:
             check_private(self.root)
             chosen = self._read_chosen(recipe)
+            # Checked before any process starts: an installed release costs no more than a few reads.
             found = self._ready(backend, recipe, chosen) if chosen else None
             return found or self._obtain(backend, recipe, offline, say)
         except OSError as error:
@@ -184,6 +186,7 @@ class ReleaseStore:
         refusal: InstallFailed | None = None
         refused: list[Minor] = []
         for interpreter in _by_preference(self._interpreters()):
+            # uv has named the Pythons with a wheel, so that the others need no try of a second each.
             if refusal and refusal.rules_out(interpreter.minor):
                 refused.append(interpreter.minor)
                 continue
@@ -227,6 +230,7 @@ class ReleaseStore:
         def build(folder: Path, lock: int) -> None:
             say(f"installing {recipe.package} {recipe.release} for Python {version}")
             place = ["--python", str(interpreter.path), "--target", str(folder), "--no-deps"]
+            # Companions are on the configured index only, so that both are asked.
             where = recipe.index.options(alone=len(recipe.requirements) == 1)
             wanted = [] if recipe.wheel else list_hash_options(recipe.package, recipe.release)
             command = ["pip", "install", "--no-build", *where, *place, *(wanted or recipe.requirements)]
@@ -307,10 +311,12 @@ class ReleaseStore:
             facts = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
             facts = {key: facts[key] for key in ("package", "release", "python")}
             facts["python"] = tuple(map(int, facts["python"]))
+            # Sorted by it later, so that a record with another text counts as damaged here.
             release_key(facts["release"])
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
             # A half-written or foreign record means that the release is not installed; it is installed again.
             return None
+        # An upgrade of the system removes the Python to which an environment links.
         gone = (folder / "pyvenv.cfg").exists() and not (folder / "bin" / "python").exists()
         return None if gone else facts
 
@@ -347,6 +353,7 @@ def check_private(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
+    # Root could replace the files anyhow.
     if found.st_uid not in (os.geteuid(), 0):
         raise BadInput(
             f"the folder {shown(str(folder))} belongs to another user, and what lies there would run: set"
@@ -403,6 +410,7 @@ def _by_preference(found: Sequence[Interpreter]) -> list[Interpreter]:
     newer ones.
     """
     first = found[0].minor
+    # Reversed, so that of equal versions the first one found remains.
     one = {interpreter.minor: interpreter for interpreter in reversed(found)}
     older = sorted((minor for minor in one if minor < first), reverse=True)
     return [one[minor] for minor in (first, *older, *sorted(minor for minor in one if minor > first))]

@@ -43,6 +43,7 @@ def summary(text: str) -> str:
     lines = [line[:_MAX_LINE] for line in text[-_MAX_TEXT:].splitlines()]
     for index, line in enumerate(lines):
         found, order = _explains(line, lines[index + 1 : index + 2])
+        # Strictly: of equal kinds the first one counts, as later ones follow from it.
         if found and order < rank:
             best, rank = found, order
     return printable(best)[:_MAX_SUMMARY].strip()
@@ -67,6 +68,7 @@ def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
         return line, 2
     if line.startswith("LLVM ERROR:") or line.startswith("UNREACHABLE executed"):
         return line, 2
+    # Only glog's fatal lines (F); a check that only warns ends no process.
     if "] Check failed" in line and (line[:1] == "F" or ": F " in line):
         return line[line.index("] ") + 2 :], 2
     if line.startswith("@native\t"):

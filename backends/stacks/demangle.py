@@ -98,6 +98,7 @@ def _read_unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
     if text[at] in "CD" and text[at + 1].isdigit() and parts:
         return ("~" if text[at] == "D" else "") + parts[-1], at + 2
     if text.startswith("Ul", at):
+        # Its number is left out, since it changes when another lambda is added before.
         return "<lambda>", text.index("_", _skip(text, at)) + 1
     if text[at : at + 2] in _OPERATORS:
         return f"operator{_OPERATORS[text[at : at + 2]]}", at + 2
@@ -106,12 +107,14 @@ def _read_unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
 
 def _source_name(text: str, at: int) -> tuple[str, int]:
     begin = at
+    # Bounded, since a hostile log could hold a number of any length.
     while text[at].isdigit() and at - begin < 5:
         at += 1
     end = at + int(text[begin:at])
     if end > len(text):
         raise _Unknown
     name = text[at:end]
+    # GCC and clang add a hash or a number to it.
     return ("<anonymous>" if name.startswith("_GLOBAL__N") else name), end
 
 
@@ -133,6 +136,7 @@ def _skip(text: str, at: int) -> int:
             if text[at + 1] == "_":
                 raise _Unknown
             at = text.index("E", at) + 1
+        # A substitution stands for a type that was seen before; only its end matters here.
         elif sign == "S":
             at += 1
             while text[at] != "_" and (text[at].isdigit() or text[at].isupper()):

@@ -59,6 +59,7 @@ def frame_of(function: str, file: str, line: int) -> Frame:
     function = function[:MAX_LINE].strip()
     if file == "<unknown>" or "::" in function or _NATIVE_FILE.fullmatch(file[:MAX_LINE]):
         known = "" if file == "<unknown>" else file
+        # A bare address differs in every run.
         name = "" if function.startswith("0x") else demangle(function)
         return Frame("native", name, known, line)
     return Frame("python", function, file, line)
@@ -101,6 +102,7 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
     """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None
     for another line.
     """
+    # Most lines of a log are no frames; one look at a character saves five expressions.
     if line.lstrip()[:1] not in _NUMBERED_BEGINS:
         return None
     if match := _TORCH.match(line):
@@ -111,6 +113,7 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
     if match := _WITH_MODULE.fullmatch(line):
         return int(match[1]), _module_frame(match[2], match[3], int(match[4]), build_id)
     if match := _COUNTED.fullmatch(line):
+        # The hash at the end changes with every build of the crate.
         name = _RUST_HASH.sub("", match[2].strip())
         return int(match[1]), Frame("native", "" if name == "<unknown>" else demangle(name))
     return None
@@ -167,6 +170,7 @@ def _torch_frame(rest: str, build_id: BuildId | None) -> Frame:
 
 
 def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None) -> Frame:
+    # Only a frame that has nothing but an offset needs the build to be identified.
     identity = build_id(path) if build_id is not None and not symbol else ""
     return Frame("native", demangle(symbol), module=path.rpartition("/")[2], offset=offset, build_id=identity)
 
@@ -184,6 +188,7 @@ def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
         return replace(frame, file=file, line=line)
     for sign in (" at ", " from "):
         before, found, after = rest.rpartition(sign)
+        # A path may hold ` at ` too; behind a function's parameters it is gdb's.
         if found and "(" in before:
             name = before[: before.rfind(" (")] if " (" in before else before
             name = "" if name == "??" else name
@@ -203,6 +208,7 @@ def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
 
 def _file_and_line(place: str) -> tuple[str, int]:
     file, *numbers = place.split(":")
+    # Ten digits or more are no line, and a log may hold any number.
     return file, int(numbers[0]) if numbers and numbers[0].isdecimal() and len(numbers[0]) < 10 else 0
 
 
@@ -240,6 +246,7 @@ def read_trace(log: str, died: bool) -> PassTrace:
         named[what].append(name)
     named["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
     if died:
+        # A pass that died never said that it acted.
         begun = _BEGINS.findall(log)[-1:] or named["ran"][-1:]
         named["acted"] = begun + named["acted"]
     hosts = tuple(dict.fromkeys(named["host"]))

@@ -79,6 +79,7 @@ def run_tests(
         )
     ]
     if in_doubt:
+        # All at once, because the reference is slow and one frame of many tests saves its start.
         lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
@@ -104,6 +105,7 @@ def _run_builds(
     builds = list(dict.fromkeys(build for number in cases for build in builds_of[number]))
     standing = {build: other for build in builds if (other := build.stand_in) is not None}
     asked_for = Counter([*builds, *standing.values()])
+    # A host that only one build needs saves nothing.
     standing = {build: other for build, other in standing.items() if asked_for[other] > 1}
     wanted: dict[ResolvedTarget, dict[int, Test]] = {}
     for number, case in cases.items():

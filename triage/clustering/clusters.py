@@ -93,11 +93,13 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
     backend, frames = text(ComponentName.BACKEND), get_kept_items(components, ComponentName.FRAMES)
     message, guilty = text(ComponentName.MESSAGE), text(ComponentName.GUILTY_PASS) or text(ComponentName.CURE)
     found: set[tuple[str, ...]] = set()
+    # A single frame is often a function of the C library, in which many bugs end.
     if text(ComponentName.KIND) == "crash" and len(frames) > 1 and not any(map(is_offset, frames)):
         found.add(("crash", backend, text(ComponentName.FRAMES), text(ComponentName.LINE)))
     # Whoever called: it is the call on that line that died.
     if text(ComponentName.KIND) == "crash" and ComponentName.LINE in kept:
         found.add(("crash", backend, *frames[:1], text(ComponentName.LINE)))
+    # A message without a place may be written by many functions.
     if text(ComponentName.KIND) == "error" and message and (text(ComponentName.PLACE) or frames):
         where = text(ComponentName.PLACE), text(ComponentName.FRAMES)
         operators = text(ComponentName.OPERATOR), text(ComponentName.OPERATORS)
@@ -127,6 +129,7 @@ def choose_cluster(number: int, sharing: Mapping[int, bool]) -> Placement:
     fingerprint starts a cluster with its own number.
     """
     decided = [cluster for cluster, is_decided in sharing.items() if is_decided]
+    # The lowest number is the oldest cluster, which people and notes refer to.
     chosen = min(decided or sharing, default=number)
     return Placement(
         chosen, tuple(sorted(c for c, is_decided in sharing.items() if c != chosen and not is_decided))
@@ -164,6 +167,7 @@ def find_related(
     flat = [(cluster, like) for cluster, likes in others.items() for like in likes[:_MOST_UNITS]]
     if not own or not flat:
         return []
+    # All pairs in one call to C: pair by pair it took most of the time of the screen of related clusters.
     frames = _compute_similarity([like.frames for like in own], [like.frames for _, like in flat])
     words = _compute_similarity([like.words for like in own], [like.words for _, like in flat])
     found: dict[int, list[tuple[float, str]]] = {}
@@ -380,6 +384,7 @@ class Links:
             ):
                 if text is not None:
                     self._link_keys(key, other)
+            # Bounded, because every new failure of the statement is compared with each of them.
             if len(others) < MOST_COMPARED:
                 others.append((key, components))
 

@@ -80,6 +80,7 @@ class LogClusters:
         self._counts[failure] += 1
         self._components.setdefault(failure, components)
         for inner, outer in itertools.pairwise(calls):
+            # Two are enough to know that one line made different calls.
             if len(self._inner[outer]) < 2:
                 self._inner[outer].add(inner)
 
@@ -97,6 +98,7 @@ class LogClusters:
         order = {failure: number for number, failure in enumerate(parents)}
         rules = _Rules(self._counts, self._components, any(len(each) > 1 for each in self._inner.values()))
         for one, other in rules.list_links():
+            # In the order of the log, so that its clusters do not depend on the order of the rules.
             first, later = sorted((find(one), find(other)), key=order.__getitem__)
             parents[later] = first
         names: dict[LoggedFailure, str] = {}
@@ -107,6 +109,7 @@ class LogClusters:
                 if name in taken:
                     where = filter(None, (failure.place, failure.caller, failure.guilty_pass))
                     name = f"{name}@{'/'.join(where)}"
+                # Two clusters may share the place as well; names must still differ.
                 while name in taken:
                     name += "'"
                 taken.add(name)
@@ -170,6 +173,7 @@ class _Rules:
         """Return whether two failures that look alike are two bugs."""
         if one.guilty_pass and other.guilty_pass and one.guilty_pass != other.guilty_pass:
             return True
+        # Line numbers of two versions cannot be compared.
         if not self._one_version or not (one.place and other.place):
             return False
         if one.place != other.place:
@@ -177,6 +181,7 @@ class _Rules:
         if one.caller == other.caller:
             return False
         if one.item and other.item:
+            # A caller that looks up many keys takes them from the program; they tell no bugs apart.
             vary = any(len(self._items[each.place, each.caller]) > 1 for each in (one, other))
             return one.item != other.item and not vary
         callers = self._callers[one.place]

@@ -76,6 +76,7 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
     """
     if len(places) < 3:
         return list(places)
+    # Hashed to a fixed width: one product of matrices compares a cluster with all others.
     marks = np.zeros((len(places), _BITS), dtype=np.float32)
     for row, place in enumerate(places):
         for feature in place.features:
@@ -89,8 +90,10 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
         furthest = int(np.argmax(nearest))
         chosen.append(furthest)
         common = marks @ marks[furthest]
+        # Two clusters without features have an empty union.
         either = np.maximum(sizes + sizes[furthest] - common, 1.0)
         nearest = np.minimum(nearest, 1.0 - common / either)
+        # Never chosen again: distances are at least 0.
         nearest[chosen] = -1.0
     taken = set(chosen)
     return [places[row] for row in chosen] + [place for row, place in enumerate(places) if row not in taken]

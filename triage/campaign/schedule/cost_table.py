@@ -24,6 +24,7 @@ def load_costs() -> dict[str, float]:
     try:
         kept = json.loads((get_cache_folder(_FOLDER) / _FILE).read_bytes())
         return {str(name): float(cost) for name, cost in kept.items() if 0 < float(cost) < float("inf")}
+    # A damaged table costs only precision: the costs that backends state take its place.
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -39,11 +40,13 @@ def measure_costs(
     Raises:
         BadInput: If a target ran no test, or the table cannot be written.
     """
+    # In units of onnxruntime's time, so that tables of a fast and of a slow machine mean the same.
     unit = _measure_seconds(workers, resolve(_YARDSTICK), tests)
     found = {each.name: round(USUAL * _measure_seconds(workers, each, tests) / unit, 1) for each in targets}
     path = get_cache_folder(_FOLDER) / _FILE
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Earlier measurements of other backends stay.
         write_file(path, json.dumps(load_costs() | found, indent=1).encode())
     except OSError as error:
         raise BadInput(f"cannot write {shown(path, 200)}: {error.strerror}") from None

@@ -79,6 +79,7 @@ def read_stated(targets: Sequence[ResolvedTarget]) -> Costs:
     for target in targets:
         costs = {**target.facts.milliseconds}
         if target.name in measured:
+            # Only ONNX models are measured; other IRs keep what the backend states.
             costs[ONNX] = measured[target.name]
         found.append({ir: float(costs.get(ir, USUAL)) for ir in target.irs})
     return Costs(tuple(found))
@@ -91,6 +92,7 @@ def parse_costs(text: str) -> Costs:
             {ir: float(cost) for ir, _, cost in (item.partition(":") for item in target.split("/"))}
             for target in text.split("+")
         )
+        # The text may come from a stranger's store, and the costs are divisors.
         if not all(0 < cost < float("inf") for each in found for cost in each.values()):
             raise ValueError
     except ValueError:
@@ -163,12 +165,15 @@ class Pace:
         for key in failed:
             seen = self._failures[key] = self._failures.get(key, 0) + 1
             new = new or seen <= _OFTEN
+            # Further failures change no decision, so that they need no row in the store.
             if seen <= _OFTEN + 1:
                 changes[f"failed|{key}"] = str(seen)
+        # Time grows with the size of a program, which its number of features stands for.
         size = max(1, len(has)) / ir_named(ir).usual_features
         taken = [
             size * self._costs.get_cost(place, ir) for name, place in self._quick.items() if name in answered
         ]
+        # The mean of the quick targets: each slow one gets as much time as one of them.
         income = sum(taken) / len(taken) if taken else 0.0
         asked = []
         for name, place in self._slow.items():
@@ -179,6 +184,7 @@ class Pace:
             else:
                 wanted = name not in left_out and cost != float("inf")
                 asked_now = wanted and self._is_promising(name, cost, income, number, has, new)
+            # Bounded, or a target that was idle for long would later hold up all lanes.
             self._saved[name] = min(self._saved[name] + income, SAVED * cost if wanted else float("inf"))
             if asked_now:
                 self._saved[name] -= size * cost
@@ -201,9 +207,11 @@ class Pace:
         # It fades within the time that one test takes
         best = self._bar[name] * (1 - min(1.0, income / cost))
         self._bar[name] = max(score, best)
+        # Every target is tried early, so that one that always fails is seen at once.
         if number < ALONE + FIRST:
             return number >= ALONE and self._saved[name] > -LENT
         saved = self._saved[name] / cost
+        # A target with much saved runs anything: its time would otherwise be lost.
         return saved >= 0 and (score >= best or (saved >= SAVED_ENOUGH and score > 0) or saved >= SAVED)
 
 
@@ -271,6 +279,7 @@ class Shares:
         whole_time, whole_found = sum(self._time.values()), sum(self._found.values())
         wanted = {}
         for name, usual in self._usual.items():
+            # What a strategy would find if all were equally good for their time.
             expected = whole_found * self._time[name] / whole_time if whole_time else 0.0
             ratio = (self._found[name] + _DOUBT) / (expected + _DOUBT)
             wanted[name] = usual * min(MOST, max(FLOOR, ratio))
@@ -295,6 +304,7 @@ class Shares:
         """Convert shares of time to shares of programs: expensive programs are fewer."""
         programs = {name: share / self._sum_cost(self._ir[name]) for name, share in of_time.items()}
         whole = sum(programs.values())
+        # Rounded, because the shares are stored as text and must be the same when they are read.
         return {name: round(1000 * share / whole, 3) for name, share in programs.items()}
 
     def _sum_cost(self, ir: str) -> float:

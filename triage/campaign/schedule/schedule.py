@@ -49,6 +49,7 @@ class Schedule:
         least = min(plan.costs.get_cost(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK
         first = BatchDecision(self._shares.get_usual() if self._shares is not None else {})
+        # The first batches are decided before anything is known.
         self._batches = dict.fromkeys(range(self.back), first)
         self._left_out: dict[str, int] = {}
         for name, value in learnt.items():
@@ -72,6 +73,7 @@ class Schedule:
         if not self._pace.slow:
             return (), {}
         failed = [item.fingerprint.key for item in test.findings if item.verdict.verdict == "fail"]
+        # The decision of the test's own batch and not the latest, which depends on how far other lanes are.
         known = self._batches[test.number // BATCH].known
         known_to_fail = {
             name
@@ -85,6 +87,7 @@ class Schedule:
     def note_test(self, test: FinishedTest) -> dict[str, str]:
         """Take in a test that is about to be recorded; return the changes, except those of `take_changes`."""
         learnt: dict[str, str] = {}
+        # Stored once, with the first test, so that a resumed campaign has them too.
         if not test.number:
             learnt = {f"batch|{number}": decided.to_text() for number, decided in self._batches.items()}
         keys: dict[str, list[str]] = {name: [] for name in test.answers}
@@ -120,6 +123,7 @@ class Schedule:
         known, lacks = self._known.list_known(), self._lacks.list_lacking()
         left_out = {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
         made = self._batches[number] = BatchDecision(shares, left_out)
+        # Lanes are never farther behind than that.
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
         return {f"batch|{number}": made.to_text()}
@@ -194,7 +198,10 @@ def forget_changed(store: Store, campaign: Campaign, plan: CampaignPlan, version
         return
     learnt = store.read_state(campaign)
     had = store.get_versions(campaign) | {
-        name.partition("|")[2]: version for name, version in learnt.items() if name.startswith("version|")
+        # Versions that were noted at an earlier resumption replace those of the beginning.
+        name.partition("|")[2]: version
+        for name, version in learnt.items()
+        if name.startswith("version|")
     }
     schedule = resume_schedule(store, campaign, plan)
     for name, version in versions.items():
