@@ -1,7 +1,7 @@
-"""The census of a subject: every part of it, with what became of the edits of that part alone.
+"""The census of a subject: every part of it, with the results of the edits of that part alone.
 
-A form lists the parts (`opsieve.reducer.onnx_edit.parts` those of ONNX models); passes say which parts an
-edit simplifies. A part that no edit was tried of is listed with the reason, and the result is then not called
+A form lists the parts (`opsieve.reducer.onnx_edit.parts` lists those of ONNX models); passes say which parts
+an edit simplifies. A part without a tried edit is listed with the reason, and the result is then not called
 minimal.
 """
 
@@ -60,7 +60,7 @@ class PartLine:
 
 @dataclass(frozen=True)
 class SingleResult(Generic[S]):
-    """What became of one edit of one pass."""
+    """The result of one edit of one pass."""
 
     dimension: Pass[S]
     edit: Edit[S]
@@ -73,7 +73,7 @@ class SingleResult(Generic[S]):
 
 
 def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[SingleResult[S]]:
-    """Every edit of these passes, alone on the best subject."""
+    """Try every edit of these passes alone on the best subject, and yield the results."""
     for each in passes:
         engine.dimension = each.name
         engine.refresh()
@@ -83,8 +83,8 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
 
 
 def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
-    """Try the plainest edits of parts that no pass has an edit of that loses the failure; those that keep it
-    are taken. Whether any does.
+    """Try the plainest edits of parts for which no edit of a pass loses the failure, and accept those that
+    keep it; returns whether any does.
     """
     known = _by_part(try_singles(engine, passes))
     engine.dimension = "census"
@@ -100,7 +100,7 @@ def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census
 def census_lines(
     engine: Engine[S], singles: Iterable[SingleResult[S]], census: Census[S]
 ) -> tuple[PartLine, ...]:
-    """A line for each part of the best subject; `singles` is what became of the edits of the passes."""
+    """Return a line for each part of the best subject; `singles` are the results of the passes' edits."""
     known = _by_part(singles)
     engine.dimension = "census"
     return tuple(_line(engine, part, known) for part in census(engine.best))
@@ -125,7 +125,7 @@ def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -
     counts, is_plain = Counter(known.get(part.key, Counter())), False
     for edit in _list_wanted(part, known):
         candidate = edit.apply(engine.best)
-        # Inference refuses the candidate.
+        # An edit that does not apply counts as tried: shape inference refuses its candidate.
         if candidate is None:
             counts["invalid"] += 1
         elif engine.form.simpler(candidate, engine.best):

@@ -1,4 +1,4 @@
-"""The drive of an engine to a fixpoint, and the proof that it is one."""
+"""Run an engine to a fixpoint, and certify the fixpoint."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,8 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
+# A backstop only. Every gain makes the subject simpler, so a fixpoint exists; `certify` says whether it was
+# reached.
 _MAX_ROUNDS = 40
 
 
@@ -43,8 +45,10 @@ def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The proof: what became of the edits that are left, by dimension and by part; whether one of them keeps
-    the failure. It is not `complete` where a budget was spent before all of them were tried.
+    """The results of all remaining edits, by dimension and by part.
+
+    `beaten` says whether one of them keeps the failure. It is not `complete` if a budget was spent before
+    all of them were tried.
     """
 
     lines: tuple[CertificateLine, ...] = ()
@@ -54,7 +58,7 @@ class Certificate:
 
     @property
     def minimal(self) -> bool:
-        """Whether every part was tried, and no single edit that is left keeps the failure."""
+        """Return whether every part was tried and every remaining single edit loses the failure."""
         return self.complete and not self.beaten and not any(part.is_open for part in self.parts)
 
 

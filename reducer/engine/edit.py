@@ -1,4 +1,4 @@
-"""Edits and the passes that propose them: all that a dimension of reduction needs to know of the engine.
+"""Edits and the passes that propose them: the interface between a dimension of reduction and the engine.
 
 A pass lists single steps that would make a subject simpler; the engine (`opsieve.reducer.engine.engine`)
 decides which are tried, merges those that do not touch each other, and drops those that lose the failure.
@@ -16,10 +16,9 @@ class Edit(Generic[S]):
     """One step that makes a subject strictly simpler in the order of its form.
 
     `label` is for the log and the certificate ("drop node 17 (Relu)"). `touches` are the names of the nodes
-    and values it
-    changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer
-    applies. `parts` are the keys of the parts (`opsieve.reducer.engine.census`) that it simplifies, where
-    they are not what it touches.
+    and values it changes: edits with disjoint touches may be merged. `apply` is pure and returns `None` when
+    the edit no longer applies. `parts` are the keys of the parts (`opsieve.reducer.engine.census`) that it
+    simplifies, where they differ from `touches`.
     """
 
     label: str
@@ -29,7 +28,7 @@ class Edit(Generic[S]):
 
     @property
     def simplifies(self) -> frozenset[str]:
-        """The keys of the parts that it simplifies."""
+        """Return the keys of the parts that it simplifies."""
         return self.touches if self.parts is None else self.parts
 
 
@@ -40,9 +39,7 @@ class Pass(Protocol[S]):
     name: str
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:
-        """Every single edit left, the most promising (largest) first; the same subject gives the same
-        edits.
-        """
+        """Yield every remaining single edit, the largest first; the same subject gives the same edits."""
 
 
 @dataclass

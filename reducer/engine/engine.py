@@ -21,13 +21,14 @@ from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessT
 from opsieve.reducer.engine.journal import Attempt, Journal
 
 S = TypeVar("S")
-# Of a digest
+# The number of hexadecimal digits of a digest.
 DIGITS = 32
 # The average test duration, in seconds, from which on further workers are started.
 _SLOW = 0.1
-# Groups of this size are not halved but tried one by one
+# Groups of up to this size are tried one by one: halving three edits saves one test at best.
 _SINGLES = 3
-# Candidates that may be made only to see which were tried before
+# The limit in bytes on candidates that are built only to find those that were tried before: for a large
+# model building them costs more than it saves.
 _FILTERED_BYTES = 64 << 20
 
 
@@ -47,7 +48,7 @@ class Engine(Generic[S]):
         self.refused: Counter[str] = Counter()
         self.left = 0
         self.slippage: dict[str, S] = {}
-        # what the test said last of a subject that is now the best, or of the start
+        # The test's result for the best subject.
         self.result = CheckResult("gone")
         self.dimension = "start"
         self._known: dict[
@@ -59,9 +60,9 @@ class Engine(Generic[S]):
             for attempt in journal.attempts
             if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
         }
-        # Of twins that do not show the failure
+        # The results of twins (`Rules.twin`) that lost the failure.
         self._lost: dict[str, CheckResult] = {}
-        # Digests
+        # Digests of candidates that passed validation.
         self._valid: set[str] = set()
         self._hopeless: dict[
             tuple[str, str], frozenset[str]
@@ -69,7 +70,7 @@ class Engine(Generic[S]):
         self._mark = mark
         self._stale = False
         self._since = time.monotonic()
-        # Seconds that tests took, one by one: as many at a time as may be
+        # The sum of the durations of all tests in seconds; tests that ran at the same time all count.
         self._testing = 0.0
 
     def evaluate(
@@ -91,13 +92,14 @@ class Engine(Generic[S]):
             if twin and self._known[digest].kind == "gone":
                 self._lost[twin] = self._known[digest]
         result = self._known[digest]
-        # to see that a large model is no simpler than itself takes long
+        # Comparing a large model with itself takes long, so identity is checked first.
         is_new = result.kind == "same" and candidate is not self._smallest
         if is_new and self.form.simpler(candidate, self._smallest):
             self._smallest = candidate
             self.rules.shown(candidate)
         if result.kind == "slippage" and result.key:
             held = self.slippage.get(result.key)
+            # Of each different failure the simplest subject is reported.
             if held is None or self.form.simpler(candidate, held):
                 self.slippage[result.key] = candidate
         return result
@@ -137,6 +139,8 @@ class Engine(Generic[S]):
             return False
         self.best, self.result = candidate, result
         self._stale = True
+        # A failed edit gets another chance only if what it touches has changed; otherwise each gain would
+        # repeat all of them.
         self._hopeless = {
             edit: names for edit, names in self._hopeless.items() if touches and touches.isdisjoint(names)
         }
@@ -145,13 +149,11 @@ class Engine(Generic[S]):
         return True
 
     def settle_for_smallest(self) -> None:
-        """Make the simplest subject that showed the failure the best one, where a search was cut off."""
+        """Accept the simplest subject that showed the failure, if a search was cut off before it did."""
         self.improve(self._smallest, "the simplest so far")
 
     def begin(self, known: CheckResult | None = None) -> CheckResult:
-        """Test the premise: whether the subject that it starts from shows the failure; `known` is a result
-        that is there.
-        """
+        """Test whether the start shows the failure; `known` is the result if a run has already shown it."""
         digest = self.form.digest(self.best)
         if known is not None and digest not in self._cached:
             self.checks += 1
@@ -196,6 +198,7 @@ class Engine(Generic[S]):
         result = self.evaluate(candidate, edit.label)
         if result.kind not in ("gone", "slippage"):
             return result
+        # If rewriting the subject without the edit loses the failure too, the edit is not what loses it.
         control = self.rules.control(self.best, candidate)
         lost = control is not None and self.evaluate(control, "the rewriting alone").kind != "same"
         return replace(result, by_rewriting=lost)
@@ -220,7 +223,7 @@ class Engine(Generic[S]):
         return gained
 
     def _upcoming(self, groups: list[list[Edit[S]]]) -> Iterator[tuple[Callable[[], S | None], str]]:
-        """The candidates that come next as long as each of them fails."""
+        """Yield the candidates that come next as long as each of them fails: most candidates do."""
         waiting = list(groups[: 2 * len(self.rules.tests)])
         # The look-ahead is bounded: at most two candidates for each parallel test.
         for _ in range(2 * len(self.rules.tests)):
@@ -235,7 +238,9 @@ class Engine(Generic[S]):
                 waiting[:0] = _split(used)
 
     def _filter_tried(self, edits: list[Edit[S]]) -> list[Edit[S]]:
-        """The edits whose candidates are not known to be useless; they are validated ahead, all in one go."""
+        """Leave out edits whose candidates are known to fail. The others are validated in one batch, which
+        saves round trips to the checker.
+        """
         if len(edits) * self.form.size(self.best).bytes > _FILTERED_BYTES:
             return edits
         left: list[tuple[str, Edit[S]]] = []

@@ -41,7 +41,7 @@ class SubjectKind(Protocol[S_contra]):
         """`DIGITS` hexadecimal digits that equal subjects share, and no others do."""
 
     def size(self, subject: S_contra) -> Size:
-        """How large a subject is."""
+        """Return the size of a subject."""
 
 
 class Validator(Protocol[S_contra]):
@@ -69,18 +69,20 @@ class Progress:
 
 
 class BudgetSpent(Exception):
-    """No test is left of a budget."""
+    """Raised where a budget allows no further test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many tests a reduction may run, and the moment (of `time.monotonic`) after which it begins none."""
+    """Limits of a reduction: a number of tests, and a moment (of `time.monotonic`) after which no test
+    starts.
+    """
 
     checks: float = math.inf
     until: float = math.inf
 
     def spend(self, checks: int) -> None:
-        """Raise BudgetSpent where so many tests are all that there may be, or the time is over."""
+        """Raise BudgetSpent if `checks` tests exhaust the budget, or the time is over."""
         if checks >= self.checks or time.monotonic() >= self.until:
             raise BudgetSpent
 
@@ -90,12 +92,15 @@ class Rules(Generic[S]):
     """The parameters of an engine: the form of its subjects, how to test, validate and record values again,
     and listeners for progress.
 
-    `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
-    is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best
-    subject before passes see it. `accepted` hears of every new best subject, `shown` also of a candidate that
-    is simpler and that a search has yet to make the best one. `control` makes of the best subject what a
-    candidate is without its edit, None where the edit is all that it is. `budget` ends the reduction by
-    BudgetSpent before a test.
+    Attributes:
+        tests: Equal tests, which may run at the same time.
+        refresh: Records the values of a new best subject before passes see it.
+        accepted: Receives every new best subject.
+        shown: Receives every simpler subject that shows the failure, also before a search accepts it.
+        twin: Returns a text that subjects share if losing the failure in one means losing it in all; "" if
+            that is unknown.
+        control: Returns the candidate without its edit, only rewritten; `None` if it is the edit alone.
+        budget: Ends the reduction by BudgetSpent before a test.
     """
 
     form: SubjectKind[S]

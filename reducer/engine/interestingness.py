@@ -54,10 +54,10 @@ class StatisticalTest(Protocol[S_contra]):
         """As `InterestingnessTest.evaluate`."""
 
     def replays(self, subject: S_contra, runs: int) -> tuple[int, int]:
-        """In how many of so many new runs the failure was seen, and of how many."""
+        """Run the subject anew; return the number of runs that showed the failure, and the number of runs."""
 
     def shown(self, seen: int, runs: int) -> bool:
-        """Whether such replays show the failure."""
+        """Return whether these replays show the failure."""
 
 
 def count_same_replays(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def count_same_replays(test: InterestingnessTest[S], subject: S, runs: int) -> t
 
 
 def replayed_by(tests: Sequence[InterestingnessTest[S]], subject: S, runs: int) -> tuple[int, int]:
-    """As `replayed`, by equal tests at the same time."""
+    """As `count_same_replays`, spread over equal tests that run at the same time."""
     shares = [len(range(place, runs, len(tests))) for place in range(len(tests))]
     with ThreadPoolExecutor(len(tests)) as pool:
         seen = pool.map(lambda test, share: count_same_replays(test, subject, share)[0], tests, shares)
@@ -75,12 +75,10 @@ def replayed_by(tests: Sequence[InterestingnessTest[S]], subject: S, runs: int) 
 
 @dataclass(frozen=True)
 class RepeatedTest(Generic[S]):
-    """A test of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs`
-    runs.
+    """A test of an intermittent failure: it says `same` once `sightings` of at most `runs` runs showed it.
 
-    A subject that fails with the rate of the whole program is missed with at most the probability that
-    `runs_for` was given; one that is accepted was seen to fail, and more than once, so that the rate does not
-    dwindle step by step.
+    A subject that fails at the rate of the whole program is missed with a probability of at most 1 %. An
+    accepted subject has failed more than once, so that the rate does not fall step by step.
     """
 
     inner: InterestingnessTest[S]
@@ -109,7 +107,7 @@ class RepeatedTest(Generic[S]):
             seen += result.kind == "same"
             if seen == self.sightings:
                 return result
-            # It cannot be seen often enough any more
+            # Stop as soon as the remaining runs cannot reach the number of sightings.
             if seen + self.runs - run - 1 < self.sightings:
                 break
         return CheckResult("gone", f"seen {seen} times in {count_noun(self.runs, 'run')}")
@@ -126,13 +124,14 @@ def runs_for(rate: float, sightings: int = 2) -> int:
 
 
 def _fewer(rate: float, runs: int, sightings: int) -> float:
-    """The probability of fewer sightings than that (a binomial tail)."""
+    """Return the probability of fewer sightings than `sightings` (a binomial tail)."""
     return sum(math.comb(runs, seen) * rate**seen * (1 - rate) ** (runs - seen) for seen in range(sightings))
 
 
 def wilson(seen: int, runs: int, z: float = 1.645) -> float:
-    """The lower end of Wilson's score interval for a share of `seen` in `runs` (E. B. Wilson, 1927)."""
+    """Return the lower end of Wilson's score interval for `seen` in `runs` (E. B. Wilson, 1927)."""
     share, square = seen / runs, z * z / runs
     middle = share + square / 2
     spread = z * math.sqrt((share * (1 - share) + square / 4) / runs)
+    # A rate of 0 would make `runs_for` ask for endless runs.
     return max(0.01, (middle - spread) / (1 + square))

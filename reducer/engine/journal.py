@@ -1,6 +1,4 @@
-"""Every attempt of a reduction, one JSON object a line, so that one that was killed goes on where it
-stood.
-"""
+"""The journal of a reduction: one JSON object a line for each attempt. A killed reduction resumes from it."""
 
 import os
 from pathlib import Path
@@ -57,7 +55,7 @@ class Journal:
 
     def __init__(self, question: str, folder: Path | None = None):
         self.attempts: list[Attempt] = []
-        # Whether the file was there and answers the same question
+        # Whether the file existed and belongs to the same question.
         self.resumed = False
         self._file: IO[bytes] | None = None
         if folder is None:
@@ -70,6 +68,7 @@ class Journal:
             self._file = os.fdopen(open_own(path), "r+b")
             self.resumed = known is not None
             self.attempts, whole = known or ([], 0)
+            # The next attempt must not be appended to half a line.
             self._file.seek(whole)
             self._file.truncate()
             if known is None:
@@ -87,7 +86,7 @@ class Journal:
             self._file.close()
 
     def add(self, attempt: Attempt) -> None:
-        """Keep one more attempt; it is on disk when this returns, as far as the process is concerned."""
+        """Add an attempt, and flush it to the file: it survives a kill of this process."""
         self.attempts.append(attempt)
         self._write(attempt)
 

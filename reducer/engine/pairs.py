@@ -13,7 +13,7 @@ from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.form import SubjectKind
 
 S = TypeVar("S")
-# Pairs of one subject: 1 of 716 and 0 of 181 that the samples had kept the failure
+# The most pairs of one subject. Few pairs pay: of the samples' pairs, 1 of 716 and 0 of 181 kept the failure.
 _MOST = 24
 
 
@@ -34,7 +34,7 @@ class PairsPass(Generic[S]):
     _seen: dict[str, tuple[list[Edit[S]], int]] = field(default_factory=dict)
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:
-        """The pairs, each an edit of its own; the same subject gives the same ones."""
+        """Yield the pairs, each as one edit; the same subject gives the same pairs."""
         digest = self.form.digest(subject)
         if digest not in self._seen:
             self._seen = {digest: self._make_pairs(subject)}

@@ -1,4 +1,4 @@
-"""What fails in a case: the premise of every reduction, made sure of before anything is tried."""
+"""Find and confirm the failure of a case: the premise of a reduction."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,18 +37,22 @@ from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.sameness import make_failure
 
-# Bytes of a model for which the judge's oracles cost more than a reduction
+# The size of a model, in bytes, from which running the judge's oracles costs more than the reduction does.
 _LARGE = 10_000
-# nodes of a model of which they cost minutes: whether its results are right is asked of the small one
+# The number of nodes from which the oracles take minutes. Such a model is compared with its unoptimised
+# build only; the judge runs on the small result (`Premise.assumed`).
 _MANY = 20_000
 
 
 def find(
     case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers
 ) -> Premise:
-    """The first failure of a case on these targets; on every compiler installed when there are none.
-    NoFailure where they pass, Unjudged where one that was named, or every one, gave no verdict of pass or
-    fail; BadInput for one that cannot be reduced.
+    """Find the first failure of a case on these targets, or on every installed compiler if the list is empty.
+
+    Raises:
+        NoFailure: If the targets pass.
+        Unjudged: If a named target, or every installed one, gives neither pass nor fail.
+        BadInput: If only the expected outputs show the failure.
     """
     tried, judged = [], 0
     for target in targets or list_installed():
@@ -65,6 +69,8 @@ def find(
                 )
             return premise
         tried.append((target.display, said))
+    # A named target that gives no verdict is an error. Of all installed compilers one verdict is enough,
+    # since some of them support few operators.
     if judged < (len(tried) if targets else 1):
         raise Unjudged(_describe_tried(tried, bool(targets)))
     raise NoFailure(_describe_tried(tried, bool(targets)))
@@ -88,12 +94,12 @@ def list_installed() -> list[ResolvedTarget]:
 
 
 def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool = False) -> bool:
-    """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong
-    result may be of another type.
+    """Return whether the judge, without cached answers, sees the same failure in a subject; `any_type`
+    allows a wrong result of another type.
     """
     verdict = premise.failure.verdict
-    # Expected outputs of the whole model say nothing about the values of a part, but still that a compiler
-    # must accept the program.
+    # Expected outputs of the whole model do not hold for a part of it. That they exist still means that a
+    # compiler must accept the program.
     vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
     oracle = name_optional_oracle(verdict, subject.program)
     parameters = {ORACLE: oracle} if oracle else {}
@@ -118,8 +124,8 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
 def _find_on(
     case: Case, target: ResolvedTarget, against: ResolvedTarget | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
-    """The failure on one target, or why there is none; `doubtful` takes one that no second oracle
-    confirms.
+    """Find the failure on one target, or return `None` and the reason; `doubtful` accepts a failure that no
+    second oracle confirms.
     """
     if against is not None:
         return _compare_targets(case, target, against, workers)
@@ -130,17 +136,17 @@ def _find_on(
             return sure(case, plain), ""
         return measure_rate(case, target, plain.failure.verdict, workers)
     if case.program.size > _MANY and target.baseline is not None and case.program.fault is None:
-        # Then the judge is asked
+        # Where the unoptimised build gives no outputs, the slow judge has to decide after all.
         with suppress(Unjudged):
             found, _ = _compare_targets(case, target, target.baseline, lab)
             if found is not None:
                 return replace(found, named=False, assumed=True), ""
     judged = judge_case(case, target, lab)
     if doubtful and judged.verdict.verdict == "undecided" and judged.verdict.kind is not None:
-        # Who names the target has made up his mind: one oracle against it is enough to reduce by.
+        # A user who names the target has seen it fail: one oracle that disagrees is enough for a reduction.
         premise, said = _as_judged(case, target, judged, workers)
         if premise is not None and premise.arbiter is None and judged.verdict.kind in WRONG_OUTPUTS:
-            # Only expected outputs contradict it, and a smaller program has none.
+            # Only the expected outputs disagree, and they do not hold for a smaller program.
             return None, _without_failure(judged.verdict)
         return premise, said
     return find_judged(case, target, judged, workers, doubtful)
@@ -178,7 +184,7 @@ def find_judged(
 def _as_judged(
     case: Case, target: ResolvedTarget, judged: Judged, workers: Workers
 ) -> tuple[Premise | None, str]:
-    """The failure that a verdict is, by its kind."""
+    """Make the premise of a verdict that says `fail`, with the replays that its kind needs."""
     verdict, observation = judged.verdict, judged.observations[0]
     if verdict.kind == "nondeterminism":
         return varying(case, target, workers)
@@ -190,6 +196,7 @@ def _as_judged(
             (oracle, workers.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE)
         )
         objector, said = next((oracle, answer) for oracle, answer in consulted if is_refusal(answer))
+        # The failure is that the target runs the program, so a replay that ends well shows it.
         ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
         return Premise(target, objector, failure, observation, verdict.reason, said, replays=(ran, SHORT)), ""
     arbiter = None if case.program.fault is not None else _arbiter(case, target, judged, workers)
@@ -200,9 +207,9 @@ def _as_judged(
     if not is_deterministic(case, target, verdict, workers):
         return measure_rate(case, target, verdict, workers)
     worst = verdict.mismatch
-    # Of a larger program the small result is replayed.
+    # Replays of a larger program cost too much: `reduce_failure` replays the small result instead.
     if verdict.kind == "mismatch" and worst and case.program.byte_size < _LARGE:
-        # That another output varies, as a random one does, says nothing of the wrong one.
+        # Other outputs may vary by design (random operators): only the wrong output counts.
         if worst.output in replayed_spread(case, target, SHORT, workers).names:
             return varying(case, target, workers)
         return replace(premise, replays=(SHORT, SHORT)), ""
@@ -212,8 +219,8 @@ def _as_judged(
 def _check_flaky(
     case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict
 ) -> tuple[Premise | None, str]:
-    """Look for a failure on a target that passed once, though a user has seen it fail: an intermittent one,
-    or one other than a wrong result.
+    """Look for a failure that one run does not show: an intermittent one, varying results, or a slow or
+    memory-hungry build. A user has seen the target fail, so that one pass does not settle it.
     """
     runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
     replays = judged_replays(case, target, runs, workers)
@@ -242,16 +249,16 @@ def _without_failure(verdict: Verdict) -> str:
 
 
 def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:
-    """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build
-    is well.
+    """Find a crash or error of a large model by two runs of the target and one of its unoptimised build.
 
-    A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
+    The judge runs the reference too, which is slow on a large model; `still` runs it on the small result.
     """
     baseline = target.baseline
     if baseline is None or case.program.byte_size < _LARGE:
         return None
     got = lab.observe(target, case.program, case.inputs)
     verdict = judge_run(case.program, case.inputs, target, got, lab, blame="optimiser")
+    # Whether running out of memory is a failure depends on other builds, which the judge measures.
     if verdict.verdict != "fail" or verdict.kind == "memory":
         return None
     wanted = lab.observe(baseline, case.program, case.inputs)
@@ -285,10 +292,9 @@ def _compare_targets(
 
 
 def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> ResolvedTarget | None:
-    """Who will be asked beside the target: the first that runs the program and, of a wrong result, gives
-    another one.
+    """Choose the arbiter: the first candidate that runs the program and, for a wrong result, gives another.
 
-    The build that the verdict stands on comes first: the target without the rewrite, or its unoptimised
+    The build that the verdict rests on comes first: the target without the rewrite, or its unoptimised
     build.
     """
     verdict, baseline = judged.verdict, target.baseline

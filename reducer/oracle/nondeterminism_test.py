@@ -15,7 +15,7 @@ from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.fingerprint.sameness import Failure, Level
 
-# Runs asked for at once
+# Runs in one batch. Larger batches would waste runs after the failure was seen.
 _BATCH = 6
 
 
@@ -40,6 +40,7 @@ def spread_of(answers: Sequence[Observation]) -> Spread:
     ended = next((answer for answer in answers if answer.outputs is None), None)
     if ended is not None:
         return Spread(len(answers), 0, ended=ended)
+    # Results are grouped by the tolerance of the comparison, not by bytes: threads may add in any order.
     groups: list[list[Observation]] = []
     for answer in answers:
         alike = next((group for group in groups if not _differing(answer, group[0]).mismatches), None)
@@ -61,7 +62,7 @@ def _differing(one: Observation, other: Observation) -> Comparison:
 def replayed_spread(
     subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> Spread:
-    """How so many runs of a subject differ, each in a process of its own when `fresh`."""
+    """Run a subject `runs` times, each in a process of its own if `fresh`, and return how the runs differ."""
     return spread_of(_runs(subject, target, runs, workers, fresh))
 
 
@@ -72,8 +73,8 @@ def _runs(
 
 
 def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool:
-    """Whether ONNX itself leaves all of these outputs open (a random operator, a division by zero), as far as
-    the reference tells.
+    """Return whether ONNX leaves the values of all these outputs undefined (a random operator, a division by
+    zero), as far as the reference knows.
     """
     hazards = workers.observe(FLOAT64, subject.program, subject.inputs).hazards
     return bool(names) and all(list_open_rules(hazards, name) for name in names)
@@ -81,10 +82,10 @@ def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool
 
 @dataclass(frozen=True)
 class NondeterminismTest:
-    """`same` once `sightings` of at most `runs` runs gave another result than most.
+    """A test that says `same` once `sightings` of at most `runs` runs gave another result than the majority.
 
-    A run that ends badly makes it another failure; results that ONNX leaves open are none. `fresh` where runs
-    differ only between processes.
+    A run that ends badly is another failure. Results that ONNX leaves undefined are no failure. `fresh` is
+    set if runs differ only between processes.
     """
 
     workers: Workers
@@ -101,12 +102,12 @@ class NondeterminismTest:
             yield self._one(subject)
 
     def replays(self, subject: Runnable, runs: int) -> tuple[int, int]:
-        """In how many of so many runs the result was another than in most."""
+        """Return in how many runs the result differs from that of the majority, and the number of runs."""
         found = replayed_spread(subject, self.target, runs, self.workers, self.fresh)
         return found.differing, found.runs
 
     def shown(self, seen: int, runs: int) -> bool:
-        """Whether such replays show the failure."""
+        """Return whether these replays show the failure."""
         return seen > 0
 
     def _one(self, subject: Runnable) -> CheckResult:

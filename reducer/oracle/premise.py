@@ -10,14 +10,16 @@ from opsieve.triage.fingerprint.sameness import Failure, Level
 
 @dataclass(frozen=True)
 class Premise:
-    """The failure to keep: on which target, against whom, and what the target showed.
+    """The failure to keep: its target, its arbiter, and the target's observation.
 
-    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is
-    how often it shows: 1.0 for a failure that always does, else what its `replays` make sure of (the lower
-    end of Wilson's interval at 90 %). `replays`: in how many runs it was seen, of how many. `apart`: it shows
-    from one process to the next, not between runs in one.
-    `assumed`: of a wrong result only the unoptimised build was asked; the judge has to see it in a small
-    subject.
+    Attributes:
+        named: Whether a user named the arbiter.
+        right: The arbiter's observation, if it was run.
+        chance: The reproduction rate: 1.0 if every run fails, else the lower end of Wilson's 90 % interval.
+        replays: The number of runs that showed the failure, and the number of runs.
+        apart: Whether it shows only between processes, not between runs in one process.
+        assumed: Whether a wrong result was compared with the unoptimised build only. The judge then has to
+            see it in a small subject.
     """
 
     target: ResolvedTarget

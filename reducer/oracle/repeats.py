@@ -1,4 +1,4 @@
-"""Failures that one run does not tell: those that show sometimes, results that vary, builds that are slow."""
+"""Failures that need several runs: intermittent ones, results that vary, and slow builds."""
 
 from dataclasses import replace
 
@@ -18,17 +18,18 @@ from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 from opsieve.triage.fingerprint.sameness import make_failure
 
-# Replays of every failure before it is reduced
+# Replays of every failure before it is reduced: enough to find most intermittent ones, at the price of few
+# runs.
 SHORT = 6
-# Of a failure that shows sometimes
+# Replays of an intermittent failure, from which its rate is estimated.
 REPLAYS = 30
-# Bytes of a model that is not replayed beyond the one confirmation
+# The size in bytes above which a model is not replayed beyond the judge's confirmation.
 _HEAVY = 64 << 20
-# operators, likewise: the small result is replayed
+# The same limit in operators. The small result is replayed instead.
 _MANY = 20_000
 # The number of runs in which the judge confirmed the failure.
 _CONFIRMED = 2
-# Pairs of runs, all of them slow, before the time of a build is measured in earnest
+# Pairs of runs that must all be slow before the full number of pairs is measured: a cheap screen.
 _SCREEN = 3
 
 
@@ -43,7 +44,7 @@ def measure_rate(
     apart = False
     for apart in (False, True):
         runs = 0
-        # a hang takes all the time that a run may take
+        # Each hang costs the whole time limit of a run, so one sighting is enough.
         while runs < REPLAYS and not (seen and verdict.kind == "hang"):
             replays = judged_replays(case, target, SHORT, workers, apart)
             seen += [each for each in replays if _is_of_kind(each[1], verdict)]
@@ -55,6 +56,7 @@ def measure_rate(
     first, judged = seen[0]
     verdict = replace(verdict, verdict="flaky", stage=judged.stage, message=judged.message)
     reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(first.message, 200)}"
+    # The lower end of the interval makes a test repeat too often rather than too seldom.
     chance = wilson(len(seen), runs)
     arbiter = target.baseline if case.program.fault is None else None
     failure = make_failure(verdict, first, case.program)
@@ -63,8 +65,8 @@ def measure_rate(
 
 
 def is_deterministic(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
-    """Whether every replay shows a failure of the verdict's kind. A hang is not replayed, and the judge has
-    replayed a mismatch.
+    """Return whether every replay shows a failure of the verdict's kind. A hang is not replayed, and the
+    judge has replayed a mismatch.
     """
     if not is_replayed(case, verdict):
         return True
@@ -86,9 +88,10 @@ def _is_of_kind(judged: Verdict, verdict: Verdict) -> bool:
 
 
 def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premise | None, str]:
-    """Results that differ from run to run, or only from process to process, replayed to learn how often; None
-    and the reason without them.
+    """Find results that differ from run to run, or only between processes, and measure how often; returns
+    `None` and the reason if they do not.
     """
+    # A seed drawn at start-up, such as that of a hash, differs only between processes.
     for apart in (False, True):
         found = replayed_spread(case, target, REPLAYS, workers, apart)
         if found.ended is not None:
@@ -157,13 +160,13 @@ def replayed_runs(
 
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:
-    """Whether a failure of this kind is replayed before it is reduced: those whose runs are quick."""
+    """Return whether a failure of this kind is replayed before it is reduced: if its runs are quick."""
     return (
         verdict.kind in ("error", "crash") and case.program.byte_size <= _HEAVY and case.program.size <= _MANY
     )
 
 
 def sure(case: Case, premise: Premise) -> Premise:
-    """The premise with the replays that `is_deterministic` made, or the one that the judge made."""
+    """Add to a premise the replays that `is_deterministic` ran, or those of the judge."""
     runs = SHORT if is_replayed(case, premise.failure.verdict) else _CONFIRMED
     return replace(premise, replays=(runs, runs))

@@ -1,4 +1,4 @@
-"""The interestingness test that a user brings."""
+"""The interestingness test that runs a user's script."""
 
 import os
 import shutil
@@ -46,7 +46,11 @@ class ScriptTest:
             yield CheckResult("gone", failure) if failure else CheckResult("same")
 
     def run(self, subject: Runnable) -> str:
-        """How the script failed, "" for exit code 0. BadInput when it cannot be started."""
+        """Run the script, and return how it failed: "" for exit code 0.
+
+        Raises:
+            BadInput: If it cannot be started.
+        """
         try:
             folder = self._folders.get_nowait()
         except Empty:
@@ -67,6 +71,7 @@ class ScriptTest:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
+                    # A process group of its own lets `killpg` reach what the script has started.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -78,14 +83,15 @@ class ScriptTest:
             except subprocess.TimeoutExpired:
                 return f"it ran longer than {self.seconds:g} s"
             finally:
-                # The script may have ended, or have changed its user.
+                # Processes of the script may outlive it, so the group is killed after exit code 0 too. It may
+                # be empty already, or run as another user.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
 class _CheckFolder:
-    """The folder in which a script runs: for each run anew, but for the data of large tensors."""
+    """A folder in which a script runs. Each run gets new files, except for the data of large tensors."""
 
     def __init__(self) -> None:
         scratch = Scratch()
@@ -99,7 +105,8 @@ class _CheckFolder:
         """Write a subject; the paths of its program and of its inputs."""
         (self.path / _DATA).mkdir(parents=True, exist_ok=True)
         for left in (*self.path.iterdir(), *(self.path / _DATA).iterdir()):
-            # Whether a file is one of data that no script has changed.
+            # Large tensors are kept from run to run, unless the script has changed their file: a script is
+            # not trusted to leave it alone.
             if left.name != _DATA and not (
                 left.parent.name == _DATA and self._made.get(left.name) == _state(left)
             ):
@@ -124,11 +131,12 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _failure(code: int, stderr: int) -> str:
-    """How a script ended, with the last line that it printed; "" for exit code 0."""
+    """Describe how a script ended, with the last line on its stderr; "" for exit code 0."""
     if code == 0:
         return ""
     try:
         ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    # Real-time signals have no name in `signal.Signals`.
     except ValueError:
         ended = f"signal {-code}"
     size = os.fstat(stderr).st_size
@@ -138,9 +146,11 @@ def _failure(code: int, stderr: int) -> str:
 
 
 def _why_not(script: Path, error: OSError) -> str:
-    """Why a script cannot be started, and what to do."""
+    """Explain why a script cannot be started, and what to do."""
     if isinstance(error, PermissionError) and script.is_file():
         return f"it is not executable; run chmod +x {shown(script, 120)}"
+    # The kernel reports a missing interpreter as a missing script, so the first line is read to name the
+    # cause.
     with suppress(OSError), script.open("rb") as file:
         first = file.readline(256)
         if first.startswith(b"#!") and first.rstrip(b"\n").endswith(b"\r"):

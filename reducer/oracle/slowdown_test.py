@@ -20,11 +20,12 @@ FLOOR = 50e-6
 
 @dataclass(frozen=True)
 class SlowdownTest:
-    """`same` when the target takes more than `margin` times the CPU time of its unoptimised build, by a
-    sequential test over pairs of runs.
+    """A test that says `same` if the target takes more than `margin` times the CPU time of its unoptimised
+    build, by a sequential test over pairs of runs.
 
-    CPU time of all threads, so that what else the machine does counts little; who goes first alternates. A
-    candidate that fails or gives other results than the unoptimised build is another failure.
+    It counts the CPU time of all threads, which other load on the machine affects little. The two builds
+    take turns at running first. A candidate that fails or gives other results than the unoptimised build is
+    another failure.
     """
 
     workers: Workers
@@ -39,8 +40,8 @@ class SlowdownTest:
             yield self._one(subject)
 
     def replays(self, subject: Runnable, runs: int) -> tuple[int, int]:
-        """In how many of so many pairs the target was slower than the margin allows; (0, 0) where a run does
-        not end well.
+        """Return in how many pairs the target is slower than the margin allows, and the number of pairs;
+        (0, 0) if a run does not end well.
         """
         slower = 0
         for turn in range(runs):
@@ -51,7 +52,7 @@ class SlowdownTest:
         return slower, runs
 
     def shown(self, seen: int, runs: int) -> bool:
-        """Whether such replays show the failure: by the sign test of the judge."""
+        """Return whether these replays show the failure, by the sign test of the judge."""
         return runs > 0 and compute_sign_test(seen, runs) <= LEVEL
 
     def _one(self, subject: Runnable) -> CheckResult:
@@ -61,6 +62,8 @@ class SlowdownTest:
             if not _has_times(pair):
                 failed = pair[1].outcome == "ok" and self._fails(subject, pair)
                 return CheckResult("slippage" if failed else "gone", f"{pair[0].outcome}, {pair[1].outcome}")
+            # Outputs are compared in the first pair only: the later ones run the same program on the same
+            # inputs.
             if not trials.count and self._fails(subject, pair):
                 return CheckResult("slippage", "the builds give different results")
             trials = trials.with_one(self._slower(pair))
@@ -71,12 +74,13 @@ class SlowdownTest:
         both = (self.target, self.baseline)
         answers = {
             target: self.workers.observe(target, subject.program, subject.inputs, repeat=REPEAT)
+            # The second run of a pair finds warm caches, so the order alternates.
             for target in (both if turn % 2 == 0 else reversed(both))
         }
         return answers[self.target], answers[self.baseline]
 
     def _fails(self, subject: Runnable, pair: tuple[Observation, Observation]) -> bool:
-        """Whether the target ends badly, or gives other results than the unoptimised build."""
+        """Return whether the target ends badly, or gives other results than the unoptimised build."""
         run, right = pair
         verdict = judge_run(subject.program, subject.inputs, self.target, run, self.workers, right=right)
         return verdict.verdict == "fail"
@@ -92,7 +96,9 @@ def _has_times(pair: tuple[Observation, Observation]) -> bool:
 
 @dataclass(frozen=True)
 class MemoryTest:
-    """`same` when the target needs more memory than its unoptimised build by the margin of the judge."""
+    """A test that says `same` if the target needs more memory than its unoptimised build, by the judge's
+    margin.
+    """
 
     workers: Workers
     target: ResolvedTarget

@@ -23,12 +23,12 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.triage.fingerprint.sameness import Failure, Level, make_failure
 
-# Passes that are left out one by one
+# At most this many passes are skipped one by one, since each costs a compilation.
 _MOST_ACTING = 24
 
 
 class Runnable(Protocol):
-    """What can be run: a subject of any form."""
+    """A subject of any form that a worker can run."""
 
     @property
     def program(self) -> Program:
@@ -74,7 +74,8 @@ class TargetTest:
                     yield self._check_outputs(subject, test, got, wanted)
             return
         answers: Iterable[Observation] = self.workers.observe_many(self.target, tests, fresh=self.apart)
-        # of a lack the target is asked again, which waits until it has answered all
+        # To judge `unsupported` without an unoptimised build, the target is run again, operator by operator.
+        # It cannot begin before all answers of this batch are read.
         if self.target.baseline is None:
             answers = list(answers)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
@@ -100,7 +101,7 @@ class TargetTest:
     def _check_ending(
         self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None
     ) -> CheckResult:
-        # Who accepts a lack may be the arbiter, too
+        # The judge may run the arbiter too; the cache keeps its answer for the question below.
         lab = ObservationCache(self.workers)
         verdict = self._judge(test, got, lab)
         if verdict.verdict != "fail":
@@ -120,6 +121,7 @@ class TargetTest:
     ) -> CheckResult:
         if wanted.outputs is None:
             return CheckResult("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
+        # The edit overflowed an intermediate value: with NaN or infinity compilers may differ without a bug.
         if got.outputs is not None and self.finite and not finite(wanted.outputs.values()):
             return CheckResult("gone", f"{self.arbiter} gives NaN or infinity")
         verdict = self._judge(test, got, self.workers, wanted)
@@ -127,6 +129,7 @@ class TargetTest:
             return CheckResult("gone", got.outcome if got.outputs is None else "it agrees")
         if got.outputs is None:
             return self._slippage(verdict, got, subject)
+        # Several outputs may be wrong; the failure persists if any of them is wrong in the same way.
         found = compare_runs(subject.program, got, wanted).mismatches
         wrong = tuple(name for name in wanted.outputs if name in found)
         each_wrong = (verdict, *(replace(verdict, mismatch=mismatch) for mismatch in found.values()))
@@ -153,7 +156,7 @@ class TargetTest:
         return CheckResult("same")
 
     def is_sick(self, build: ResolvedTarget, subject: Runnable) -> bool:
-        """Whether another build of the compiler fails as well, in whatever way."""
+        """Return whether another build of the compiler fails on a subject, in any way."""
         program, inputs = subject.program, subject.inputs
         got = self.workers.observe(build, program, inputs)
         asked = self.arbiter if got.outputs is not None and build != self.arbiter else None
@@ -164,7 +167,7 @@ class TargetTest:
 def cure_set(
     check: TargetTest, subject: Runnable
 ) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
-    """The other builds of the compiler that fail on a subject, and those that do not."""
+    """Return the other builds of the compiler that fail on a subject, and those that pass."""
     answers = {build: check.is_sick(build, subject) for build in other_builds(check.target)}
     return tuple(b for b, bad in answers.items() if bad), tuple(b for b, bad in answers.items() if not bad)
 
@@ -184,11 +187,12 @@ def find_cures(check: TargetTest, subject: Runnable) -> dict[str, ResolvedTarget
 
 
 def finite(values: Iterable[Value]) -> bool:
-    """Whether no value, as far as it is of a float type, has NaN or infinity in it."""
+    """Return whether all values of float types are free of NaN and infinity."""
     for value in values:
         if isinstance(value, list):
             if not finite(value):
                 return False
+        # The types of ml_dtypes (bfloat16, float8) have the kind "V" and are widened before the test.
         elif isinstance(value, np.ndarray) and value.dtype.kind not in "OUSMmiub":
             with np.errstate(all="ignore"):
                 wide = value if value.dtype.kind in "fc" else value.astype(np.float64)
@@ -198,8 +202,8 @@ def finite(values: Iterable[Value]) -> bool:
 
 
 def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
-    """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well
-    are the cure.
+    """List other builds of the same compiler, by the options that its unoptimised build sets. Those that
+    pass are the cure.
     """
     facts = target.facts
     others = (

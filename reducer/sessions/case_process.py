@@ -83,7 +83,7 @@ def run_child(case: Path, output: Path, task: ChildTask, given_up: threading.Eve
         except subprocess.TimeoutExpired:
             child.kill()
             out, err = child.communicate()
-        # Else it was done at that moment
+        # The child may have ended by itself just before the signal: then it counts as in time.
         return ChildEnd(child.returncode, out, err, child.returncode == 0)
     except BaseException:
         child.terminate()
@@ -132,7 +132,8 @@ def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool
 
 
 def end_with_parent() -> None:
-    """Where the parent is killed, this process gets SIGTERM, at which a session saves its best."""
+    """Ask the kernel for SIGTERM if the parent dies: a session then saves its best subject."""
     libc = ctypes.CDLL(None)
+    # Only Linux has `prctl`; elsewhere an orphan runs to the end of its budget.
     if hasattr(libc, "prctl"):
         libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""A failure as an exported script shows it: a reduced one, or one reproduced from a case."""
+"""Prepare failures for export as a script or an issue: a reduced one, or one reproduced from a case."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ def reproduce_failure(
     """Judge the failure of a case again, as an export shows it. Raises NoFailure if it passes, Unjudged if
     that stays unknown.
 
-    `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
+    `place` is the folder of the case: the files of `bisect` and `attribute` in it are part of the export.
     """
     recorded = _beside(place, "reduction.json").get("target", "")
     named = (
@@ -121,6 +121,7 @@ def reproduce_failure(
         raise Unjudged(f"{chosen.display}: {error.reason}") from None
     if judged.verdict.verdict == "pass":
         reason = f"pass: {judged.verdict.reason}"
+    # The store knows that it is intermittent. One failing run would export it as one that always shows.
     if stored is not None and stored.verdict == "flaky" and (found is None or found.chance == 1):
         found, reason = measure_rate(case, chosen, stored, workers)
     if found is None:
@@ -160,6 +161,7 @@ def try_variants(exported: ExportedFailure, workers: Workers, newest: bool = Fal
         tried = {
             f"{level} {each}": target.with_options(**{level: each}) for each in facts.options[level] if each
         }
+    # Without a main option there are only two levels: unoptimised, and as reported for comparison.
     elif target.baseline is not None:
         tried = {"no optimisation": target.baseline, "as reported": target}
     skip = choose_skip_option(facts.options)
@@ -189,8 +191,11 @@ def _read_stored_verdict(folder: Path, target: ResolvedTarget) -> Verdict | None
 
 
 def case_folder(what: str, store: Path) -> Path:
-    """The case that a path, the name of a case in a store or that of a cluster means, the reduced one where
-    there is one; BadInput when it means none.
+    """Return the folder of a case, given by its path, its name in a store or the name of a cluster; prefers
+    the reduced case.
+
+    Raises:
+        BadInput: If there is no such case.
     """
     if Path(what).exists() or ("/" in what and not what.startswith("cases/")):
         return Path(what)
@@ -208,19 +213,19 @@ def case_folder(what: str, store: Path) -> Path:
 
 
 def _case_of(place: Path) -> Path:
-    """The case folder that `place` is, or is the reduced form of."""
+    """Return the case folder for `place`, which is that folder or its reduced form."""
     folder = place if place.is_dir() else place.parent
     return folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
 
 
 def _culprit(place: Path) -> dict[str, Any]:
-    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what
-    they did not.
+    """Read the guilty passes and the releases of regression and fix from the files of `attribute` and
+    `bisect`; fields are empty for missing files.
     """
     case = _case_of(place)
     found = read_both_culprits(case)
     known = {"regression": "", "fixed": "", "first_bad": ""}
-    # a release says more to people than a commit
+    # Later entries win: a release means more to readers than a commit.
     for search in (
         found.get("commits"),
         found.get("releases"),
@@ -242,7 +247,7 @@ def _culprit(place: Path) -> dict[str, Any]:
 
 
 def _probably(place: Path) -> tuple[ProbableIssue, ...]:
-    """The public issues that the cluster of a case probably is; () for a case of no store."""
+    """Return the public issues that probably match the cluster of a case; () outside a store."""
     folder = _case_of(place).absolute()
     store = folder.parents[2] if len(folder.parents) > 2 and folder.parent.parent.name == "cases" else None
     if store is None or not (store / INDEX).is_file():
@@ -257,7 +262,7 @@ def _probably(place: Path) -> tuple[ProbableIssue, ...]:
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:
-    """The JSON object in a file beside a case; {} when there is none."""
+    """Read the JSON object in a file beside a case; {} if it is missing or unreadable."""
     try:
         found = json.loads(read_file((place if place.is_dir() else place.parent) / name, _MAX_JSON))
     except (BadInput, ValueError, RecursionError):
@@ -274,13 +279,14 @@ def print_subject(subject: Runnable, workers: Workers) -> str:
 
 
 def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
-    """The source of `repro.py`. An arbiter whom a user named is believed before the reference.
+    """Return the source of `repro.py`. An arbiter that the user named takes precedence over the reference.
 
-    BadInput for a failure that no script shows.
+    Raises:
+        BadInput: If no script can show the failure.
     """
     case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
-    # of types there are no values
+    # The oracle that derives types has no values to write into a script.
     arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
@@ -292,11 +298,11 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
             f"{premise.target.display} differs from {premise.arbiter.display}: {describe_mismatch(worst)}"
         )
         verdict = replace(verdict, mismatch=worst, reason=reason)
-    # It has no right outputs.
+    # An invalid program has no right outputs.
     if verdict.kind == "accepts-invalid":
         exported = ExportedFailure(case, premise.target, verdict, seen)
     elif premise.chance < 1:
-        # This run need not have shown it
+        # This run may have passed; the premise holds a run that failed.
         right, source = find_expected(case, verdict, None, lab, oracles)
         exported = ExportedFailure(
             case,

@@ -33,11 +33,12 @@ from opsieve.reducer.sessions.reduction import Reduction
 from opsieve.triage.store.failure_record import NAME, read_failure
 from opsieve.version import VERSION
 
-# The suffix of the IR follows: `.onnx`, `.json`.
+# The suffix of the IR is appended: `.onnx`, `.json`.
 MODEL = "case.reduced"
 STORY = "reduction.json"
 SCRIPT = "repro.py"
 OTHERS = "other_failures"
+# Keys become folder names and may come from a resumed journal, so that only these characters are allowed.
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _NOTHING: dict[str, Any] = {
     "checks": 0,
@@ -69,8 +70,8 @@ def save_subject(
 ) -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for.
 
-    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it
-    there, and ask the further `oracle` that says so (`further_oracle`).
+    `target` is the failing one, "" if a user's check decides. Commands that take the case run it there, with
+    the optional `oracle` that saw the failure (`name_optional_oracle`).
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
     save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder, claimed=True)
@@ -78,7 +79,7 @@ def save_subject(
 
 
 def model_name(program: Program) -> str:
-    """The name of the file that people look for."""
+    """Return the name of the model's file in the result's folder."""
     return f"{MODEL}{ir_of(program).suffix}"
 
 
@@ -111,7 +112,7 @@ def save_story(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def shapes(subject: Runnable) -> list[str]:
-    """The inputs of a subject, `name type[shape]` each, names shortened and escaped."""
+    """List the inputs of a subject as `name type[shape]`, with names shortened and escaped."""
     found: Sequence[tuple[str, Any]] = list(subject.inputs.items())
     return [
         f"{shown(name, 30)}"
@@ -162,7 +163,7 @@ def facts_unfinished(
 
 
 def facts_of_none(size: Size, message: str) -> dict[str, Any]:
-    """The same keys for a program that does not fail."""
+    """Return the same keys as `facts_of` for a program that does not fail."""
     nothing = {**_NOTHING, "message": message, "output": "", "script": ""}
     return {**_failure(None), "kind": "", **_sizes(size, size), **nothing}
 
@@ -177,16 +178,16 @@ def acceptance(attempts: Iterable[Attempt]) -> dict[str, dict[str, int]]:
 
 
 def certificate_rows(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON, by dimension and by part; `slipped` is what `slippage` was called before
-    0.2.
+    """Return the certificate as JSON, by dimension and by part; `slipped` is the old name of `slippage`,
+    from before 0.2.
     """
     lines = [{**asdict(line), "slipped": line.slippage} for line in certificate.lines]
     return {"certificate": lines, "parts": [asdict(part) for part in certificate.parts]}
 
 
 def census_facts(parts: Sequence[PartLine]) -> dict[str, Any]:
-    """How many parts of each kind there are, were tried, and are as simple as can be; those that were not
-    tried, by name.
+    """Count the parts of each kind: all, tried, and already simplest; and list the parts that were not
+    tried.
     """
     census: dict[str, dict[str, int]] = {}
     for part in parts:
@@ -244,13 +245,13 @@ def place_of(what: Path, store: Path) -> Path:
 
 
 def target_of(place: Path) -> str:
-    """The target that a case of a store fails on; "" for any other case."""
+    """Return the target on which a case of a store fails; "" for any other case."""
     return read_failure(place).target if (place / NAME).is_file() else ""
 
 
 def title_of(place: Path) -> str:
-    """What to call the results of a case: its name, with the fingerprint before the number where it lies in a
-    store.
+    """Return the name for the results of a case: its own, preceded by the fingerprint if it lies in a store,
+    where cases are only numbered.
     """
     place = place.resolve()
     name = place.name.removesuffix(".onnx")

@@ -1,5 +1,5 @@
-"""A whole reduction: premise, first phase, every dimension to a fixpoint, certificate, and a last look by the
-judge. For any form.
+"""A whole reduction: premise, first phase, every dimension to a fixpoint, certificate, and the judge's final
+confirmation. For any form.
 """
 
 import time
@@ -44,17 +44,17 @@ from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
 _UNBOUNDED = Budget()
-# nodes, inner ones included, of a result that is tried by pairs of edits
+# The most nodes, inner ones included, for which pairs of edits are tried: their number grows quadratically.
 _FEW = 6
 # The dimension that takes nodes out of bodies
 _BODIES = "bodies"
 # The average test duration, in seconds, up to which this is done.
 _QUICK = 0.5
-# Replays of a check whose runs take long
+# Replays of a check whose runs take long.
 _CONFIRMED = 2
-# Seconds that those take then
+# The duration of these replays, in seconds, above which no more follow.
 _LONG = 4.0
-# Of a candidate by a check that is noisy: it may exit with 0 by chance as well
+# Sightings that a noisy check needs: it may exit with 0 by chance too.
 _SIGHTINGS = 4
 # The largest subject, in nodes, that the judge evaluates if it skipped the whole model.
 _JUDGED = 1024
@@ -126,7 +126,7 @@ class Reduction(Generic[S]):
 
 @dataclass(frozen=True)
 class Listeners(Generic[S]):
-    """Who hears of progress, of every simpler subject that shows the failure, and sentences for people."""
+    """Callbacks for progress, for every simpler subject that shows the failure, and for messages."""
 
     progress: Callable[[Progress], None] = lambda progress: None
     shown: Callable[[S], None] = lambda subject: None
@@ -214,8 +214,8 @@ def reduce_failure(
 def _leave_bodies(
     run: "_Run[S]", tests: Sequence[InterestingnessTest[Runnable]], premise: Premise
 ) -> tuple[S, Premise] | None:
-    """The result out of one of its bodies, where the same pass then fails in other words, and that failure;
-    None where no body is left, or no pass is known to be guilty.
+    """Take the result out of a body if the same pass then fails with another message, and return it with
+    that failure; `None` if no body is left, or no guilty pass is known.
     """
     best, test, size = run.engine.best, tests[0], run.form.size(run.engine.best)
     if not isinstance(test, TargetTest) or not is_worded(test) or not size.inner_nodes:
@@ -245,10 +245,10 @@ def _count_bodies(form: ReducibleForm[S], subject: S) -> int:
 
 
 def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers) -> S:
-    """The last subject in which the judge sees the failure, of those that he can be asked about; else the
-    start, where he saw it.
+    """Return the last subject in which the judge sees the failure; otherwise the start, in which it saw it.
 
-    NoFailure where he never saw it: then it was a matter of rounding.
+    Raises:
+        NoFailure: If the judge never saw it: then the difference was one of rounding.
     """
     asked = [subject for subject in trail if subject.program.size <= _JUDGED] if premise.assumed else trail
     for subject in reversed(asked):
@@ -276,9 +276,7 @@ def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | Non
 
 
 def _by_replays(run: "_Run[S]", test: StatisticalTest[S]) -> Reduction[S]:
-    """The last step that new runs confirm: of many tests that may each be wrong once in a hundred, one will
-    be.
-    """
+    """Return the last step that new runs confirm: each test errs once in a hundred, and there were many."""
     for subject in (run.engine.best, *reversed(run.trail[:-1])):
         replays = test.replays(subject, REPLAYS)
         if test.shown(*replays):
@@ -362,8 +360,8 @@ def reduce_by_check(
 
 
 def _first_replays(tests: Sequence[InterestingnessTest[S]], subject: S) -> tuple[int, int]:
-    """In how many of `SHORT` runs the tests say `same`, and of how many; fewer runs of a test that takes
-    long.
+    """Return in how many of `SHORT` runs the tests say `same`, and the number of runs; a slow test gets
+    fewer runs.
     """
     since = time.monotonic()
     seen = replayed_by(tests, subject, _CONFIRMED)
@@ -378,8 +376,8 @@ def _add_pairs(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class JudgedTest(Generic[S]):
-    """A test whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that
-    ONNX leaves open, say.
+    """A test whose `same` the judge confirms. The judge is slow, but sees more than one run does, such as
+    results that ONNX leaves undefined.
     """
 
     inner: InterestingnessTest[S]
@@ -410,9 +408,9 @@ class _Run(Generic[S]):
         self.trail: list[S] = []
         passes, listeners = setting.passes, setting.listeners
         self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
-        # of a few passes none is whole
+        # With selected passes most parts stay untried, so there is no census.
         self.census: Census[S] = form.census if passes is None else lambda _: ()
-        # And the pairs of their edits, where these were
+        # The passes of the certificate: these, and the pairs of their edits once these were tried.
         self.tried = self.passes
         self.node_checks = self.census_checks = 0
 
@@ -463,8 +461,8 @@ class _Run(Generic[S]):
         return gained
 
     def _is_quick(self) -> bool:
-        """Whether pairs of edits are worth their tests: of a small result, by a test that takes little and
-        answers once.
+        """Return whether pairs of edits are worth their tests: for a small result and a quick test that
+        needs one run.
         """
         test, size = self.engine.rules.tests[0], self.form.size(self.engine.best)
         return (
@@ -475,7 +473,7 @@ class _Run(Generic[S]):
         )
 
     def goes_on(self, before: "_Run[S]") -> None:
-        """Reduce on from where another run ended, by another test; its figures count."""
+        """Continue from the end of another run with another test; the figures of both add up."""
         self.engine.slippage.update(before.engine.slippage)
         self.engine.checks, self.node_checks = before.engine.checks, before.node_checks
         self.census_checks = before.census_checks
@@ -537,8 +535,8 @@ class _Run(Generic[S]):
 def interestingness_of(
     premise: Premise, workers: Workers, level: Level, start: Runnable
 ) -> InterestingnessTest[Runnable]:
-    """The interestingness test of a premise; at the level `cure` the other builds are run on `start`
-    first.
+    """Make the interestingness test of a premise; the level `cure` first runs the other builds on
+    `start`.
     """
     if premise.failure.verdict.kind == "accepts-invalid":
         assert premise.arbiter is not None
@@ -585,7 +583,7 @@ def confirmed_by_judge(
 
 
 def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
-    """Whether the right outputs of the whole model are known to be finite; of interest for wrong outputs
+    """Return whether the right outputs of the whole model are known to be finite; matters for wrong outputs
     only.
     """
     if premise.failure.verdict.kind not in WRONG_OUTPUTS or premise.arbiter is None:

@@ -1,5 +1,5 @@
-"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written. What
-people see is the caller's.
+"""One call of `reduce`: it opens the case, finds the failure, runs the reduction and writes the result. The
+caller presents it.
 """
 
 import hashlib
@@ -66,14 +66,13 @@ from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
 # A failure on a rewritten program is a mismatch there.
 _SCRIPTED = (*KINDS, "metamorphic")
-# Of the cases that are results
+# The generator named in the case of a result, by which its folder is recognised later.
 GENERATOR = "reduce"
-# Bytes of a script, or a program, that is a check
+# The largest check, in bytes; a check may be a compiled program.
 _LARGEST_SCRIPT = 1 << 28
 # Seconds between two savings of the best so far
 _SAVE_EVERY = 1.0
-# Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one
-# machine.
+# Kinds of failure that one run shows, on any machine. Timings and varying results are only comparable on one.
 _ANYWHERE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory", "accepts-invalid"])
 
 
@@ -92,26 +91,26 @@ class ReductionRequest:
     output: Path | None = None
     jobs: int = 1
     seed: int = 0
-    # Of one run
+    # The time limit of one run.
     seconds: float = 30.0
-    # In which the reduction has to end
+    # The time limit of the reduction; `None` for none.
     minutes: float | None = None
-    # Tests that it may run
+    # The most tests to run; `None` for no limit.
     checks: int | None = None
-    # That are consulted too
+    # Names of optional oracles that are consulted too.
     oracles: tuple[str, ...] = ()
     # A function that decides instead of a script or a target
     is_failing: Callable[[Case], bool] | None = None
 
 
 class SessionListener(Protocol):
-    """Who hears of a session while it runs."""
+    """Receives messages and progress of a running session."""
 
     def say(self, sentence: str) -> None:
-        """One sentence for the log."""
+        """Receive a sentence for the log."""
 
     def progress(self, at: Progress) -> None:
-        """Where the reduction stands."""
+        """Receive the state of the reduction."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class _Story(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """Files of one call on workers that are there. On exit the best so far is on disk.
+    """One reduction of one case on given workers. On exit the best subject so far is on disk.
 
     `further` gives more workers, of a cluster say, for tests of the targets that turn out to be needed.
     """
@@ -202,7 +201,7 @@ class Session:
         case = self._open_case()
         form = form_of(case.program)
         start = form.subject(case)
-        # What validates candidates takes long to start, and the first answer would wait for it.
+        # The checker that validates candidates takes long to start; it starts while the failure is sought.
         self._stack.enter_context(ThreadPoolExecutor(1)).submit(form.validator, self.pool[0], start)
         try:
             premise = self._premise(case)
@@ -247,7 +246,8 @@ class Session:
         best = self._best = _Best(self, form, start, premise, folder, origin)
         with Journal(self._question(form, start, premise), folder) as journal:
             start_at = None
-            # kept for another question: is it an answer to this one?
+            # The folder holds the result of another question (another target, say): it is a shortcut if it
+            # shows this failure too.
             if best.kept is not None and not journal.resumed:
                 if self._fails(best.kept, premise, tests):
                     start_at = best.kept
@@ -273,11 +273,12 @@ class Session:
                 result = reduce_failure(
                     form, start, premise, pool, self._level, journal, listeners, None, start_at, budget
                 )
+        # From here on the result is written whole; `__exit__` must not overwrite it with the best so far.
         self._best = None
         return result, journal, origin
 
     def _pool_for(self, premise: Premise) -> list[Workers]:
-        """The workers that test candidates for a failure at the same time."""
+        """Choose the workers that test candidates for a failure at the same time."""
         if self._further is None:
             return list(self.pool)
         if premise.failure.verdict.kind not in _ANYWHERE or premise.chance < 1:
@@ -298,7 +299,11 @@ class Session:
         )
 
     def verify(self) -> Verified:
-        """Check the certificate of a result again. NoFailure when it does not fail."""
+        """Check the certificate of a result again.
+
+        Raises:
+            NoFailure: If the result does not fail.
+        """
         case = self._open_case()
         story = self._story()
         level = story.level if story.level in LEVELS else self._level
@@ -371,7 +376,8 @@ class Session:
         """
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _has_begun(folder)
-        # Where nobody named the folder, a link of that name may be a stranger's and lead anywhere.
+        # A link under the default name may have been placed by somebody else, to lead writes anywhere. A
+        # link that the user named is the user's.
         strange = folder.is_symlink() and self.request.output is None
         if strange or (folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir()))):
             raise BadInput(
@@ -380,7 +386,7 @@ class Session:
         return folder
 
     def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:
-        """A digest of all that the results in a journal depend on."""
+        """Return a digest of everything that the results in a journal depend on."""
         request = self.request
         # Otherwise the test reports the error.
         given = request.script is not None and request.script.is_file()
@@ -391,7 +397,7 @@ class Session:
             str(request.seed),
             hashlib.sha256(script).hexdigest(),
             str(request.seconds),
-            # Nothing tells whether a function is the one of an earlier call
+            # Functions cannot be compared across calls, so a journal of one is never reused.
             *([secrets.token_hex()] if request.is_failing is not None else []),
         ]
         if premise is not None:
@@ -426,12 +432,12 @@ class _Best:
         self._subject, self._next, self._checks = start, 0.0, 0
 
     def forget(self) -> None:
-        """What an earlier call left does not count: the start takes its place."""
+        """Replace the result of an earlier call by the start."""
         self.kept = None
         self._write(self._start)
 
     def progress(self, at: Progress) -> None:
-        """Where the engine stands, passed on."""
+        """Pass on the state of the engine."""
         self._checks = at.checks
         self._session.listener.progress(at)
 
@@ -443,10 +449,11 @@ class _Best:
         since = time.monotonic()
         if since >= self._next:
             self.save()
+            # Nine times the duration of a save as a pause makes saving take a tenth of the time.
             self._next = time.monotonic() + max(_SAVE_EVERY, 9 * (time.monotonic() - since))
 
     def save(self) -> None:
-        """Write it, and the facts of an unfinished reduction beside it."""
+        """Write the best subject, and the facts of an unfinished reduction beside it."""
         if self._subject is self._start or (
             self.kept is not None and not self._form.simpler(self._subject, self.kept)
         ):

@@ -31,15 +31,17 @@ from opsieve.triage.store.store_folder import get_case_folder
 # Every waiting case gets a short turn first, since most reductions end within it. Only then do long ones get
 # more.
 _TURN = 30.0
+# A turn is at least this share of the budget, so that a large budget is not cut into needlessly short turns.
 _PART = 0.1
 # Turns double, so that a long reduction is interrupted seldom.
 _MORE = 2
-# seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
+# The time limit of one run of a candidate, in seconds. It is shorter than that of `reduce`, because each
+# candidate that hangs costs the whole of it.
 _RUN = 10.0
 
-# The folder of a case with what is left of it
+# The folder in a case that holds its reduced form.
 RESULT = "reduced"
-# as `case_child.ended`, here or elsewhere
+# The signature of `case_process.run_child`; a reducer may run it here or on a cluster.
 Reducer = Callable[[Path, Path, ChildTask, threading.Event], ChildEnd]
 
 
@@ -58,8 +60,9 @@ class StoreReductionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCase:
-    """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after
-    where it was reduced, or as far as it was; wall seconds, all of its turns together.
+    """The result of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`.
+
+    `nodes_after` is `None` if nothing was reduced. `seconds` is the wall time of all its turns together.
     """
 
     case: str
@@ -71,10 +74,12 @@ class ReducedCase:
 
 
 def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
-    """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be
-    used.
+    """List the cases of a store that wait for reduction, in order of priority.
+
+    Raises:
+        BadInput: If the store cannot be used.
     """
-    # The order in which to reduce
+    # The review computes the ranks that order the candidates.
     review_store(request.store)
     with join_index(request.store) as database:
         return IndexReader(database).list_candidates(request.members)
@@ -99,6 +104,7 @@ def reduce_cases(
         try:
             while True:
                 while len(running) < request.jobs and (left := end - time.monotonic()) > 0:
+                    # A case of a running test waits: the result of the other may be a head start for it.
                     busy = {candidate.test for candidate, _ in running.values()} - {""}
                     free = next((item for item in waiting if item[0].test not in busy), None)
                     if free is None:
@@ -132,7 +138,7 @@ def _reduce(
     reducer: Reducer,
     given_up: threading.Event,
 ) -> ReducedCase:
-    """One turn of a case, which had `before` seconds in earlier ones."""
+    """Run one turn of a case, which used `before` seconds in earlier turns."""
     began = time.monotonic()
 
     def make_result(answer: str, after: int | None, message: str) -> ReducedCase:
@@ -145,12 +151,13 @@ def _reduce(
     except BadInput as error:
         return make_result("failed", None, str(error))
     output = case / RESULT
+    # The store may come from elsewhere, and the reduction would write through the link.
     if output.is_symlink():
         return make_result("failed", None, f"{shown(output, 200)} is a link")
     # The best of an earlier turn must survive a failure here.
     kept = (output / "case.json").exists()
     if candidate.reduced_twin and not output.exists():
-        # It is only a beginning
+        # The twin's result is only a head start; without it the reduction begins with the whole case.
         with suppress(BadInput):
             save(load(get_case_folder(request.store, candidate.reduced_twin) / RESULT), output)
     child = reducer(case, output, ChildTask(candidate.target, seconds, _RUN, request.offline), given_up)
@@ -183,7 +190,7 @@ def _nodes_so_far(output: Path) -> int | None:
 
 
 class ClusterReducer:
-    """Reduces cases on a cluster, as `case_child.ended` does here."""
+    """Reduces cases on a cluster, as `case_process.run_child` does on this machine."""
 
     def __init__(self, cluster: Cluster):
         self._cluster = cluster
@@ -218,6 +225,10 @@ def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, d
 def cluster_reducer(
     address: str, targets: Sequence[str], resources: Mapping[str, float], say: Callable[[str], None]
 ) -> Iterator[tuple[int, ClusterReducer]]:
-    """How many cases the cluster at an address can reduce at once, and what does it. BadInput."""
+    """Yield the number of cases that the cluster at an address can reduce at once, and its reducer.
+
+    Raises:
+        BadInput: If the cluster cannot be used.
+    """
     with Cluster(address, describe_installed(targets), resources, say) as cluster:
         yield cluster.count_threads(), ClusterReducer(cluster)

@@ -16,7 +16,8 @@ from opsieve.triage.store.rows import ClusterPage
 if TYPE_CHECKING:
     from opsieve.reducer.sessions.store_session import ReducedCase, Reducer
 
-_FIRST = 10  # clusters, and entries that are not bugs
+# The number of clusters, and of entries that are not bugs, on the first page.
+_FIRST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def triage_store(
     if request.dry_run and not request.refingerprint:
         raise BadInput("--dry-run needs --refingerprint")
     folder = request.store
+    # An index of an older version is upgraded first, because every later step opens it.
     upgrade_index(folder)
     facts: dict[str, Any] = {}
     unread: tuple[str, ...] = ()
@@ -120,6 +122,7 @@ def _reduce_waiting(
             threads, reducer = stack.enter_context(
                 cluster_reducer(request.scheduler, targets, request.resources, say)
             )
+            # Only the scheduler knows how many threads the cluster has.
             asked = replace(asked, jobs=request.jobs or threads)
         try:
             for one in reduce_cases(asked, wanted, reducer):

@@ -34,6 +34,7 @@ class WorkerPool:
         self.workers = [
             self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)
         ]
+        # One thread for the target and one for the reference: starting a compiler takes seconds.
         pool = ThreadPoolExecutor(2)
         self._stack.callback(pool.shutdown)
         for target in (*_first(targets), resolve("reference")):
@@ -49,7 +50,7 @@ class WorkerPool:
 
 
 def _warm(workers: Workers, target: ResolvedTarget) -> None:
-    """Start what serves a target; that it cannot be had is said when it is used."""
+    """Start the process that serves a target."""
     # Starting ahead hides the import of the compiler behind other work. Errors are reported where the target
     # is used.
     with suppress(Unavailable, BadInput):
