@@ -30,7 +30,7 @@ from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import record_values
 
 GROUP = "opsieve.reductions"
-# Bytes of a model that is worth a look under other names
+# The largest model, in bytes, that is compared under canonical names: renaming a large one costs too much.
 _SMALL = 16 << 10
 # The model size, in bytes, from which on other failures are not searched.
 _HEAVY = 256 << 20
@@ -51,8 +51,8 @@ _ORDER = (
 
 
 class OnnxReduction(OnnxForm):
-    """The order of `OnnxForm`, the passes of the group `opsieve.reductions`, values recorded of the main
-    graph. One for each reduction.
+    """ONNX models with the order of `OnnxForm`, the passes of the group `opsieve.reductions`, and recorded
+    values of the main graph. Each reduction makes its own.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class OnnxReduction(OnnxForm):
         self._control: tuple[Subject, Subject | None] | None = None
 
     def subject(self, case: Case) -> Subject:
-        """The model with its inputs; no value is recorded yet. A value that is given for an input with a
-        default becomes the default, which edits change like any other stored tensor.
+        """Return the model with its inputs, without recorded values. A value for an input with a default
+        becomes the default, which edits change like any other stored tensor.
         """
         program = onnx_program(case.program, "reduce")
         needed = program.inputs().keys()
@@ -80,7 +80,7 @@ class OnnxReduction(OnnxForm):
         subject = Subject(
             program.proto, {name: case.inputs[name] for name in case.inputs if name in needed}, {}
         )
-        # where `cached_property` keeps it: a large model is not serialised once more
+        # Filling the slot of the `cached_property` saves a second serialisation of a large model.
         subject.__dict__["program"] = program
         return subject
 
@@ -100,9 +100,7 @@ class OnnxReduction(OnnxForm):
         return record_values(subject, source, workers, plain_values)
 
     def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
-        """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around
-        it.
-        """
+        """Reduce nodes first; then inline bodies, and search each inlined body like the graph around it."""
         self._whole = engine.best
         self._nodes(engine, text)
         self._kept = frozenset(name for node in engine.best.model.graph.node for name in node.output if name)
@@ -117,22 +115,22 @@ class OnnxReduction(OnnxForm):
         optimised = partial(optimised_graph, test) if isinstance(test, TargetTest) else lambda _: None
         NodePhase(engine, text, optimised).run()
         for dimension in (OUTPUTS, NODES, BYPASS):
-            # The search leaves next to nothing to single steps, unless what it needed lay far apart.
+            # The search leaves little for single steps, unless the needed nodes lay far apart.
             engine.sweep(dimension, together=len(engine.best.model.graph.node) > ENOUGH)
 
     def finished(self, best: Subject, workers: Workers) -> Subject:
-        """The subject itself: onnx prints it when it is shown."""
+        """Return the subject itself: onnx prints it when it is shown."""
         return best
 
     def twin(self, subject: Subject) -> str:
-        """A digest of a small model under canonical names, without its inputs' values."""
+        """Return a digest of a small model under canonical names, without its inputs' values."""
         if subject.program.byte_size > _SMALL:
             return ""
         named = make_canonical(subject)
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
 
     def control(self, best: Subject, candidate: Subject) -> Subject | None:
-        """The model with all types declared anew, where the edit did so."""
+        """Return the model with all types declared anew, if the edit did so; `None` otherwise."""
         if not candidate.redeclared:
             return None
         if self._control is None or self._control[0] is not best:
@@ -146,8 +144,8 @@ class OnnxReduction(OnnxForm):
         return onnx_parts(subject)
 
     def rest(self, start: Subject) -> Subject | None:
-        """The nodes that the search for nodes did away with, those kept replaced by the values recorded of
-        them.
+        """Return the nodes that the node phase removed, with recorded values in the place of those it
+        kept.
         """
         if self._whole is None or self.size(start).bytes > _HEAVY or self.size(start).nodes > _MANY:
             return None

@@ -49,8 +49,8 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
         """Return the result as it is stored, with its program's text if only a worker can print it."""
 
     def twin(self, subject: S) -> str:
-        """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that
-        is not known.
+        """Return a text that is equal for subjects which look the same to a compiler before it runs them; ""
+        if that is unknown.
         """
 
     def control(self, best: S, candidate: S) -> S | None:
@@ -68,7 +68,11 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
 
 
 def form_of(program: Program) -> ReducibleForm[Any]:
-    """How programs of this IR are reduced, anew for each reduction; BadInput when its record does not say."""
+    """Make the form of a program's IR, anew for each reduction, since it caches.
+
+    Raises:
+        BadInput: If the IR declares no reduction.
+    """
     reduction = ir_of(program).reduction
     if not reduction:
         raise BadInput(f"{shown(program.kind)} cannot be reduced: its IR does not say how")

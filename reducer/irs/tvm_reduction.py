@@ -49,7 +49,7 @@ def shorten_passes(subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def _without(item: str, turn: int, subject: TvmSubject) -> TvmSubject | None:
-    """Without the application of a pass that stands `turn` from the end."""
+    """Drop one application of a pass, counted from the end."""
     places = [place for place, name in enumerate(subject.program.passes) if name == item]
     if not places:
         return None
@@ -66,8 +66,8 @@ def _plain(item: str, subject: TvmSubject) -> TvmSubject | None:
 
 
 class TvmReduction(TvmForm):
-    """The part that both forms share: passes of the program first, for a shorter sequence makes every test
-    after it cheaper.
+    """The common part of both forms. The sequence of passes shrinks first, because a shorter one makes every
+    later test cheaper.
     """
 
     dimensions: tuple[TvmPass, ...] = ()

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from opsieve.gen.irs.onnx.cuts import Graph, inner_operators
 
+# Characters of a message that are read. A compiler's log may have megabytes; the start names the failure.
 MOST_TEXT = 20_000
 # Each place is tried by checks. A message that names more places says little about one of them.
 _MOST_FOCI = 6
 _WORD = re.compile(r"[^\s'\"(),;=\[\]{}<>]+")
 _CAMEL = re.compile(r"[A-Z][a-z0-9]+|[A-Z]+(?![a-z])|[a-z0-9]+")
-# What compilers call operators in the names of their passes.
+# Abbreviations of operators in the names of compilers' passes.
 _SHORT = {
     "bn": "batchnormalization",
     "mm": "matmul",
@@ -23,6 +24,7 @@ _SHORT = {
     "maxpool": "maxpool",
     "avgpool": "averagepool",
 }
+# English words in most messages, so that they do not point at the operators of the same name.
 _PLAIN = frozenset(
     ["if", "loop", "scan", "constant", "shape", "size", "identity", "cast", "not", "and", "or", "where"]
 )
@@ -30,8 +32,10 @@ _PLAIN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Where to look first: nodes, the likeliest first, whether the text names them (as far as it names any),
-    and the few that may be enough.
+    """The nodes to try first.
+
+    `foci` are the likeliest first; `exact` says whether the text names them; `enough` are the few that may
+    suffice together.
     """
 
     foci: list[int]
@@ -58,9 +62,10 @@ def hint(graph: Graph, text: str) -> Hint:
 
 
 def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
-    """How likely each node is one that the failure needs, in all 1: a third of it is shared by all nodes, a
-    third by the operators that there are, and within each by its nodes, and a third by `groups` of nodes,
-    those that the optimiser rewrote.
+    """Return the likelihood of each node to be needed by the failure; the sum is 1.
+
+    A third is shared by all nodes. A third is shared by the operators, and for each by its nodes. A third is
+    shared by `groups`, the nodes that the optimiser rewrote.
     """
     counts = Counter(node.op_type for node in graph.nodes)
     shares = [1 / len(graph.nodes) + 1 / (len(counts) * counts[node.op_type]) for node in graph.nodes]
@@ -91,6 +96,7 @@ def _hinted_operators(graph: Graph, text: str) -> list[dict[str, float]]:
     parts = {part.lower() for word in re.findall(r"\w+", text) for part in _CAMEL.findall(word)}
     operators = [{name.lower() for name in inner_operators(node)} for node in graph.nodes]
     counts = Counter(name for names in operators for name in names)
+    # Short names occur inside other words, so they must be a word of their own.
     hinted = {
         name for name in counts if name not in _PLAIN and (name in plain if len(name) > 3 else name in parts)
     }

@@ -18,7 +18,7 @@ from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import hint, likelihood
 from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 
-# Nodes that single edits deal with as cheaply
+# The number of nodes up to which single edits are as cheap as a search.
 ENOUGH = 6
 # The number of nodes whose neighbourhoods are tried.
 _FOCI = 3
@@ -26,26 +26,27 @@ _FOCI = 3
 _SIZES = (4, 12)
 # The model size, in bytes, from which on each copy is expensive, so that even a few nodes are worth a search.
 _HEAVY = 1 << 20
-# Of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one.
+# Sizes of the neighbourhood of the last needed node. Larger ones are cheaper to search than to reduce node by
+# node.
 _GROWING = (
     2,
     4,
     8,
 )
-# Nodes that an optimiser makes one of
+# The most nodes that an optimiser fuses into one; a larger group says little.
 _FUSED = 16
 # The number of groups whose results are exposed at once.
 _SHOWN = 96
-# nodes of a model of which, when a result is wrong, a half costs less than the optimised graph and a run that
-# shows values
+# The number of nodes from which, for a wrong result, testing half of the model is cheaper than asking for the
+# optimised graph and exposing values.
 _TRACED = 20_000
-# Further outputs that a probe has
+# The number of intermediate values that a probe exposes. More would keep the optimiser from fusing nodes.
 _TAPS = 12
 
 
 class NodePhase:
-    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed;
-    `optimised` asks for its optimised graph.
+    """One run of the phase on the engine's best subject. `text` is the compiler's whole output of the
+    failure; `optimised` requests its optimised graph.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class NodePhase:
         )
 
     def run(self) -> bool:
-        """Replace the engine's best by fewer nodes; whether it was."""
+        """Replace the engine's best by fewer nodes; returns whether that succeeded."""
         total = len(self.graph.nodes)
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
@@ -174,7 +175,7 @@ class NodePhase:
             label = f"keep {count_noun(len(region), 'node')} and show values between them"
             result = self.engine.evaluate(self._cut_nodes(region, taps), label)
             if result.kind != "same" or not result.wrong:
-                # A value that is shown can keep the failure away
+                # Exposing a value can prevent the fusion that fails.
                 break
             smaller = self._above(region, result.wrong, taps)
             if len(smaller) == len(region):
@@ -198,7 +199,7 @@ class NodePhase:
         region = self._narrow_by_values()
         if region is None:
             return None
-        # The first value that is wrong comes from the last node of what computes it wrongly.
+        # The first wrong value comes from the last node of the faulty group, so the group ends there.
         order = self.graph.nearest(region[-1:], region, _GROWING[-1])
         sizes = [size for size in _GROWING if size < len(region)]
         size, failed = passing_prefix(order, self.search.test, sizes)

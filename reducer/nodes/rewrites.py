@@ -78,6 +78,7 @@ def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Seque
     """Return the first group that the optimiser replaced by a new operator that the text names; `None`
     without such a group.
     """
+    # Operators of the model itself say nothing about a rewrite: only new ones point at it.
     words = set(re.findall(r"\w+", text[:MOST_TEXT])) - {node.op_type for node in graph.nodes}
     results = {name for node in optimised.node if node.op_type in words for name in node.output}
     made = {graph.producer[name] for name in results if name in graph.producer}
@@ -85,8 +86,8 @@ def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Seque
 
 
 def beside(graph: Graph, group: Places, groups: Sequence[Places]) -> Places:
-    """A group with the groups that it reads from, and the nodes: an optimiser may use the name of a value
-    again for another.
+    """Return a group with the nodes and groups that it reads from, because an optimiser may reuse the name of
+    a value for another one.
     """
     sources = {source for place in group for source in graph.producers[place]}
     return sorted(

@@ -23,6 +23,7 @@ def make_canonical(subject: Subject) -> Subject | None:
     names = _Names()
     top = names.rename(model.graph, {})
     fault = read_broken_mark(subject.model)
+    # A generated invalid model states its defect in the graph's name, which the judge reads.
     if fault is not None and any(node.op_type == fault.operator for node in all_nodes(model.graph.node)):
         model.graph.name = subject.model.graph.name
     names.rename_dimensions(model.graph)
@@ -43,7 +44,7 @@ class _Names:
         return f"{kind}{self.counts[kind] - 1}"
 
     def rename(self, graph: onnx.GraphProto, outer: Mapping[str, str]) -> dict[str, str]:
-        """Rename a graph and its bodies; the new name of every name that it defines or sees."""
+        """Rename a graph and its bodies; returns the new name of every name that it defines or sees."""
         names = dict(outer)
         graph.name = self.fresh("g")
         for info in graph.input:
@@ -51,7 +52,7 @@ class _Names:
         inputs = {info.name for info in graph.input}
         for tensor in graph.initializer:
             if names.get(tensor.name) in inputs:
-                # The default of an input
+                # An initializer under the name of an input is its default: both keep one name.
                 tensor.name = names[tensor.name]
             else:
                 names[tensor.name] = tensor.name = self._give_name(names, tensor.name, "c")
@@ -64,6 +65,7 @@ class _Names:
         keep(graph.value_info, lambda info: info.name in names)
         for info in graph.value_info:
             info.name = names[info.name]
+        # Annotations refer to tensors by their old names.
         del graph.quantization_annotation[:]
         return names
 
@@ -77,6 +79,7 @@ class _Names:
         for place, name in enumerate(node.input):
             if name:
                 node.input[place] = names.get(name, name)
+        # Nodes without a name stay so: names are optional, and a name would make the model larger.
         if node.name:
             node.name = self.fresh("n")
         for place, name in enumerate(node.output):

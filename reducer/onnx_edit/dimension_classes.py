@@ -1,4 +1,4 @@
-"""Which dimensions must stay equal: classes of (tensor, axis), found by running the operators' declarations
+"""Classes of dimensions (tensor, axis) that must stay equal, found by running the operators' declarations
 (gen/analysis/size_ties.py).
 
 Two dimensions are in one class if changing one alone would make the model invalid or change a type that is
@@ -55,10 +55,11 @@ class Classes:
                     self.join((first, len(self.shape(first) or ()) - back), (out, len(shape) - back))
 
     def root(self, dim: Dim) -> Dim:
-        """The dimension that stands for the class."""
+        """Return the dimension that represents the class."""
         top = dim
         while (up := self._parent.get(top, top)) != top:
             top = up
+        # Path compression: later look-ups from here are short.
         while (up := self._parent.get(dim, dim)) != top:
             self._parent[dim], dim = top, up
         return top
@@ -71,7 +72,7 @@ class Classes:
             self._parent[max(x, y)] = min(x, y)
 
     def size(self, dim: Dim) -> int:
-        """The size of a dimension, 1 when its tensor's shape is unknown."""
+        """Return the size of a dimension; 1 if its tensor's shape is unknown."""
         shape = self.view.tensors[dim[0]].shape
         return shape[dim[1]] if shape is not None and 0 <= dim[1] < len(shape) else 1
 
@@ -288,7 +289,7 @@ def _join_equal(classes: Classes, step: Step) -> None:
 
 
 def _cut(classes: Classes, step: Step) -> None:
-    """The bounds' vectors have one length: how many axes are sliced."""
+    """Join the vectors of bounds, whose common length is the number of sliced axes."""
     _join_equal(classes, step)
     for number in step.inputs[2:]:
         if number != ABSENT:
@@ -302,7 +303,7 @@ def _join_expanded(classes: Classes, step: Step) -> None:
     _join_trailing(classes, step.inputs[0], step.outputs[0])
 
 
-# Sizes that also come from the values of an input, which no relation between sizes tells.
+# Rules for sizes that depend on the values of an input, which relations between sizes cannot express.
 _BY_VALUE: dict[SizeRule, Callable[[Classes, Step], None]] = {
     SizeRule.REGROUPED: _join_regrouped,
     SizeRule.RESCALED: _join_equal,

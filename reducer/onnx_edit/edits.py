@@ -33,11 +33,11 @@ class OnnxView:
         self._subject, self._graph = subject, Graph(subject)
 
     def inputs(self) -> list[str]:
-        """The inputs that are tensors."""
+        """List the inputs that are tensors."""
         return [name for name, value in self._subject.inputs.items() if isinstance(value, np.ndarray)]
 
     def outputs(self) -> list[str]:
-        """The outputs of the graph."""
+        """List the outputs of the graph."""
         return list(self._graph.outputs)
 
     def operations(self) -> list[Operation]:
@@ -63,7 +63,7 @@ class OnnxView:
         return found
 
     def type_of(self, name: str) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
-        """The type of a value that is recorded, fed or stored."""
+        """Return the type of a value that is recorded, fed or stored; `None` for any other."""
         value = self._graph.value(name)
         return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
 
@@ -99,14 +99,14 @@ class OnnxEdits:
         return OnnxView(subject)
 
     def drop_output(self, subject: Subject, name: str) -> Subject | None:
-        """The model without an output, and without what only that needs."""
+        """Drop an output, and the nodes that only it needs."""
         outputs = [info for info in subject.model.graph.output if info.name != name]
         if not outputs or len(outputs) == len(subject.model.graph.output):
             return None
         return tidy(copied(subject.model), subject, outputs)
 
     def remove(self, subject: Subject, operation: Operation) -> Subject | None:
-        """A node left out: its results become inputs, or initializers where they are constant and small."""
+        """Drop a node: its results become inputs, or initializers if they are constant and small."""
         graph = Graph(subject)
         if operation.key not in graph.producer:
             return None
@@ -115,11 +115,12 @@ class OnnxEdits:
         )
 
     def replace(self, subject: Subject, result: str, by: str, retype: bool) -> Subject | None:
-        """Another value read for a result; all types are inferred anew where it has another type."""
+        """Replace a result by another value; `retype` infers all types anew, for a value of another type."""
         graph = Graph(subject)
         if result not in graph.producer or result in graph.outputs:
             return None
         place = graph.producer[result]
+        # A value that is computed later would make a cycle.
         if by in graph.producer and graph.producer[by] >= place:
             return None
         if by not in graph.producer and by not in graph.inputs and by not in graph.initializers:
@@ -136,7 +137,7 @@ class OnnxEdits:
         return found if found is not None and simpler(found, subject) else None
 
     def store(self, subject: Subject, tensor: StoredTensor, array: Array) -> Subject | None:
-        """An input or a stored tensor with another value."""
+        """Give an input or a stored tensor another value; returns `None` if it has changed meanwhile."""
         if not tensor.holds(held_array(subject.model, subject.inputs, tensor.path, tensor.name)):
             return None
         model, inputs = copied(subject.model), dict(subject.inputs)
@@ -161,7 +162,7 @@ class OnnxEdits:
         return found if found is None or sizes.is_held or simpler(found, subject) else None
 
     def retype(self, subject: Subject, classes: Sequence[TypeClass], dtype: str) -> Subject | None:
-        """Classes of tensors with another element type."""
+        """Give classes of tensors another element type."""
         return retype(subject, classes, dtype)
 
 

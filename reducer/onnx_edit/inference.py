@@ -26,13 +26,13 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 
 Types = Mapping[str, onnx.TypeProto]
-# Bytes of a tensor
+# The size in bytes from which a tensor is sent without elements: inference reads the elements of shapes only.
 _LARGE = 64 << 10
 # Element types of a vector of sizes.
 _SHAPES = (TensorProto.INT64, TensorProto.INT32)
-# What is known of subjects that are still in use: several edits are applied to each.
+# Inferred types of subjects that are in use: several edits are applied to each.
 INFERRED: WeakKeyDictionary[Subject, onnx.ModelProto] = WeakKeyDictionary()
-# Of inference over one model with bodies: a body in a body learns its states one pass later
+# Passes of inference over one model with bodies: a nested body learns its states one pass later.
 _MOST_PASSES = 4
 
 
@@ -49,7 +49,7 @@ def infer_types(subject: Subject) -> onnx.ModelProto:
 def without_types(
     model: onnx.ModelProto, inputs: Mapping[str, Value], elements: bool = False
 ) -> onnx.ModelProto:
-    """A copy with the types of the inputs' values and no other declarations."""
+    """Return a copy with the types of the inputs' values and no other declarations."""
     bare = copied(model)
     _make_static(bare.graph, inputs)
     _forget_types(bare.graph, elements=elements)
@@ -108,8 +108,8 @@ def _shape_states(
 
 
 def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The places of a body's inputs that are states, each with the operand that it begins with and the result
-    that follows it; "" for a Loop's counter and condition, which have neither.
+    """Yield the places of a body's inputs that are states, each with its initial operand and with the result
+    that replaces it; "" for a Loop's counter and condition, which have neither.
     """
     results = [info.name for info in body.output]
     if node.op_type == "Loop":
@@ -160,8 +160,8 @@ def is_untyped(type_: onnx.TypeProto) -> bool:
 
 
 def owners(graph: onnx.GraphProto) -> list[int]:
-    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes
-    takes far longer.
+    """Return the places of nodes with bodies, found by operator: reading the attributes of each node takes
+    far longer.
     """
     return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
 
@@ -201,7 +201,7 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
         for body in bodies(graph.node[place]):
             taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
             _forget_types(body, main=False, elements=elements)
-            # what is handed on as it came has no node that gives it a type
+            # A value that a body returns unchanged is computed by no node, so inference cannot type it.
             for info in (
                 *body.input,
                 *body.output,
@@ -231,6 +231,7 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
             tensor.data_type, tensor.name = type_, name
             tensor.dims.extend(dims)
     found = onnx_subprocess.infer_types(model, strict)
+    # Data propagation is slow; it only helps where nodes compute a size.
     if found is None or all(is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
         return found
     return onnx_subprocess.infer_types(model, strict, propagate=True)

@@ -29,11 +29,11 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 from opsieve.gen.errors import BadInput
 
-# Of one answer
+# The time limit of one answer, in seconds.
 _SECONDS = 60
 # Bytes of address space: inference can be made to propagate any size
 _MEMORY = 8 << 30
-# Exit status
+# The exit status of a fork that read half a request.
 _GARBLED = 3
 # A process that somebody killed is started again once; one that cannot start ends each time.
 _STARTS = 2
@@ -75,14 +75,14 @@ def _call(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | 
     try:
         data = model.SerializeToString()
     except (EncodeError, ValueError):
-        # Over 2 GB
+        # Protobuf cannot serialise a message of more than 2 GB.
         return None
     answer = _HELPER.call(request, data)
     return None if answer is None else onnx.ModelProto.FromString(answer)
 
 
 class _Helper:
-    """The process, started when it is first asked; one question at a time."""
+    """The helper process, started by the first request; it answers one request at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class _Helper:
         assert process.stdout is not None
         process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
         process.stdin.flush()
-        # ValueError when it is gone
+        # An ended process gives an empty line, which `int` rejects with ValueError.
         size = int(process.stdout.readline())
         return process.stdout.read(size) if size >= 0 else None
 
@@ -126,7 +126,7 @@ class _Helper:
         process, self._process = self._process, None
         if process is None:
             return
-        # Its fork sees the pipe end
+        # The answering fork is not killed: it reads the end of the pipe and exits.
         process.kill()
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
@@ -146,11 +146,12 @@ atexit.register(_HELPER.close)
 
 
 def _main() -> None:
-    """Fork who answers, and another when he has died; until the questions end."""
-    # The owner decides when it is over
+    """Fork a child that answers, and another one each time a child crashes, until the requests end."""
+    # Ctrl-C reaches the whole process group; the owner decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    # Imported before the fork, so that each new child starts without importing onnx again.
     for name in ("onnx.inliner", "onnx.shape_inference"):
         importlib.import_module(name)
     while True:
@@ -159,6 +160,8 @@ def _main() -> None:
             drop_rights()
             _serve(sys.stdin.buffer, sys.stdout.buffer)
         _, status = os.waitpid(child, 0)
+        # Only a signal is a crash over a model. A child that exits by itself has no more requests, or
+        # cannot parse them.
         if not os.WIFSIGNALED(status):
             os._exit(os.WEXITSTATUS(status))
         sys.stdout.buffer.write(b"-1\n")
@@ -171,13 +174,15 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
             request = json.loads(line)
             data = questions.read(request["bytes"])
         except (ValueError, KeyError):
-            # His predecessor died over half a question
+            # The previous child died with a request half read, so what follows cannot be parsed.
             os._exit(_GARBLED)
+        # SIGALRM without a handler kills this child, which the parent reports as a crash.
         signal.alarm(_SECONDS)
         try:
             answer = _answer_request(request, data).SerializeToString()
         except Exception:  # noqa: BLE001
-            # Both raise InferenceError, ValidationError, RuntimeError and more: refused is refused
+            # Inference and inliner raise InferenceError, ValidationError, RuntimeError and more: all are
+            # refusals.
             answer = None
         signal.alarm(0)
         answers.write(b"-1\n" if answer is None else b"%d\n" % len(answer) + answer)

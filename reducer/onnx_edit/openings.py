@@ -66,6 +66,7 @@ def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[Openi
     without stacks.
     """
     elements = _elements(subject, path, node)
+    # Fewer nodes are better, but a failure may need the nodes that take elements, or the stacked results.
     for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
         if taken or taken is not elements:
             how = ("" if taken else ", elements taken by nodes") + (", not stacked" if flat else "")

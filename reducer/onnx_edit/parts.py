@@ -54,9 +54,9 @@ DTYPE_ATTRIBUTES = frozenset(
 )
 # The opset that most tools accept, and the oldest that the declarations cover.
 OLDEST = 13
-# Inputs of a node that are tried in its place
+# The number of inputs of a node that are tried in its place.
 _STAND_INS = 2
-# Nodes of a model up to which every value is tried wherever one is read
+# The most nodes of a model in which every value is tried in every place: the number of edits is quadratic.
 _READERS = 6
 _UNREAD = f"of more than {_READERS} nodes, no other value is tried in its place"
 _GRAPH_CONTENT = frozenset(
@@ -183,7 +183,7 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
         yield Part("inputs", name, "it is an output as well" if name in results else sequence)
     for name in results:
         yield Part("outputs", name + ">", "a model has one output at least" if len(results) == 1 else "")
-        # The passes drop it with the nodes that only it needs
+        # The passes drop an output together with the nodes that only it needs; here those nodes stay.
         if len(results) > 1:
             hidden = _edit(f"do not show {name[:40]!r}", partial(_hidden, name))
             yield Part("shown results", name + ">>", "", (hidden,))

@@ -16,7 +16,7 @@ from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, read_type
 from opsieve.reducer.onnx_edit.typed_view import view
 
-# Elements of one value
+# The largest value, in elements: a larger one would make the model larger than what it replaces.
 _MOST = 1 << 20
 
 

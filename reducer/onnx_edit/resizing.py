@@ -49,13 +49,13 @@ class _DimensionPlan:
         return dim[0] in self._targets
 
     def elements(self, number: int) -> int:
-        """How many elements a tensor has."""
+        """Return the number of elements of a tensor."""
         return int(np.prod(self.view.tensors[number].shape or (), dtype=np.int64))
 
 
 def size_classes(subject: Subject) -> list[SizeClass]:
-    """The classes of dimensions that a stored or fed tensor has, or that a constant tells, those with most
-    elements first.
+    """List the classes of dimensions of stored and fed tensors, and of those that a constant states; the
+    classes with most elements come first.
     """
     plan = _DimensionPlan(view(subject))
     found = []
@@ -129,7 +129,7 @@ def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[sli
 
 
 def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
-    """Attributes that repeat sizes."""
+    """Update the attributes of a node that repeat sizes."""
     shapes = [plan.sizes.shape(number, new) if number != ABSENT else None for number in step.inputs]
     changed = adjust_attributes(step, shapes)
     target = node_at(model, step.path, step.key) if changed is not step.node else None
@@ -210,6 +210,8 @@ def _list_sizes(
         and old.size == len(out)
     ):
         keep = [
+            # In a Reshape -1 is inferred, and 0 copies the input's size unless `allowzero` is set: both
+            # follow by themselves.
             item if item == -1 or (item == 0 and not integer(step, "allowzero", 0)) else size
             for item, size in zip(old.tolist(), out, strict=True)
         ]
@@ -233,4 +235,5 @@ def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | N
     if old is None:
         return None
     size = data[integer(step, "axis", 0) % len(data)]
+    # Indices from -size to size - 1 are valid; only those that the smaller axis leaves out are wrapped.
     return np.where((old >= size) | (old < -size), old % size, old).astype(old.dtype)

@@ -80,6 +80,8 @@ class _DtypePlan:
 
     def _join_bodies(self, step: Step) -> None:
         kind = step.node.op_type
+        # The first two inputs of a Loop are its trip count (int64) and its condition (bool); an If reads only
+        # its condition.
         first = {"Loop": 2, "Scan": 0}.get(kind, len(step.inputs))
         self._pinned.update(set(step.inputs[:first]) - {ABSENT})
         for body in step.bodies:
@@ -114,10 +116,11 @@ class _DtypePlan:
                 parameter = parameters[min(place, len(parameters) - 1)]
                 variable = parameter.type_str
                 if variable not in allowed:
-                    # A fixed type
+                    # The schema names a type instead of a variable: it is fixed.
                     self._pinned.add(number)
                     continue
                 self._allowed.setdefault(number, []).append(allowed[variable])
+                # The inputs of a heterogeneous variadic parameter may each have a type of their own.
                 if place < len(parameters) or parameter.is_homogeneous:
                     self._join(first.setdefault(variable, number), number)
 
@@ -177,7 +180,7 @@ def _convert_tensors(plan: _DtypePlan, numbers: set[int], target: int) -> Subjec
 
 
 def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
-    """Attributes that tell the output's dtype; whether there was one."""
+    """Update the attribute that names the output's dtype; returns whether there is one."""
     for attribute in step.node.attribute:
         if attribute.name in _NAMING and attribute.name in DTYPE_ATTRIBUTES and attribute.i:
             node = node_at(model, step.path, step.key)
@@ -200,6 +203,7 @@ def _cast(array: Array, target: int) -> Array | None:
     """Convert values to another dtype; out of its range they are clipped, NaN cannot become an integer, texts
     become whole numbers.
     """
+    # A few distinct numbers, so that a failure that needs different texts can survive.
     if dtype_name(array) == "string":
         array = (np.arange(array.size) % _TEXTS).reshape(array.shape)
     if array.dtype.kind == "c":
@@ -212,6 +216,7 @@ def _cast(array: Array, target: int) -> Array | None:
             wide = array.astype(np.int64)
             bounds = np.iinfo(dtype)
             return np.clip(wide, bounds.min, bounds.max).astype(dtype)
+        # A float64 beyond the range of float32 would become infinite, which may hide the failure.
         limit = float(np.finfo(np.float32).max)
         wide_reals = array.astype(np.float64)
         return np.where(np.isfinite(wide_reals), np.clip(wide_reals, -limit, limit), wide_reals).astype(dtype)

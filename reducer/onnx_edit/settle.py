@@ -1,6 +1,4 @@
-"""How a changed model becomes a subject: its types are inferred, and every declaration that still holds
-stays.
-"""
+"""Make a subject of a changed model: infer its types, and keep every declaration that still holds."""
 
 from collections.abc import Iterator, Mapping
 
@@ -49,7 +47,7 @@ def settle(
     """
     inputs = subject.inputs if inputs is None else inputs
     static = without_types(model, inputs)
-    # Before inference, which takes longer
+    # The declarations of operators are checked first, since inference takes longer.
     ruled = check_model(static, {})
     if ruled.fault and not check_model(subject.model, subject.inputs).fault:
         return None
@@ -57,6 +55,8 @@ def settle(
     if inferred is None:
         return None
     types = types_of(inferred.graph)
+    # An edit that empties a tensor often keeps a failure for another reason, and results without elements
+    # compare equal.
     if _has_empty(types) and not _is_empty(subject):
         return None
     untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
@@ -72,6 +72,7 @@ def settle(
         name: value for name, value in subject.values.items() if name in main and _fits(value, main[name])
     }
     declared = after
+    # The types above hold for the fed sizes. A model with open inputs declares what holds for every size.
     if _is_dynamic(model.graph):
         open_ = infer(without_types(model, {}), strict=True)
         if open_ is None:
@@ -179,8 +180,8 @@ def _has_empty(types: Types) -> bool:
 
 
 def _is_empty(subject: Subject) -> bool:
-    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is
-    looked for.
+    """Return whether the subject already has tensors without elements; otherwise they only hide the
+    failure.
     """
     graph = subject.model.graph
     arrays = [*subject.inputs.values(), *subject.values.values()]

@@ -1,5 +1,4 @@
-"""What every other dimension becomes when one class of dimensions gets another size: propagation to a
-fixpoint.
+"""Propagate the new size of one class of dimensions to all others, to a fixpoint.
 
 A class gets its new size; each node that touches a changed class then says what its other dimensions must be:
 forwards by ONNX's own inference of that one node, backwards where a rule knows how (Reshape, Concat, Split),
@@ -21,7 +20,7 @@ from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 
-# Sizes tried to find an input that gives a wanted output
+# At most this many sizes are tried to find an input that gives a wanted output: each costs an inference.
 _PULLED = 64
 _FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
 # What an input lists is brought in line with the sizes, not the other way round.
@@ -84,6 +83,8 @@ def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodePr
     x, w = shapes[0], shapes[1]
     if attribute_of(node, "kernel_shape") is not None:
         set_attribute(changed, "kernel_shape", list(w[2:]))
+    # A convolution demands C = w.shape[1] * group; a transposed one has C = w.shape[0], which the group must
+    # divide.
     if integer(step, "group", 1) != 1:
         group = math.gcd(x[1], w[0]) if rule is SizeRule.FILTERED_BACK else max(1, x[1] // max(1, w[1]))
         set_attribute(changed, "group", min(group, integer(step, "group", 1)))
@@ -104,9 +105,12 @@ class _Propagation:
         for root, size in self.seeds.items():
             if not self._set(root, size):
                 return None
+        # Bounds the work on a large model: the attempt fails if one change revisits too many nodes.
         budget = 64 + 8 * len(self.view.steps)
         while self.queue and budget:
             budget -= 1
+            # In the order of the graph, so that a node is visited after its producers and the result is
+            # reproducible.
             place = heapq.heappop(self.queue)
             self.queued.discard(place)
             if not self._visit(self.view.steps[place]):
@@ -118,6 +122,7 @@ class _Propagation:
         old = self.classes.size(root)
         if self.new.get(root, old) == size:
             return True
+        # A stored or fed tensor has no elements from which it could grow.
         if size < 1 or (size > old and self.sizes.is_held(root)):
             return False
         if root in self.new and (root in self.seeds or size > self.new[root]):

@@ -102,6 +102,7 @@ class _ViewReader:
         initial = {tensor.name for tensor in graph.initializer}
         inputs = []
         for info in graph.input:
+            # Up to IR version 3 an initializer is listed among the inputs too; its value is the stored one.
             source = "input" if not path and info.name not in initial else ""
             value = self.subject.inputs.get(info.name)
             type_ = types.get(info.name, info.type)
@@ -161,6 +162,7 @@ class _ViewReader:
             dtype = tensor.elem_type
             if is_static(type_):
                 shape = tuple(dim.dim_value for dim in tensor.shape.dim)
+        # Values are recorded in the main graph only, and a body may use the same name.
         recorded = self.subject.values.get(name) if not path else None
         if isinstance(recorded, np.ndarray) and (shape is None or not dtype):
             dtype, shape = NUMBERS[dtype_name(recorded)], recorded.shape

@@ -34,6 +34,7 @@ from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
+# Lists with an item for each axis, or two: a shorter one contradicts the rank.
 _RANKED = frozenset(
     (
         "kernel_shape",
@@ -48,6 +49,7 @@ _RANKED = frozenset(
         "scales",
     )
 )
+# Attributes that count something, for which 0 makes no sense.
 _POSITIVE = frozenset(
     (
         *(
@@ -123,7 +125,7 @@ def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:
 
     verb = f"drop {name} of" if value is None else f"set {name} to {str(value)[:40]} in"
     edit = changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
-    # permutations of one rank differ in their bytes only
+    # Permutations of one rank are equally complex, so only the order of their bytes makes the edits end.
     return only_simpler(edit) if name == "perm" else edit
 
 
@@ -145,7 +147,7 @@ def _omissions(
         return
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
     for index, parameter in enumerate(schema.inputs[: len(node.input)]):
-        # a Loop without a trip count runs for ever
+        # Without its trip count M a Loop ends only by its condition, which may be always true.
         endless = node.op_type == "Loop" and parameter.name == "M"
         if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
@@ -240,6 +242,7 @@ def _reals(value: float) -> Iterator[float]:
         return
     found = {0.0, 1.0, value}
     for parts in (1, 2, 8):
+        # Attributes are float32: values that large have no fraction.
         near = round(value * parts) / parts if abs(value) < 2**40 else value
         if near not in found and not (value * parts).is_integer():
             found.add(near)

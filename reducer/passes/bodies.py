@@ -46,6 +46,7 @@ from opsieve.reducer.onnx_edit.typed_view import (
 from opsieve.reducer.passes.nodes import open_bodies
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
+# The number of values that are tried in the place of a result; each costs a test.
 _MOST_STAND_INS = 3
 # Nodes of a body up to which values of another type are tried in the place of a result
 _FEW = 6
@@ -66,7 +67,7 @@ def reduce_bodies(subject: Subject) -> Iterator[OnnxEdit]:
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
-    """Ways to do without a node of a body."""
+    """Yield edits that remove a node of a body."""
     if not step.key:
         return
     graph = graph_at(seen.subject.model, step.path)
@@ -99,7 +100,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         for item in dict.fromkeys((*own, *others)):
             tensor = tensors[item]
             visible = tensor.name in inside or (tensor.path != step.path and not needs_inside)
-            # two outputs may not be one value
+            # A body may not return one value twice.
             visible = visible and not (needs_inside and tensor.name in results)
             if tensor.name and visible and item not in step.outputs:
                 (found if _alike(tensor, wanted) else unlike).append(tensor.name)
@@ -117,7 +118,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
 
 
 def _alike(tensor: GraphTensor, wanted: GraphTensor) -> bool:
-    """Whether the types are the same as far as they are known; inference has the last word."""
+    """Return whether two types are equal as far as they are known; inference decides the rest."""
     return tensor.dtype == wanted.dtype and (
         None in (tensor.shape, wanted.shape) or tensor.shape == wanted.shape
     )
@@ -194,6 +195,8 @@ def signature(node: onnx.NodeProto) -> list[SignaturePart]:
     if node.op_type in ("If", "SequenceMap"):
         parts = [SignaturePart("result", node_output=place, body_output=place) for place in outputs]
     elif node.op_type == "Loop":
+        # A Loop reads M, its condition, then the states; its body reads the turn, the condition, then the
+        # states, and returns the condition, the states, then the stacked results.
         carried = max(0, len(node.input) - 2)
         parts = [
             SignaturePart("state", place + 2, place, place + 2, place + 1)
@@ -202,6 +205,8 @@ def signature(node: onnx.NodeProto) -> list[SignaturePart]:
         parts += [SignaturePart("result", -1, place, -1, place + 1) for place in outputs if place >= carried]
     elif node.op_type == "Scan":
         count = attribute_of(node, "num_scan_inputs")
+        # A Scan reads its states first, then the scanned tensors, of which `num_scan_inputs` gives the
+        # number.
         states = len(node.input) - (count.i if count is not None else 0)
         parts = [
             SignaturePart("state", place, place, place, place) for place in range(min(states, len(outputs)))
@@ -253,7 +258,7 @@ def _drop_part(
         if part.body_input >= 0:
             own = body.input[part.body_input].name
             if part.name == "state":
-                # The value that it begins with is read in the place of a state.
+                # Readers of a dropped state read its initial value, which the body sees from outside.
                 reread(body.node, {own: node.input[part.node_input]})
             del body.input[part.body_input]
     if part.node_output >= 0:

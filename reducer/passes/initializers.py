@@ -36,7 +36,7 @@ def simplify_tensors(subject: Subject) -> Iterator[OnnxEdit]:
 
 
 def _shares(subject: Subject) -> Iterator[OnnxEdit]:
-    """Equal initializers of one graph made one."""
+    """Replace equal initializers of the main graph by one of them."""
     for path, graph in graphs(subject.model.graph):
         if path:
             continue
@@ -46,6 +46,7 @@ def _shares(subject: Subject) -> Iterator[OnnxEdit]:
             array = tensor_array(tensor)
             if array is None or array.dtype.kind == "O":
                 continue
+            # Bytes, not values: 0.0 and -0.0 are equal numbers, but a failure may depend on the sign.
             key = (tensor.data_type, array.shape, array.tobytes())
             if key in kept and tensor.name not in outputs:
                 yield _sharing(tensor.name, kept[key])
@@ -84,7 +85,7 @@ def _encodings(model: onnx.ModelProto) -> Iterator[bool]:
             attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")
         ]
         for tensor in tensors:
-            # what is that large has no smaller encoding
+            # Detached tensors are large and already stored as raw bytes.
             array = None if part_of(tensor) else tensor_array(tensor)
             if array is None:
                 continue

@@ -27,9 +27,9 @@ from opsieve.reducer.passes.onnx import OUTPUTS
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 
 _INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, initializers.PASS)
-# Functions of a model; one of more is not yet small
+# The most functions of a model whose insides are reduced; a model with more is not small yet.
 _MOST = 8
-# domain, name, overload
+# Domain, name and overload: together they identify a function.
 _Key = tuple[str, str, str]
 
 
@@ -97,6 +97,7 @@ def _inside(subject: Subject, key: _Key) -> Subject | None:
     model = subject.model
     function = next((each for each in model.functions if _key(each) == key), None)
     call = next(iter(_calls(model.graph.node, key)), None)
+    # An attribute parameter has a value in each call only, so that the body alone is no model.
     if function is None or call is None or function.attribute or function.attribute_proto:
         return None
     value_of = Graph(subject).value
@@ -133,6 +134,7 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
     if not set(outputs) <= set(function.output):
         return None
     stored = [*graph.initializer, *(encode_array(np.asarray(value), name) for name, value in arrays.items())]
+    # A FunctionProto has no initializers, so stored tensors become Constant nodes.
     constants = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in stored]
     taken = [
         place for place, name in enumerate(function.input) if any(info.name == name for info in graph.input)

@@ -41,7 +41,7 @@ from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 
-# Named nodes that are asked one by one whether they need their name
+# The most named nodes for which each name is dropped by an edit of its own.
 _FEW = 6
 
 
@@ -149,8 +149,8 @@ def _fix(name: str) -> OnnxEdit:
 
 
 def _undefault(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-    """Inputs that only give an initializer its type: since IR version 4 they make it a default that may be
-    overridden.
+    """Drop inputs that only declare an initializer: since IR version 4 these make it a default that a caller
+    may override.
     """
     graph = model.graph
     initial = {tensor.name for tensor in graph.initializer}
@@ -166,7 +166,7 @@ def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, 
     for path, graph in list(graphs(model.graph)):
         if path:
             used = uses(graph)
-            # It is called at once
+            # ruff's B023 does not apply: the lambda is called before `used` changes.
             keep(graph.initializer, lambda tensor: tensor.name in used)  # noqa: B023
     return left if model.ByteSize() < before else None
 
@@ -261,7 +261,7 @@ def _drop_imports(model: onnx.ModelProto) -> bool:
     changed = False
     for owner, used in zip((model, *model.functions), (outer, *inner), strict=True):
         needed = used | {""}
-        # The lambda is called at once, as above
+        # B023 does not apply here either.
         changed |= keep(owner.opset_import, lambda entry: _domain(entry.domain) in needed)  # noqa: B023
     return changed
 
@@ -326,7 +326,7 @@ def _strip_graph(graph: onnx.GraphProto, main: bool = False) -> None:
 def _strip_node(node: onnx.NodeProto) -> None:
     _clear(node)
     for field in ("name", "domain", "overload"):
-        # Written down though it is empty
+        # protobuf stores an empty field that was set explicitly, which costs bytes.
         if not getattr(node, field):
             node.ClearField(field)
     for attribute in node.attribute:

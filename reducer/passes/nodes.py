@@ -11,7 +11,7 @@ from opsieve.gen.irs.view import Operation, ProgramView
 from opsieve.reducer.engine.edit import Edit
 
 S = TypeVar("S")
-# Values of the same type that the operation does not read, tried in its place
+# The number of values that the operation does not read which are tried in its place.
 _OTHERS = 2
 # Up to this many operations, such values are tried even if an operand would do.
 _FEW = 4
@@ -35,7 +35,8 @@ def bypass_operations(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
         fits = _stand_ins(view, operation, few) if operation.result else []
         others = [name for name in operation.reads if name not in fits] if few and operation.result else []
         for name in (*fits, *others):
-            # A value that is left when the operation is dropped does as well as what stands for the result.
+            # Dropping the operation already puts an equally good value in the place of its result, so a
+            # bypass by an input that only it reads adds nothing.
             if name in operation.spare and view.type_of(operation.result) is not None:
                 continue
             yield Edit(

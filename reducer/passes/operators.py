@@ -18,13 +18,14 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
-# Its texts stay as they are
+# The fields that an operator replaces. Name and documentation of the node stay.
 _CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")
-# Nodes of a model; one of more is not yet small
+# The most nodes of a model whose operators are replaced; a model with more is not small yet.
 _MOST = 12
-# Operators of the model that are tried in place of each
+# The number of operators of the model that are tried in the place of each.
 _OTHERS = 2
-# Of any other type a Neg: an Identity is often taken out before anything else is done.
+# The plainest operators by type; Neg for all others. Identity would be plainer, but optimisers often remove
+# it first.
 _PLAINEST = {"bool": "Not", "string": "Identity"}
 # As plain as the Add that replaces other operators of two inputs.
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")

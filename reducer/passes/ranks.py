@@ -111,7 +111,7 @@ def _recount_axes(seen: View, step: Step, rank: int, axis: int, model: onnx.Mode
     node = node_at(model, step.path, step.key)
     if node is None:
         return False
-    # What a Reshape gives may be of the rank where what it takes is not.
+    # The output of a Reshape may have this rank although its input does not: only the output's sizes count.
     counted = shapes[-1] is not None and len(shapes[-1]) == rank
     operator = find_operator(step.node.domain, step.node.op_type) if counted else None
     for place in operator.per_axis if operator is not None else ():
@@ -146,6 +146,8 @@ def _recount_axes(seen: View, step: Step, rank: int, axis: int, model: onnx.Mode
         items = integers(step, name)
         if items is None:
             continue
+        # Windows have items for the spatial axes only, which follow batch and channels. Pooling needs one
+        # such axis.
         if rank < 4 or axis < 2 or len(items) % (rank - 2):
             return False
         set_attribute(node, name, [item for at, item in enumerate(items) if at % (rank - 2) != axis - 2])
@@ -163,7 +165,7 @@ def _names_axes(node: onnx.NodeProto) -> bool:
 
 
 def _others(axes: list[int], rank: int, axis: int) -> list[int]:
-    """The axes but for one, counted without it."""
+    """Return the axes without one, renumbered."""
     return [_behind(item, rank, axis) for item in axes if item % rank != axis]
 
 
@@ -175,10 +177,12 @@ def _behind(item: int, rank: int, axis: int) -> int:
 
 
 def _shorter(seen: View, number: int, rank: int, axis: int, model: onnx.ModelProto) -> bool:
-    """A constant without its items for an axis; False where that cannot be, or another node reads it too."""
+    """Remove a constant's items for an axis; returns False if that is impossible, or another node reads the
+    constant too.
+    """
     target = seen.tensors[number]
     old = stored_tensor(model, target.path, target.name)
-    # As good as left out
+    # An empty tensor stands for an input that is left out.
     if old is not None and not old.size:
         return True
     shared = sum(number in other.inputs for other in seen.steps) > 1

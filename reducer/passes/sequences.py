@@ -73,7 +73,7 @@ def _change_input(
         return None
     element = info.type.sequence_type.elem_type
     if element.HasField("tensor_type"):
-        # That of the tensors before
+        # The declared shape was that of the old tensors.
         element.tensor_type.ClearField("shape")
     return {**inputs, name: change([np.asarray(each) for each in held])}
 

@@ -20,11 +20,11 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 
-# Inputs and stored tensors of a model; with more of them it is not yet small
+# The most inputs and stored tensors of a model that are shared; a model with more is not small yet.
 _MOST = 32
-# Of them, and nodes, up to which others of any type are tried, and under either value
+# The most of them, and the most nodes, for which tensors of other types and values are tried too.
 _FEW = 6
-# Of the same type, tried in place of each
+# The number of tensors of one type that are tried in the place of each.
 _OTHERS = 2
 
 

@@ -18,7 +18,7 @@ from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.problem.order import DTYPE_RANKS, PLAIN_DTYPES, value_complexity
 
 S = TypeVar("S")
-# Elements up to which each is simplified by itself
+# The largest tensor, in elements, whose elements are simplified one by one: each costs several tests.
 _SINGLE = 16
 
 
@@ -69,6 +69,7 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
         first = np.full_like(array, array.ravel()[0])
         if array.size > 1:
             yield "its first value", first
+            # Distinct small numbers show which element goes where, as in a transposition.
             yield "small whole numbers", (np.arange(array.size) % 4).reshape(array.shape).astype(array.dtype)
             yield "its signs", np.nan_to_num(np.sign(wide)).astype(array.dtype)
             yield (
@@ -116,7 +117,7 @@ def shrink_dimensions(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
             if turn < len(targets):
                 yield _resize(edits, each, targets[turn])
     for each in found:
-        # What matters may stand behind.
+        # The elements that the failure needs may be the last ones.
         for target in dict.fromkeys((1, each.size - 1)) if each.is_held else ():
             yield _resize(edits, each, target, keep_last=True)
 

@@ -24,17 +24,17 @@ class OnnxForm:
     """Order, digests and sizes of subjects; inputs are hashed once an array."""
 
     def __init__(self) -> None:
-        # Holds the array, so that its id stays its own
+        # The arrays are kept alive: a freed array's id could be given to another one.
         self._arrays: dict[int, tuple[Any, bytes]] = {}
         self._last: tuple[Subject, Size] | None = None
 
     def simpler(self, candidate: Subject, than: Subject) -> bool:
-        """The order of `opsieve.reducer.problem.order`."""
+        """Compare by the order of `opsieve.reducer.problem.order`."""
         return simpler(candidate, than)
 
     def size(self, subject: Subject) -> Size:
-        """Nodes and bytes of the model; protobuf serialises it to say how large it is, so the last answer is
-        kept.
+        """Return the nodes and bytes of the model; caches the last answer, because protobuf walks the whole
+        model to measure it.
         """
         if self._last is None or self._last[0] is not subject:
             self._last = subject, Size(*count_nodes(subject.model), byte_size(subject.model))

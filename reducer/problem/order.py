@@ -1,4 +1,4 @@
-"""What "smaller" means: one explicit total order over subjects.
+"""The meaning of "smaller": one explicit total order over subjects.
 
 The parts of the key, the weightiest first: nodes (bodies and functions included), graph inputs, graph
 outputs, tensor elements that are stored (inputs, initializers, constants), complexity of attributes, rank of
@@ -20,7 +20,7 @@ from opsieve.gen.model.detached import detached_bytes
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
 
-# How far a dtype is from what every compiler handles best; those that are not here come last.
+# Ranks of dtypes: the lower, the more compilers handle them well. Dtypes that are missing here come last.
 DTYPE_RANKS = {
     name: rank
     for rank, names in enumerate(
@@ -36,22 +36,22 @@ DTYPE_RANKS = {
     )
     for name in names
 }
-# What other element types may become
+# The element types that others may be turned into.
 PLAIN_DTYPES = ("float32", "int32", "int64")
 # Types that are not listed, such as float8, come after all others.
 _LAST_RANK = 7
-# Elements looked at at once
+# The number of elements that are measured at once, which bounds the memory of the temporary arrays.
 _SLICE = 1 << 20
 # The largest array, in bytes, whose complexity is cached.
 _SMALL = 1 << 12
 
 
 def simpler(candidate: Subject, than: Subject) -> bool:
-    """Whether the candidate's key is strictly smaller."""
+    """Return whether the candidate's key is strictly smaller."""
     for part in _PARTS:
         a, b = part(candidate), part(than)
         if a != b:
-            # Both are of the same type
+            # mypy does not see that both are values of one part, and so of one type.
             return bool(a < b)  # type: ignore[operator]
     return False
 
@@ -63,8 +63,8 @@ def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
 
 
 def value_complexity(array: "np.ndarray[Any, Any]") -> int:
-    """How hard the values of an array are to read: 0 for zeros, and more for each one, small integer, other
-    number, in this order.
+    """Measure how hard the values of an array are to read: 0 for zeros, and more for each one, small integer
+    and other number, in this order.
 
     A further term counts distinct values, so that a splat is simpler than anything of its kind.
     """
@@ -96,6 +96,7 @@ def _complexity(flat: "np.ndarray[Any, Any]") -> int:
         wide = flat.astype(np.float64)
         size = np.abs(wide)
         # NaN, infinity and long fractions
+        # The costs only rank kinds of numbers: 0, 1, whole numbers by their bits, halves, thousandths, rest.
         cost = np.full(wide.shape, 40.0)
         thousand = wide * 1000
         cost[thousand == np.rint(thousand)] = 20

@@ -19,19 +19,19 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.tensors import Value
 
-# Nodes of a model that is recorded whole at once
+# The most nodes of a model that is always recorded whole: one run is cheaper than several.
 _FEW = 64
-# With inputs up to this many bytes, the values are assumed to be small too.
+# With inputs up to this many bytes, intermediate values are assumed to be small too.
 _SMALL_INPUTS = 16 << 10
 # The estimated total size, in bytes, up to which all values are recorded at once.
 _WHOLE = 32 << 20
 # The number of results that cost about as much as a few in one run.
 _MANY = 4096
-# Bytes of a value that is kept in a file
+# The size in bytes from which a value is kept in a mapped file.
 _MAPPED = 1 << 20
 # The number of single recordings from which the size of the others is estimated.
 _TELLING = 16
-# what makes up values of a subject by name
+# Makes a function that invents values of a subject by name.
 Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]
 # A source that ended like this is not run again.
 _ENDED = frozenset(["crash", "hang", "environment"])
@@ -55,7 +55,7 @@ def record_values(
 
 
 def complete(subject: Subject) -> bool:
-    """Whether every tensor of the main graph has a recorded value."""
+    """Return whether every tensor of the main graph has a recorded value."""
     return all(name in subject.values for node in subject.model.graph.node for name in node.output if name)
 
 
@@ -78,11 +78,11 @@ class _Tape:
         self._workers = workers
         self._held: dict[str, Value] = {}
         self._requested: set[str] = set()
-        # Whether everything was asked for at once
+        # Whether all values were requested at once.
         self._whole = False
 
     def play(self, names: Collection[str]) -> Mapping[str, Value]:
-        """All that is held, once these names were asked for."""
+        """Record these values, and return all values recorded so far."""
         missing = [name for name in names if name not in self._requested]
         if missing and not self._whole and len(missing) < len(self.names) and self._worth_it():
             self._whole = True
@@ -98,8 +98,8 @@ class _Tape:
         return self._held
 
     def _make_up(self, names: list[str]) -> None:
-        """Plain values for what stands behind operators that no compiler at hand has; what stands before them
-        is recorded by itself.
+        """Invent plain values behind operators that no installed compiler knows; values before them are
+        recorded in a run of their own.
         """
         known = [
             name for name in names if not self._strange & self.graph.ancestors([self.graph.producer[name]])
@@ -144,6 +144,7 @@ class _Tape:
             self._held.update(
                 (name, _keep_value(found[name])) for name in missing if found.get(name) is not None
             )
+            # A source that crashed or hung once would do so for every later request, at its full cost.
             if answer.outcome in _ENDED:
                 self._sources.remove(target)
 

@@ -68,7 +68,7 @@ def read_tree(data: bytes) -> Tree:
 
 
 def tree_of(subject: TvmSubject) -> Tree:
-    """The tree of a subject's module."""
+    """Return the tree of a subject's module."""
     return read_tree(subject.program.data)
 
 
@@ -166,7 +166,7 @@ class RelaxView:
             yield _opening(f"inline the call bound to {binding.var.name}", binding, inlined)
 
     def sizes(self) -> list[SizeClass]:
-        """A class for each size, wherever it stands."""
+        """Return a class for each size, wherever it occurs."""
         found = {size for kind in self._tensors() for size in kind.shape or () if isinstance(size, int)}
         touches = frozenset(["sizes"])
         return [
@@ -176,7 +176,7 @@ class RelaxView:
         ]
 
     def dtypes(self) -> list[TypeClass]:
-        """A class for each element type, wherever it stands; conditions have to stay booleans."""
+        """Return a class for each element type, wherever it occurs; conditions must stay booleans."""
         present = sorted({kind.dtype for kind in self._tensors()} - {"bool", ""})
         touches = frozenset(["types"])
         return [TypeClass("every value", dtype, touches, PLAIN_DTYPES, None) for dtype in present]
@@ -186,7 +186,7 @@ class RelaxView:
 
 
 def _opening(label: str, binding: R.Binding, change: Change) -> Opening:
-    # A body is put in as it stands now, so that no two may go in together.
+    # The change holds the body as it is now, so that two openings may not be merged: they touch the same.
     return Opening(label, frozenset(["bodies"]), frozenset([binding.var.name]), change)
 
 
@@ -230,7 +230,7 @@ class RelaxEdits:
         return RelaxView(tree_of(subject).module, subject.inputs)
 
     def drop_output(self, subject: TvmSubject, name: str) -> TvmSubject | None:
-        """A field less of the tuple that main yields; the field itself where one is left."""
+        """Drop a field of the tuple that main returns; a single remaining field is returned itself."""
         module = tree_of(subject).module
         body, place = module.main.body.body, int(name)
         if not isinstance(body, R.Tuple) or place >= len(body.fields):
@@ -239,7 +239,7 @@ class RelaxEdits:
         return self.settle(subject, yield_leaf(module, left[0] if len(left) == 1 else R.Tuple(left)))
 
     def remove(self, subject: TvmSubject, operation: Operation) -> TvmSubject | None:
-        """Ones in the place of a tensor that is bound: a constant where it is small and static."""
+        """Replace a bound tensor by ones: a constant if it is small and static, else a call."""
         module = tree_of(subject).module
         found = next((b for _, b in bindings_of(module) if b.var.name == operation.key), None)
         kind = None if found is None else found.var.type
@@ -268,7 +268,7 @@ class RelaxEdits:
         return self.settle(subject, opening.place(tree_of(subject).module))
 
     def store(self, subject: TvmSubject, tensor: StoredTensor, array: Array) -> TvmSubject | None:
-        """Another value that is fed, or that stands in the module."""
+        """Replace a fed value, or a constant of the module."""
         if tensor.is_fed:
             changed = {**subject.inputs, tensor.name: array}
             return replace(subject, inputs=changed) if tensor.holds(subject.inputs.get(tensor.name)) else None
@@ -280,7 +280,7 @@ class RelaxEdits:
         return None
 
     def freeze(self, subject: TvmSubject, name: str) -> TvmSubject | None:
-        """A literal for a parameter: what main is fed, or else ones."""
+        """Replace a parameter by a literal: the value fed to main, or else ones."""
         view, value = self.view(subject), subject.inputs.get(name)
         kind = view.type_of(name)
         if kind is None:
@@ -291,16 +291,16 @@ class RelaxEdits:
         return None if leaf is None else self.settle(subject, replace_reads(view.module, name, leaf))
 
     def resize(self, subject: TvmSubject, sizes: SizeClass, size: int, keep_last: bool) -> TvmSubject | None:
-        """A size made smaller wherever it stands."""
+        """Replace a size by a smaller one wherever it occurs."""
         return self.refit(subject, Retyped(lambda old: size if old == sizes.size else old))
 
     def retype(self, subject: TvmSubject, classes: Sequence[TypeClass], dtype: str) -> TvmSubject | None:
-        """An element type replaced wherever it stands."""
+        """Replace an element type wherever it occurs."""
         old = classes[0].dtype
         return self.refit(subject, Retyped(lambda size: size, lambda name: dtype if name == old else name))
 
     def refit(self, subject: TvmSubject, change: Retyped) -> TvmSubject | None:
-        """Every type changed, and the values fed cut or repeated to fit."""
+        """Change every type, and cut or repeat the fed values to fit."""
         module = change.module(tree_of(subject).module)
         fed = dict(subject.inputs)
         for param in module.main.params:

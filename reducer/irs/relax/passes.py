@@ -71,7 +71,7 @@ class Signatures:
     name: str = "signatures"
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """All that they propose."""
+        """Yield the edits of these dimensions."""
         for dimension in self.keeping:
             for edit in dimension.edits(subject):
                 yield replace(edit, label=f"{edit.label}, parameters kept")
@@ -98,7 +98,7 @@ def _results(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def _blocks(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """Dataflow blocks become plain ones."""
+    """Turn dataflow blocks into plain ones."""
     for name, function in functions(tree_of(subject).module):
         if any(block.dataflow for block in function.body.blocks):
 
@@ -124,7 +124,7 @@ def _projections(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
 
 
 def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
-    """A symbol becomes the number that it is."""
+    """Replace a symbol by its size in the fed values."""
     for param in tree_of(subject).module.main.params:
         shape = param.type.shape if isinstance(param.type, T.RelaxTensorType) else None
         for place, size in enumerate(shape or ()):
@@ -136,7 +136,7 @@ def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
                 yield TvmEdit(f"{number} for {size.name}", frozenset(["sizes"]), change)
 
 
-# The size of a symbol in the values that are fed
+# The size that stands for a symbol in invented values: larger than 1, which broadcasts.
 _SYMBOL = 2
 
 
@@ -190,6 +190,7 @@ def _as_main(
     for old, param in zip(function.params, made.params, strict=True):
         kind = param.type
         if isinstance(kind, T.RelaxTensorType) and kind.shape is not None and kind.dtype:
+            # A tensor can be fed; any other parameter needs a literal in front of the body.
             params.append(param)
             given[param.name] = subject.inputs[old.name] if old in module.main.params else ones(kind)
         elif param.name in read:
@@ -203,7 +204,7 @@ def _as_main(
 
 
 def ones(kind: T.RelaxTensorType) -> Value:
-    """Ones of a tensor type; its symbols are small."""
+    """Make a tensor of ones of a type, with small sizes for its symbols."""
     known = dict.fromkeys(T.symbols(kind), _SYMBOL)
     shape = [T.size_value(size, known) for size in kind.shape or ()]
     return np.ones(shape, np.dtype(kind.dtype))

@@ -52,15 +52,15 @@ class TvmForm:
     """
 
     def simpler(self, candidate: TvmSubject, than: TvmSubject) -> bool:
-        """By the parts of the key, the first that differs."""
+        """Compare by the first part of the key that differs."""
         return _key(candidate) < _key(than)
 
     def size(self, subject: TvmSubject) -> Size:
-        """Operators, and bytes of the JSON."""
+        """Return the number of operators and the bytes of the JSON."""
         return Size(subject.program.size, 0, len(subject.program.data))
 
     def digest(self, subject: TvmSubject) -> str:
-        """Of module, passes and values."""
+        """Return a digest of module, passes and values."""
         state = hashlib.sha256(subject.program.digest.encode())
         for name, value in sorted(subject.inputs.items()):
             array = np.asarray(value)
@@ -74,6 +74,7 @@ def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes,
     constants = (to_numpy(from_node(node)) for node in walk(program.root) if node.type == "ffi.Tensor")
     return (
         program.size,
+        # A pass with an argument weighs twice, so that dropping the argument is a gain.
         len(program.passes) + sum(":" in item for item in program.passes),
         len(arrays),
         sum(array.size for array in arrays),
@@ -93,7 +94,7 @@ class TvmValidator:
         self._strict = not self._ask([start])[0]
 
     def complaints(self, subjects: Sequence[TvmSubject]) -> list[str]:
-        """What TVM says against each, "" for nothing."""
+        """Return TVM's error for each subject, "" for a valid one."""
         return self._ask(subjects) if self._strict else [""] * len(subjects)
 
     def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:

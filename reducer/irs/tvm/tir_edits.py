@@ -112,7 +112,7 @@ def _content(node: ObjectNode) -> str:
 
 
 def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
-    """The edit of the first statement that is written as `node` is."""
+    """Make an edit of the first node whose content equals that of `node`."""
     wanted, kind = _content(node), node.type
 
     def apply(subject: TvmSubject) -> TvmSubject | None:
@@ -125,8 +125,7 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
         new = None if found is None else change(found)
         return None if found is None or new is None else _with(subject, N.replace_node(function, found, new))
 
-    # What lies inside is touched as well: two edits of which one is inside the other do not go together.
-    # The node, and the statements and expressions in it.
+    # An edit touches the node with all statements and expressions inside, so that nested edits never merge.
     touches = frozenset(
         map(
             _content,
@@ -154,7 +153,7 @@ def _flat(node: ObjectNode) -> ObjectNode | None:
 
 
 def _nothing(statement: ObjectNode | None = None) -> ObjectNode:
-    """The statement that stands for one left out."""
+    """Return the statement that replaces a dropped one: `evaluate(0)`, as TVM writes it."""
     return N.evaluate(N.integer(0))
 
 
