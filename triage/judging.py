@@ -141,6 +141,7 @@ def judge_models(
             if values:
                 cases = choose_values(cases, values, request.seed, workers, say)
             yield from _judge_all(cases, targets, request, cache)
+            # Observations hold outputs; a folder may have thousands of models.
             cache.forget_all()
 
 
@@ -260,6 +261,7 @@ def _save_failure(
     if oracle := name_optional_oracle(judged.verdict, case.program):
         parameters[ORACLE] = oracle
     text = f"{Path(model).stem or 'model'}-{target.display}"
+    # A target's text has colons, commas and slashes, which file systems do not all take.
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
     save(add_script(replace(case, parameters=parameters), workers), folder / name)
     write_observations(folder / name, judged.observations)

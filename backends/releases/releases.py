@@ -186,7 +186,7 @@ class ReleaseStore:
         refusal: InstallFailed | None = None
         refused: list[Minor] = []
         for interpreter in _by_preference(self._interpreters()):
-            # uv has named the Pythons with a wheel, so that the others need no try of a second each.
+            # uv has named the Pythons with a wheel, so that the others need not be tried.
             if refusal and refusal.rules_out(interpreter.minor):
                 refused.append(interpreter.minor)
                 continue

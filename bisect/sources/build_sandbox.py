@@ -166,7 +166,7 @@ class BuildDir:
         """
         if not (place / ".git").exists():
             _run_git(
-                # Shared objects: a clone of a large compiler takes a second instead of minutes.
+                # Shared objects: nothing of a large repository is copied.
                 ["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)],
                 self._home.path,
             )
@@ -245,7 +245,7 @@ def _check_script(path: Path) -> Path:
 def _read_last_line(log: Path) -> str:
     """Read the last line that a script printed."""
     with log.open("rb") as file:
-        # Logs of builds reach hundreds of megabytes.
+        # Logs of builds can be very long.
         file.seek(max(0, log.stat().st_size - _TAIL))
         lines = file.read().decode("utf-8", "replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

@@ -167,7 +167,7 @@ def find_related(
     flat = [(cluster, like) for cluster, likes in others.items() for like in likes[:_MOST_UNITS]]
     if not own or not flat:
         return []
-    # All pairs in one call to C: pair by pair it took most of the time of the screen of related clusters.
+    # All pairs in one call to C, instead of a call for each pair.
     frames = _compute_similarity([like.frames for like in own], [like.frames for _, like in flat])
     words = _compute_similarity([like.words for like in own], [like.words for _, like in flat])
     found: dict[int, list[tuple[float, str]]] = {}

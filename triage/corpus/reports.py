@@ -98,6 +98,7 @@ def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], f
         "locations": [
             {"physicalLocation": {"artifactLocation": {"uri": quote(place)}, "region": {"startLine": 1}}}
         ],
+        # By these GitHub recognises a result in the next upload.
         "partialFingerprints": {
             "opsieveFailure/v1": f"{result.case} {result.target} {seen.fingerprint if seen else ''}"
         },
@@ -234,6 +235,7 @@ def _escape_data(text: str) -> str:
 
 
 def _escape_property(text: str) -> str:
+    # Colons and commas separate the properties of a command.
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 

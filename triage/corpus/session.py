@@ -92,6 +92,7 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
     """Judge cases and copy them into the corpus, each by itself; for a case already there only the record is
     renewed.
     """
+    # Unknown targets are refused before any case is judged.
     for text in request.targets:
         resolve(text)
     entries = read_corpus(request.folder) if is_corpus(request.folder) else {}
@@ -143,6 +144,7 @@ def replay_cases(
         targets = []
         for text in request.targets or recorded or (_DEFAULT,):
             try:
+                # A record may be a stranger's, so that its targets need consent; typed ones do not.
                 resolve(named_by_file(text, request.offline) if not request.targets else text)
                 targets.append(text)
             except BadInput as error:
@@ -196,6 +198,7 @@ def compare_results(old: Path, new: Path) -> Iterator[CorpusResult]:
             )
         else:
             yield make_result(result.case, result.target, known, result.after, result.reason, result.seconds)
+    # A case that is missing from the new results was not judged, rather than passed.
     for case in records:
         if case not in met:
             yield CorpusResult(
@@ -306,6 +309,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
         if record.result.state != "not-judged"
     }
     chosen: dict[str, tuple[str, ...]] = {}
+    # One question to the index for each package, whatever the number of cases.
     newest = cache(lambda package: find_newest(package, request.offline))
     for name in request.names or bugs:
         entry, bug = bugs[name]
@@ -322,6 +326,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
         else:
             chosen[name] = (target,)
     asked_for = CorpusRequest(request.folder, (), request.limits, request.offline, chosen=chosen)
+    # Asking for the newest release is asking for its installation.
     with give_consent() if request.newest else nullcontext():
         for found in replay_corpus(asked_for, say):
             if journal is not None and isinstance(found, CorpusResult):

@@ -136,6 +136,7 @@ def _iter_watched(store: Queries, most: int) -> Iterator[_Watched]:
                     and len(cases) < most + (first.reduced is not None)
                 ):
                     cases[str(store.folder / member.folder)] = member
+            # A run gives a plain key; `~18` was added when a person split a member off.
             keys = frozenset(one.key.partition("~")[0] for one in store.fingerprints(row.id))
             yield _Watched(row, keys, cases)
         if not page.next:

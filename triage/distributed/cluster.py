@@ -118,6 +118,7 @@ class Cluster:
             if self._found and time.monotonic() - self._looked < _LOOK:
                 return self._found
             with self._translate_errors():
+                # All of them (-1): by default Dask lists only five.
                 workers = self._client.scheduler_info(n_workers=-1)["workers"]
             new = [address for address in workers if address not in self._known]
             for address, has in self._check_workers(new).items():
@@ -180,10 +181,12 @@ class Cluster:
                 *given,
                 workers=fitting,
                 allow_other_workers=False,
+                # Equal questions are asked again on purpose, and Dask would return the earlier answer.
                 pure=False,
                 resources=dict(self._resources) or None,
             )
         try:
+            # In slices, so that the end of the campaign is noticed while a task runs.
             while not given_up.is_set():
                 try:
                     return task.result(timeout=_LOOK)

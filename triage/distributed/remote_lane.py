@@ -43,6 +43,7 @@ class Kept(Generic[T]):
             waiting = self._waiting.get(owner)
             if not waiting:
                 return None
+            # The latest one, whose caches are warm; the oldest ones then time out.
             thing, timer = waiting.pop()
         timer.cancel()
         return thing
@@ -50,6 +51,7 @@ class Kept(Generic[T]):
     def keep_one(self, owner: str, thing: T) -> None:
         """Keep an object for the next task, for a while."""
         timer = threading.Timer(_PATIENCE, self._give_up, (owner, thing))
+        # A waiting timer must not keep the worker's process from ending.
         timer.daemon = True
         with self._lock:
             self._waiting.setdefault(owner, []).append((thing, timer))
@@ -151,6 +153,7 @@ def pack_files(folder: Path, but: str = "") -> dict[str, bytes]:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != but]
         for path in (Path(place) / name for name in names):
+            # A link would send a file from outside of the case.
             if path.is_symlink() or not path.is_file():
                 continue
             data = found[path.relative_to(folder).as_posix()] = read_file(path, room)

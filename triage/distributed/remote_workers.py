@@ -105,6 +105,7 @@ def open_remote_workers(
     Raises:
         BadInput: If the scheduler is silent or every worker is unsuitable.
     """
+    # Random, since two reductions may use one cluster at the same time.
     owner, given_up = os.urandom(8).hex(), threading.Event()
     with Cluster(address, describe_installed(()), resources, say) as cluster:
         cluster.count_threads()

@@ -55,6 +55,7 @@ def import_cases(request: ImportRequest) -> Iterator[ImportedCase | Skipped]:
             continue
         parts = [part for part in (found.path.parent.name, found.path.stem) if part]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
+        # Many tools call every file model.onnx; the digest tells different models apart.
         name = f"{name}-{found.case.program.digest[:8]}"
         # One model with other values, or in another place
         used[name] += 1
@@ -81,5 +82,6 @@ def _iter_scripts(request: ImportRequest) -> Iterator[ImportResult]:
             except BadInput as error:
                 yield Skipped(path, str(error))
             else:
+                # A script brings no values, so that inputs are drawn from a fixed seed.
                 origin = Origin("import", 0, {}, "seeded")
                 yield Imported(path, "TVMScript", Case(program, make_inputs(program, 0), origin=origin))

@@ -74,6 +74,7 @@ _HANG = re.compile(
 _PANIC = re.compile(r"thread '[^'\n]{0,200}+' (?:\(\d{1,9}+\) )?panicked at (.++)")
 _OLD_PANIC = re.compile(r"'(.*)', ([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?")
 _PANIC_PLACE = re.compile(r"([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?:?")
+# Only E and F: ONNX Runtime logs warnings in the same format.
 _ORT_LINE = re.compile(
     r"\[[EF]:onnxruntime:[^\],\n]{0,200}+,? ?(?:([\w.]{1,100}+):(\d{1,9}+) ([\w:~()]{1,200}+))?\] (.++)"
 )
@@ -127,9 +128,11 @@ def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
     The death of a process counts more than an exception printed before it; an exception counts more than a
     logger's line. `build_id` identifies modules of native frames without a symbol.
     """
+    # The end, because a death or the last exception stands there.
     plain = _ANSI.sub("", text[-_MAX_TEXT:])
     lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
     found = (
+        # In the order of what they prove: a death needs no exception, and a bare line may be a mere warning.
         _read_death(plain, lines, build_id)
         or _read_exception(plain)
         or _read_panic(plain, lines, build_id)
@@ -151,6 +154,7 @@ def _read_death(text: str, lines: list[str], build_id: BuildId | None) -> _Readi
         return None
     number = find_signal(lines)
     said = summary(text)
+    # Before the signal, which is the one by which the hang was ended.
     if any(_HANG.match(line) for line in lines):
         return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
     if not number and (not said or said.startswith("runtime error: ")):
@@ -200,6 +204,7 @@ def _classify(exception: str, message: str) -> TraceKind:
         return "out-of-memory"
     if name in _HANGS or (name == "Failed" and message.startswith("Timeout")):
         return "hang"
+    # Tests compare outputs with assertions; such a failure is a wrong result and no error.
     if name == "AssertionError" and find_wrong_result(message) is not None:
         return "mismatch"
     return "error"
@@ -241,6 +246,7 @@ def _read_thrown(lines: list[str]) -> _Reading | None:
     if not last:
         return None
     exception, message, _ = last[-1]
+    # Java prints the innermost frame first.
     frames = tuple(frame for *_, own in last for frame in reversed(own))
     return _classify(exception, message), exception, message, frames, 0
 
@@ -325,6 +331,7 @@ _VALUES = re.compile(
 def find_wrong_result(message: str) -> Mismatch | None:
     """Find the kind of difference in a check's message; None if the message is not about a comparison."""
     text = message[:_MAX_READ]
+    # The more specific kinds first: their messages also say that values differ.
     if _NAN.search(text):
         return Mismatch("", "nan")
     if _INF.search(text):

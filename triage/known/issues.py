@@ -147,6 +147,7 @@ def _read_index(path: Path) -> list[KnownIssue]:
 
 
 def _bound_issue(issue: KnownIssue) -> KnownIssue:
+    # An index may come with a stranger's store; only addresses of issues become links.
     url = issue.url if issue.url.isprintable() and _URL.fullmatch(issue.url) else ""
     state = issue.state if issue.state in ("open", "closed") else ""
     title = printable(issue.title[:_MAX_TITLE]).strip()
@@ -158,6 +159,7 @@ def _bound_issue(issue: KnownIssue) -> KnownIssue:
 def _iter_entries(path: Path) -> Iterator[Any]:
     data = read_file(path, _MAX_EXPORT)
     try:
+        # With or without the mark that PowerShell writes before redirected output.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInput(
@@ -169,6 +171,7 @@ def _iter_entries(path: Path) -> Iterator[Any]:
             if text[at].isspace():
                 at += 1
                 continue
+            # `gh api --paginate` prints arrays one behind another, which is no single JSON value.
             value, at = decoder.raw_decode(text, at)
             yield from value if isinstance(value, list) else [value]
     except (ValueError, RecursionError) as error:
@@ -199,6 +202,7 @@ def _parse_issue(entry: Any, repository: str) -> KnownIssue | None:
     )
     state = str(entry.get("state") or "").lower()
     parts = [title, entry.get("body"), *_list_comments(entry.get("comments"))]
+    # Line breaks in a quoted message depend on who pasted it.
     text = _SPACE.sub(" ", " ".join(part for part in parts if isinstance(part, str)))
     return _bound_issue(KnownIssue(repository, number, _SPACE.sub(" ", title), url, state, text))
 
@@ -279,4 +283,5 @@ def decode_issues(text: str) -> tuple[ProbableIssue, ...]:
 
 
 def _check_address(url: str) -> str:
+    # Other schemes, such as javascript:, would run code on a page.
     return url[:_LONGEST_FIELD] if url.startswith("https://") else ""

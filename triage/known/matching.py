@@ -108,11 +108,13 @@ class IssueIndex:
             self._texts.append(f" {' '.join(lower)} ")
             self._names.append(frozenset(words))
             self._titles.append(frozenset(_WORD.findall(issue.title)))
+            # Without underscores too, since people write PadFusion and pad_fusion.
             for word in set(lower) | {word.replace("_", "") for word in lower}:
                 self._holders.setdefault(word, set()).add(number)
 
     def find_quoting(self, clause: str) -> set[int]:
         """Find the issues that hold the words of a clause in sequence."""
+        # With spaces around it, so that only whole words match.
         wanted = f" {clause} "
         return {number for number in self.find_holding(clause.split()) if wanted in self._texts[number]}
 
@@ -125,6 +127,7 @@ class IssueIndex:
 
     def find_holding(self, words: Iterable[str]) -> set[int]:
         """Find the issues that hold all of these words, in lower case."""
+        # The rarest word first: the intersection is never larger than that.
         holders = sorted((self._holders.get(word, set()) for word in words), key=len)
         return set.intersection(*holders) if holders else set()
 
@@ -166,7 +169,9 @@ def find_probable(cluster: ClusterSignature, index: IssueIndex) -> tuple[Probabl
         if not why:
             continue
         issue = index.issues[number]
+        # The beginning of the text only: logs at its end have words of everything.
         score = round(token_set_ratio(text.lower(), f"{issue.title} {issue.text[:1000]}".lower()))
+        # A version supports other evidence and is none by itself, so it comes after the loop above.
         if common := cluster.versions & set(_VERSION.findall(issue.text)):
             why.append(f"it names the version {sorted(common)[-1]}")
         probable.append(ProbableIssue(issue.name, issue.url, issue.title, issue.state, score, tuple(why)))
@@ -226,6 +231,7 @@ def _match_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
         holders = index.find_holding(names)
         if len(names) < _FEWEST_FRAMES:
             holders = {number for number in holders if _is_of_kind(cluster.kind, index.issues[number])}
+        # A stack that many issues have is that of a common entry point.
         if 0 < len(holders) <= _MOST_SHARING:
             for number in holders:
                 found.setdefault(number, f"its stack has {' in '.join(names)[:_LONGEST]}")
@@ -237,6 +243,7 @@ def _split_frame(frame: str) -> list[str]:
     names like `main`.
     """
     words = _WORD.findall(frame.rpartition(" ")[2].lower())[-2:]
+    # Short names are words of ordinary sentences as well.
     return [word for word in words if len(word) > 4 and word.strip("_") not in _GENERIC]
 
 

@@ -14,6 +14,7 @@ _MOST_CHARACTERS = 400_000
 _MOST_BLOCKS = 200
 _FENCE = re.compile(r"^[ >]{0,8}(?:```|~~~)")
 _HTML = re.compile(r"<(?:!doctype|html|body|div|p|pre)\b", re.IGNORECASE)
+# Their contents are no text of the report: styles, scripts and menus.
 _SILENT = {"script", "style", "head", "svg", "template", "nav"}
 _BREAKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "table", "blockquote"}
 
@@ -28,6 +29,7 @@ class ReportText:
 
 def parse_report(text: str) -> ReportText:
     """Parse a report: HTML if it begins as such, else Markdown."""
+    # Only at the beginning, since Markdown may hold single tags anywhere.
     if _HTML.search(text[:4096]):
         page = _Page()
         page.feed(text)
@@ -69,6 +71,7 @@ class _Page(HTMLParser):
             self._silent.append(tag)
         if tag in _BREAKS:
             self._add_text("\n")
+        # Nested elements, as highlighters make them, belong to the outer block.
         if tag == "pre" and self._code is None:
             self._code = []
 
@@ -190,8 +193,10 @@ def _iter_versions(text: str) -> Iterator[tuple[str, str, int]]:
     line, counted = 1, 0
     found = list(_WORD.finditer(text))
     for place, word in enumerate(found):
+        # Counted on from the last word, so that a long report is passed once.
         line, counted = line + text.count("\n", counted, word.start()), word.start()
         end = min(word.end() + _REACH, found[place + 1].start() if place + 1 < len(found) else len(text))
         version = _VERSION.search(text, word.end(), end)
+        # A version in the next sentence may be of something else.
         if version is not None and ". " not in text[word.end() : version.start()]:
             yield NAMES[word[1].lower()], version[1], line

@@ -31,6 +31,7 @@ from opsieve.triage.known.report import ReportFacts, ReportText, extract_facts, 
 
 _MOST_ELEMENTS = 1 << 22
 _MOST_ITEMS = 10_000
+# A product of larger integers could grow without bound, as in 10 ** 10 ** 10.
 _LARGEST = 1 << 62
 # Characters of a script
 _LONGEST = 1 << 18
@@ -40,6 +41,7 @@ _MOST_REPORT = 16 << 20
 # Models of a report that are tried
 MOST = 20
 _PARSED = re.compile(r"<\s{0,20}(?:ir_version|opset_import)\b")
+# No power and no shift: a short script could write numbers of any length with them.
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -94,6 +96,7 @@ class Script:
         try:
             for statement in _iter_statements(ast.parse(text).body):
                 self._process_statement(statement)
+        # What the parser raises for text that is no Python, or is nested too deeply.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
 
@@ -198,6 +201,7 @@ def _get_last_name(node: ast.expr) -> str:
 def _compute(apply: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     if apply is operator.mul and isinstance(left, list) != isinstance(right, list):
         items, times = (left, right) if isinstance(left, list) else (right, left)
+        # Checked before the list is made: repeated doubling would fill the memory.
         if isinstance(times, int) and len(items) * times <= _MOST_ITEMS:
             return items * times
     elif all(
@@ -230,6 +234,7 @@ def _make_full(shape: Any, fill: Any, dtype: Any = "float64", **_: Any) -> Any:
 
 def _make_array(values: Any, dtype: Any = None, **_: Any) -> Any:
     made = np.array(values, None if dtype is None else _parse_dtype(dtype))
+    # Objects could hold anything that numpy would then call.
     if made.dtype.kind not in "biufUS":
         raise NoValue
     return made
@@ -237,6 +242,7 @@ def _make_array(values: Any, dtype: Any = None, **_: Any) -> Any:
 
 def _make_arange(*given: Any, dtype: Any = None, **_: Any) -> Any:
     start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+    # The length is computed first, because numpy allocates it at once.
     if abs((stop - start) / step) > _MOST_ELEMENTS:
         raise NoValue
     made: Any = np.arange(start, stop, step)
@@ -251,6 +257,7 @@ def _check_array(array: Any) -> Any:
 
 
 def _make_tensor(name: str, data_type: int, dims: Any, vals: Any, raw: bool = False) -> Any:
+    # Raw bytes depend on packing that is not followed here.
     if raw:
         raise NoValue
     return helper.make_tensor(name, data_type, _check_shape(list(dims)), np.ravel(vals).tolist())
@@ -352,6 +359,7 @@ def iter_models(report: ReportText) -> Iterator[InlineModel]:
         for model in _iter_block_models(number, block):
             found = True
             yield model
+    # Reports often split a script into several blocks with text between them.
     if not found and len(report.blocks) > 1:
         yield from _iter_block_models(
             1,

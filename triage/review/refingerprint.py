@@ -66,6 +66,7 @@ def refingerprint(
     problems: list[str] = []
     where: dict[int, str] = {}
     for case in index.list_kept_cases():
+        # Flaky failures have no cluster to keep or leave.
         if case.cluster is None or (places is not None and case.place not in places):
             continue
         try:
@@ -77,6 +78,7 @@ def refingerprint(
         found.append(KeyChange(case.row, case.key, case.cluster, now.key))
     changed = [each for each in found if strip_suffix(each.key) != each.new]
     rest = {each.key for each in found if strip_suffix(each.key) == each.new}
+    # Cases that were not asked for keep the old key, and with it their cluster.
     if places is not None:
         many = Counter(each.key for each in changed)
         rest |= {
@@ -143,10 +145,12 @@ def _apply_moves(
         ways[group.key].append(group)
     touched = {group.cluster for group in groups} | {group.to_cluster for group in groups} - {NEW}
     for key, outgoing in sorted(ways.items()):
+        # The largest group first, since failures without a case follow it.
         outgoing.sort(key=lambda group: (-len(group.rows), group.to_key))
         most = outgoing[0]
         stays = index.count_kept(key) - sum(len(group.rows) for group in outgoing)
         if whole and len(most.rows) > stays:
+            # Renamed instead of replaced: the row keeps its number, which is the cluster's name.
             if not stays and index.find_fingerprint(most.to_key) is None:
                 index.rename_fingerprint(
                     key, most.to_key, fresh[strip_suffix(most.to_key)], most.to_cluster or None

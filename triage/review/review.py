@@ -86,6 +86,7 @@ def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
             continue
         places.append(case.place)
         now = " ".join(here.guilty_passes) or case.guilty_pass, here.first_bad or case.first_bad
+        # Only changes are written, so that a repeated round costs no writes.
         if (here.nodes, *now) != (case.reduced, *known):
             found.append((case, here))
     if found:
@@ -136,6 +137,7 @@ def rank_all(index: Index) -> int:
 
 
 def _make_rank_features(one: ClusterRow) -> RankFeatures:
+    # Operators of a large program are chance and would make all clusters look different.
     few = one.operators if len(one.operators) < 7 else ()
     # What makes clusters different
     features = [f"kind {one.kind}", f"stage {one.stage}", f"pass {one.guilty_pass}"]
@@ -196,6 +198,7 @@ def run_triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
         moves, unread = recompute_fingerprints(folder, places=done.evidence)
     except BadInput as error:
         return TriageOutcome(done, None, (f"fingerprints were not updated: {error}",))
+    # Again after moves, which change members and so ranks and rules.
     return TriageOutcome(review_store(folder) if moves else done, moves, unread)
 
 
@@ -258,6 +261,7 @@ def judge_clusters(folder: Path, campaign: str, known: Path | None) -> list[Judg
         reasons |= dict.fromkeys(elsewhere, "another campaign of the store has met it")
     else:
         with Queries(known) as others:
+            # A bug that was fixed and comes back is news.
             fixed = {row.id for row in others.clusters("status:fixed", limit=1000).rows}
             theirs = [one for one in others.list_signatures() if format_cluster(one.cluster) not in fixed]
         reasons |= {
@@ -325,5 +329,6 @@ def _match_rules(folder: Path, known: Path | None) -> dict[int, str]:
     return {
         cluster: f"the rule {rule} explains it"
         for (cluster, rule), many in counted.items()
+        # More than half, as for the status `known` in a store.
         if 2 * many > members[cluster]
     }

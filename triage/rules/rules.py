@@ -60,6 +60,7 @@ def parse_pattern(text: str) -> Pattern:
     if len(text) > _MAX_PATTERN:
         raise BadInput(f"the expression has {len(text)} characters; the limit is {_MAX_PATTERN}")
     options = re2.Options()
+    # Messages have several lines, and a rule writes `.*` across them.
     options.dot_nl, options.log_errors, options.max_mem = True, False, _MAX_COMPILED
     greedy = _POSSESSIVE.sub(lambda found: found[1] or found[2], text)
     try:
@@ -117,6 +118,7 @@ def is_explained_by(rule: Rule, subject: RuleSubject) -> bool:
         and rule.stage in ("", subject.stage)
         and rule.guilty_pass in ("", subject.guilty_pass)
         and rule.operators <= subject.operators
+        # Shell patterns become regular expressions, so that their length is bounded.
         and (not rule.versions or any(fnmatchcase(subject.version, shape[:100]) for shape in rule.versions))
         and (rule.message is None or rule.message.is_found_in(subject.message))
     )
@@ -180,6 +182,7 @@ def parse_rule(name: str, text: str) -> Rule:
 def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
     """Read the rules of a folder by name, and a sentence for each invalid file; a missing folder is empty."""
     rules, problems = [], []
+    # Sorted, since the first rule that matches explains a failure.
     for path in sorted(folder.glob("*.toml"))[:_MOST]:
         try:
             rules.append(parse_rule(escape_surrogates(path.stem), read_file(path, _MAX_FILE).decode()))
