@@ -117,6 +117,7 @@ def compare(
     """
     mismatches: dict[str, Mismatch] = {}
     rules: set[str] = set()
+    # Infinities and NaNs are expected values here, and warnings about them would fill the log.
     with np.errstate(all="ignore"):
         for name, want in expected.items():
             if name not in got:
@@ -149,6 +150,7 @@ def error(got: Any, want: Any) -> float:
         return 0.0
     if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":
         return 0.0 if _same_text(a, b).all() else float("inf")
+    # By the type that was computed, before both sides become float64.
     limit, least = _largest(a.dtype.name), _least(a.dtype.name)
     a, b = widen(a), widen(b)
     open_, wrong = _special(a, b, limit)

@@ -47,6 +47,8 @@ PLAIN = frozenset(
         "complex128",
     ]
 )
+# 65 is EX_DATAERR of sysexits.h, 77 the `skip` of automake's tests; 126 and 127 are what shells give for a
+# program that cannot be run.
 MEANINGS = {65: "rejected", 77: "unsupported", 126: "environment", 127: "environment"}
 # A shell tells of what it ran and a signal killed by 128 and the signal's number.
 SIGNALS = frozenset(
@@ -216,6 +218,7 @@ def execute(words: list[str]) -> None:
     except OSError as error:
         raise CannotStart(f"{words[0]}: {error.strerror}") from None
     killed = -code if code < 0 else code - 128
+    # Only signals of crashes: a program may also exit with another code above 128 of its own.
     if code < 0 or killed in SIGNALS:
         die(killed)
     if code:
@@ -227,6 +230,7 @@ def execute(words: list[str]) -> None:
 
 def die(number: int) -> None:
     """End this process by a signal, and print nothing."""
+    # The worker's own Python stack would be printed as if it were the program's.
     faulthandler.disable()
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
@@ -251,6 +255,7 @@ def read(stem: str, pb: bool) -> Any:
     path = stem + (".pb" if pb else ".npy")
     try:
         if not pb:
+            # A pickle would run code of the file in this process.
             return np.load(path, allow_pickle=False)
         from onnx import TensorProto, numpy_helper
 

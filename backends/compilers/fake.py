@@ -241,6 +241,7 @@ class Fake(NoReleases):
             for fault in struck:
                 fault.act(None)
             fed = {name: value for name, value in inputs.items() if name in known}
+            # The evaluator wants every input that is declared, also an optional one that is left out.
             fed.update({name: None for name in optional if name not in fed})
             with np.errstate(all="ignore"):
                 outputs = evaluator.run(None, fed)
@@ -315,6 +316,7 @@ def scopes(graph: Any, outer: dict[str, Any]) -> Iterator[tuple[Any, dict[str, A
 
 def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, Any]) -> Iterator[NodeChain]:
     """Return a chain for each node of `graph` (scope number `place`) that ends the path."""
+    # Names from which no match begins, so that a graph with many paths is searched in linear time.
     dead: set[tuple[int, str]] = set()
 
     def before(position: int, node: Any) -> tuple[Any, ...] | None:

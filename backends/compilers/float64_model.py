@@ -136,6 +136,7 @@ def _graph(graph: GraphProto, linked: Mapping[tuple[str, str], frozenset[str]]) 
 
 def _node(node: NodeProto, linked: Mapping[tuple[str, str], frozenset[str]]) -> None:
     standard = node.domain in ("", "ai.onnx")
+    # Its attribute says how bits are read; in float64 they would be others.
     if standard and node.op_type == "BitCast":
         return
     dtypes = _DTYPE_ATTRIBUTES if standard else linked.get((node.domain, node.op_type), frozenset())
@@ -159,9 +160,11 @@ def _node(node: NodeProto, linked: Mapping[tuple[str, str], frozenset[str]]) -> 
             tensor = numpy_helper.from_array(np.array(held, np.float32).astype(np.float64))
             node.attribute[index].CopyFrom(helper.make_attribute("value", tensor))
     default = _DEFAULT_FLOAT.get(node.op_type)
+    # Without the attribute the operator makes float32, which the rest of the model no longer takes.
     if default and all(attribute.name != default for attribute in node.attribute):
         node.attribute.append(helper.make_attribute(default, int(TensorProto.DOUBLE)))
     if node.op_type == "ConstantOfShape" and all(attribute.name != "value" for attribute in node.attribute):
+        # Its default is a zero of float32.
         node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
 
 

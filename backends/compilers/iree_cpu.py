@@ -96,10 +96,13 @@ class IreeCpu:
         given = {tensor.name for tensor in model.graph.initializer}
         names = [item.name for item in model.graph.input if item.name not in given]
         outputs = [(item.name, numpy_name(item.type.tensor_type.elem_type)) for item in model.graph.output]
+        # The importer names the function after the graph, and names of models are often no identifiers.
         model.graph.name = "entry"
+        # The importer needs the types of all values.
         text = import_model(onnx.shape_inference.infer_shapes(model, data_prop=True))
         request.stage("compile")
         data = compile_module(text, request.options)
+        # One thread, so that sums come in the same order in every run.
         config = runtime.Config("local-sync")
         module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, data), config)
 
@@ -180,6 +183,7 @@ def compile_module(text: str, options: Mapping[str, str]) -> bytes:
     session.set_flags(*flags(options))
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
+    # MLIR's parser reads up to a zero byte.
     source = Source.wrap_buffer(session, text.encode() + b"\0")
     with tempfile.TemporaryFile() as said:
         sys.stderr.flush()

@@ -111,6 +111,7 @@ class OpenvinoCpu:
         import onnx  # noqa: F401
         import openvino
 
+        # The version ends with the build's number and commit, which are no part of a release number.
         return str(openvino.__version__).split("-")[0]
 
     def prepare(self, request: "Request") -> "Run":
@@ -131,12 +132,14 @@ class OpenvinoCpu:
         request.stage("compile")
         compiled = core.compile_model(read, "CPU", settings(request.options))
         places = ports(compiled.inputs, model.graph, names)
+        # Outputs are read by place, which must not shift silently.
         if len(compiled.outputs) != len(outputs):
             raise RuntimeError(
                 "the compiled model has %d outputs, not %d" % (len(compiled.outputs), len(outputs))
             )
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            # A new request for each run, so that no tensor of an earlier one is left in it.
             asked = compiled.create_infer_request()
             for name, place in places.items():
                 asked.set_input_tensor(place, to_tensor(openvino, values[name]))
@@ -172,6 +175,7 @@ def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
     found = {}
     for place, port in enumerate(inputs):
         own = name = port.get_node().get_friendly_name()
+        # As many steps as there are nodes, so that a cycle in a broken graph ends.
         for _ in graph.node:
             if name in names:
                 break

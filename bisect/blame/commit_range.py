@@ -39,6 +39,7 @@ def read_patches(repository: "Repo", shas: Sequence[str]) -> dict[str, Patch]:
     """
     found = dict.fromkeys(shas, Patch())
     if found:
+        # A zero byte cannot stand in a message, so that no text is taken for the next commit.
         shown = repository.git.show("--format=%x00%H", "-U0", "--find-copies", *found, with_exceptions=False)
         for text in shown.split("\0")[1:]:
             sha, _, patch = text.partition("\n")
@@ -123,6 +124,7 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
     own = _read_log(repository, old, f"^{new}")
     here, there = _Copies(repository, trunk, new), _Copies(repository, trunk, old)
     branched = set(repository.git.rev_list("--no-merges", new, f"^{old}", f"^{trunk}").splitlines())
+    # The newest ones: each copy is compared with every commit since the branch was cut.
     copies = [entry for sha, entry in entries.items() if sha in branched][-_MOST_COPIES:]
     parts = {entry.sha: carried for entry in copies if (carried := here.trace_copy(entry))}
     picked = {number for entry in own.values() for number in entry.pulls}
@@ -133,6 +135,7 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
             suspects.setdefault(part.sha, part)
         if sha not in parts or not here.is_explained(entry, parts[sha]):
             suspects.setdefault(sha, entry)
+    # What the older release carries too cannot make it behave differently.
     kept = {sha: entry for sha, entry in suspects.items() if sha not in had and not picked & entry.pulls}
     names = {sha: tuple(entry.sha for entry in found) for sha, found in parts.items()}
     return Between(old, new, kept, names, len(suspects) - len(kept))
@@ -182,6 +185,7 @@ class _Copies:
 
     def trace_copy(self, copy: Entry) -> tuple[Entry, ...]:
         """Return the commits that `copy` contains, or () if it is an original change."""
+        # The number of the pull request is exact and costs no patches.
         same = tuple(entry for entry in self._later if entry.pulls & copy.pulls)
         if same or not copy.files:
             return same
@@ -189,6 +193,7 @@ class _Copies:
         near = [
             entry
             for entry in self._later
+            # A squashed copy has the files of each of its parts.
             if entry.files and entry.time <= until and files.issuperset(entry.files)
         ]
         self._load_patches([copy, *near] if near else [])

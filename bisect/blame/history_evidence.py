@@ -65,6 +65,7 @@ def gather_evidence(
         reader.add_clues(sha, find_message_clues(entry, clues))
     for sha, clue in find_rare_words(between.entries, clues).items():
         reader.add_clues(sha, clue)
+    # Last, since it reads patches only of the commits that the other clues rank highest.
     reader.add_line_clues(clues)
     return reader.found
 
@@ -76,6 +77,7 @@ class _HistoryReader:
         self._repository, self._git, self._between = repository, repository.git, between
         self._files = self._git.ls_tree("-r", "--name-only", between.new).splitlines()
         self._built = find_built_folders(release, self._files)
+        # Every suspect has an entry, so that a commit without any clue keeps its share of the probability.
         self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
     def add_pass(self, name: str) -> None:
@@ -121,6 +123,7 @@ class _HistoryReader:
             (files for end in ends if (files := [f for f in self._files if f"/{f}".endswith(f"/{end[0]}")])),
             [],
         )
+        # The name of a common file, such as utils.cc, points nowhere.
         for file in found if len(found) <= _RARE else []:
             self._add_touching_commits(file, Clue.NAMED_FILE)
             self._add_changed_lines(file)
@@ -213,6 +216,7 @@ class _HistoryReader:
 
     def _run_git(self, command: str, *arguments: str) -> str:
         """Return the output of a git command, possibly cut short where a partial clone lacks contents."""
+        # One clue that cannot be read must not cost the others.
         return str(getattr(self._git, command)(*arguments, with_exceptions=False))
 
     def _is_built(self, file: str) -> bool:
@@ -248,6 +252,7 @@ class _HistoryReader:
             for line in diff.splitlines()
             if line.startswith("-") and not line.startswith("---")
         }
+        # The longest lines are the rarest; each costs a walk through the range.
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
             for sha in self._run_git(
                 "log", "--format=%H", f"-S{text}", f"{old}..{new}", "--", file

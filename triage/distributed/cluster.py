@@ -118,7 +118,7 @@ class Cluster:
             if self._found and time.monotonic() - self._looked < _LOOK:
                 return self._found
             with self._translate_errors():
-                # All of them (-1): by default Dask lists only five.
+                # All of them (-1), whatever the default of Dask's release is.
                 workers = self._client.scheduler_info(n_workers=-1)["workers"]
             new = [address for address in workers if address not in self._known]
             for address, has in self._check_workers(new).items():
