@@ -41,12 +41,13 @@ _BYTES = ("uint8", "int8")
 
 
 def contrib(name: str, **more: Any) -> Operator:
-    """An operator of the second domain."""
+    """Declare an operator of the second domain."""
     return Operator(name, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
 
 
 def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     bias = ins[1].size if len(ins) > 1 else 0.0
+    # Below 0 the activations dip to about -0.17 (Gelu) or -0.28 (Swish).
     return -0.5, max(ins[0].high, 0.0) + bias
 
 
@@ -76,7 +77,7 @@ def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
-# Of the operand, and of the result
+# Scale and zero point of the operand, then those of the result.
 _REQUANTISED = (*scale_and_zero(0), *scale_and_zero(0))
 
 

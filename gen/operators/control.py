@@ -28,7 +28,7 @@ from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
 
-# Bodies within bodies
+# The deepest nesting of bodies; each level multiplies the nodes of a program.
 _DEPTH = 2
 _DTYPES = (*NUMERIC, "bool")
 _SIMPLE = tuple(
@@ -69,7 +69,7 @@ def _give_output(body: GraphBuilder, tensor: Tensor) -> Tensor:
 
 
 def _distinct(given: Sequence[Tensor]) -> bool:
-    """Whether no tensor is given twice: a graph's outputs have names of their own."""
+    """Return whether all tensors are different: the outputs of a graph need names of their own."""
     return len({id(tensor) for tensor in given}) == len(given)
 
 
@@ -86,7 +86,7 @@ def _own(body: GraphBuilder, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
 
 
 def _typed_like(body: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor of a type: one of the body's own rather than another."""
+    """Return a tensor of a type, preferably one that the body itself makes."""
     own = [tensor for tensor in _own(body) if tensor.dtype == dtype and tensor.shape == shape]
     return body.rng.choice(own) if own else body.match(dtype, shape)
 
@@ -118,7 +118,7 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     rng = builder.rng
     first, second = builder.start_body(), builder.start_body()
     _grow(first)
-    # Otherwise the branch only passes a value through.
+    # Without nodes of its own the branch only passes a value through.
     if rng.random() < builder.style.rates.branch_grown:
         _grow(second)
     allowed = builder.takes("If", "V")
@@ -160,6 +160,8 @@ def _draw_carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple
         )
         if math.prod(start.shape) == 0:
             continue
+        # A carried value starts inside this interval and is clipped to it after each turn, so it holds in
+        # every turn.
         low, high = (
             max(LEAST[start.dtype], min(start.low, -4.0)),
             min(LARGEST[start.dtype], max(start.high, 4.0)),
@@ -205,7 +207,7 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
     collected = _choose_scanned(body, outputs, "Loop")
     if not outputs and not collected:
         return None
-    # Otherwise the collected values would be empty.
+    # Without a turn the stacked values would be empty tensors.
     if not collected and rng.random() < builder.style.rates.no_turn:
         trips = 0
     if not collected and rng.random() < builder.style.rates.early_end:
@@ -232,7 +234,7 @@ def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
-    """States first, then tensors that are taken apart along an axis, forwards or backwards."""
+    """Draw a Scan: states first, then tensors that are scanned along an axis, forwards or backwards."""
     if builder.scope.depth >= _DEPTH:
         return None
     rng, body = builder.rng, builder.start_body()

@@ -24,9 +24,7 @@ from opsieve.gen.operators.reshaping import with_zero
 
 
 def _ceil(draft: Draft) -> None:
-    """Opsets and compilers differ over a window that would begin in the padding at the end: there is none
-    here.
-    """
+    """Draw `ceil_mode`, if no window begins in the padding at the end: opsets and compilers differ there."""
     if "auto_pad" in draft.attrs or draft.rng.random() >= draft.builder.style.rates.rare_attribute:
         return
     if draft.holds(*_begin_inside(draft.x.shape[2:], draft["kernel"], draft.attrs)):
@@ -34,7 +32,7 @@ def _ceil(draft: Draft) -> None:
 
 
 def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """No window begins in the padding at the end, when their number is rounded up."""
+    """Require every window to begin before the padding at the end, when their number is rounded up."""
     strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
     ends = infer_window_sizes(sides, kernel, attrs, True)
     return [
@@ -60,6 +58,7 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         return [False]
     return [
         *(size >= 1 for size in _infer_pooled(ins, attrs)[0][1]),
+        # The page leaves a window of padding alone open: an average would divide by zero.
         *(pad < kernel[place % len(kernel)] for place, pad in enumerate(pads)),
         *(_begin_inside(ins[0].shape[2:], kernel, attrs) if attrs.get("ceil_mode") else ()),
     ]
@@ -96,6 +95,7 @@ OPERATORS = (
     declare_windowed(
         "AveragePool",
         _infer_pooled,
+        # Opset 19 added `dilations`.
         parts=(Windows(True, 19), _KERNEL, _ceil, flag("count_include_pad", 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
@@ -109,11 +109,13 @@ OPERATORS = (
     declare_windowed(
         "LpPool",
         _infer_pooled,
+        # Opset 18 added `ceil_mode` and `dilations`.
         parts=(Windows(True, 18), _KERNEL, since(18, _ceil), Attr("p", (1, 2, 3), 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=lambda ins, attrs: (
             0.0,
+            # The intermediate sum of p-th powers must be finite too, not only its root.
             product(attrs["kernel_shape"]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
         ),
         symbolic=True,

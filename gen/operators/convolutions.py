@@ -34,6 +34,7 @@ def infer_window_sizes(
     count = len(shape)
     strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
     auto = attrs.get("auto_pad", "NOTSET")
+    # The page: output size = ceil(input size / stride) for SAME_UPPER and SAME_LOWER, whatever the dilation.
     if auto.startswith("SAME"):
         return tuple(ceil_quotient(side, stride) for side, stride in zip(shape, strides, strict=True))
     pads = spatial(attrs, "pads", 2 * count, 0) if auto == "NOTSET" else [0] * (2 * count)
@@ -85,7 +86,7 @@ class Windows:
             if attrs["auto_pad"] != "VALID":
                 self._stay(draft, kernel)
         elif rng.random() < (rates.padded if draft.open is None else rates.open_padded):
-            # As much at both ends, or not.
+            # Symmetric paddings, or different ones at both ends.
             rng, most = draft.rng, [k - 1 if self.keeps else k for k in kernel]
             if draft.open is not None:
                 draft.attrs["pads"] = pads = [draft.open.number(0, 6, (0,)) for _ in (*kernel, *kernel)]
@@ -101,7 +102,7 @@ class Windows:
         return draft.rng.between(1, max(1, min(3, (side - 1) // (kernel - 1) if kernel > 1 else 3)))
 
     def _stay(self, draft: Draft, kernel: Sequence[Size]) -> None:
-        """A stride beyond the window would ask for a negative padding."""
+        """Limit strides to the window: a larger one would need a negative padding."""
         attrs, count = draft.attrs, len(kernel)
         most = [(k - 1) * d + 1 for k, d in zip(kernel, spatial(attrs, "dilations", count), strict=True)]
         if draft.open is not None:
@@ -118,7 +119,7 @@ def declare_windowed(name: str, infer: Any, **more: Any) -> Operator:
 
 
 def _groups(draft: Draft) -> None:
-    """Groups of channels, `each` of a group; where sizes are open, depthwise has a bin of its own."""
+    """Draw groups of channels, `each` per group; with open sizes, depthwise has a bin of its own."""
     rng, rates, channels = draft.rng, draft.builder.style.rates, draft.x.shape[1]
     group = 1
     if draft.open is not None:
@@ -147,13 +148,13 @@ CONV = (
 
 
 def conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    """The places of the windows, one feature for each filter."""
+    """Infer the output: the places of the windows, with one feature for each filter."""
     x, w = ins[0].shape, ins[1].shape
     return [(ins[0].dtype, (x[0], w[0], *infer_window_sizes(x[2:], w[2:], attrs)))]
 
 
 def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Filters for the channels of a group, windows inside, one bias for each feature."""
+    """Require filters for the channels of a group, windows inside the image, one bias per feature."""
     x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
     if group < 1 or len(x) != len(w) or not strides_fit(attrs, len(x) - 2):
         return [False]
@@ -164,7 +165,7 @@ def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """As many products as a filter has taps, and a bias."""
+    """Bound the result: a product for each tap of a filter, and a bias."""
     size = product(ins[1].shape[1:]) * ins[0].size * ins[1].size
     bias = optional(ins, 2)
     if bias is not None:
@@ -173,14 +174,12 @@ def conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
-    """A multiply-add for each tap of each place."""
+    """Count a multiply-add for each tap of each place."""
     return math.prod(outs[0][1]) * math.prod(ins[1].shape[1:])
 
 
 def _spread(draft: Draft) -> None:
-    """Kernel, strides, dilations and paddings of a transposed convolution, which leave every side
-    something.
-    """
+    """Draw kernel, strides, dilations and paddings of a transposed convolution, so that no side is empty."""
     rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
     kernel = [rng.draw_binned(1, 4) if draft.open is None else draft.open.number(1, 5) for _ in sides]
     strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
@@ -213,6 +212,8 @@ def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
     pads, extra = spatial(attrs, "pads", 2 * count, 0), spatial(attrs, "output_padding", count, 0)
     sides = [
+        # The formula of the page: stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 -
+        # paddings.
         strides[axis] * (x[2 + axis] - 1)
         + extra[axis]
         + (w[2 + axis] - 1) * dilations[axis]
@@ -234,7 +235,7 @@ def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _bias_fits(ins: Ins, features: Size) -> list[Truth]:
-    """Relations of the third input, when it is there: one number for each feature."""
+    """Return the relations of the third input, if given: one number for each feature."""
     bias = optional(ins, 2)
     return [] if bias is None else [len(bias.shape) == 1, *(side == features for side in bias.shape[:1])]
 
@@ -243,6 +244,7 @@ def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = conv_bounds([ins[0], ins[1]], attrs)
     given = optional(ins, 3)
     bias = 0.0 if given is None else given.size
+    # Sampling is bilinear between elements and zeros outside, so only the mask can enlarge a product.
     mask = max(ins[4].size, 1.0) if len(ins) > 4 else 1.0
     return low * mask - bias, high * mask + bias
 
@@ -252,6 +254,7 @@ def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     out = infer_window_sizes(ins[0].shape[2:], w[2:], attrs)
     return [
         *conv_fits(ins[:2], attrs),
+        # The offset has a row and a column for each tap, so twice as many channels as taps.
         *(len(offset) == len(w), offset[0] == ins[0].shape[0], offset[1] == 2 * product(w[2:])),
         *(p == q for p, q in zip(offset[2:], out, strict=False)),
         *_bias_fits([*ins[:2], *ins[3:4]], w[0]),
@@ -260,7 +263,7 @@ def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _mask_fits(ins: Ins, wanted: Sequence[Size]) -> list[Truth]:
-    """Relations of the mask of a DeformConv, when it is there: a factor for every tap of every place."""
+    """Return the relations of the mask of a DeformConv, if given: a factor for every tap of every place."""
     if len(ins) < 5:
         return []
     return [len(ins[4].shape) == len(wanted), *(p == q for p, q in zip(ins[4].shape, wanted, strict=False))]

@@ -61,6 +61,7 @@ _EYES = tuple(NUMBER[dtype] for dtype in ("float32", "float64", "int64", "int32"
 
 def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     batch, time = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
+    # The page allows only the axes 0 and 1, each for one of the two.
     if {batch, time} != {0, 1}:
         return [False]
     longest = ins[0].shape[time]
@@ -68,7 +69,7 @@ def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _tile_counts(site: Site) -> Domain:
-    """How often each axis is repeated, where the result tells it."""
+    """Return how often each axis is repeated, from the result's shape if that is known."""
     data, out = site.shape(0), site.output()
     if data is None or out is None or len(data) != len(out) or 0 in data:
         return Domain(1, 2)
@@ -190,7 +191,7 @@ OPERATORS = (
                 ),
             ),
         ),
-        # That of a scalar is empty
+        # The shape of a scalar is empty, and tensors without elements are not generated.
         ranks=(1, 5),
         bounds=lambda ins, attrs: (
             1.0,

@@ -56,7 +56,7 @@ def _go_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> Bounds:
-    """The interval of a function that is monotone in each of two operands."""
+    """Return the interval of a function that is monotone in each of two operands."""
     ends = (
         function(a.low, b.low),
         function(a.low, b.high),
@@ -86,7 +86,7 @@ def binary(
 
 
 def _bound_product(a: Tensor, b: Tensor) -> Bounds:
-    # A square
+    # The square of one tensor has no negative elements, which the corners would allow.
     if a is b:
         low, high = absolute(a.low, a.high)
         return low * low, high * high
@@ -102,13 +102,14 @@ def _bound_quotient(a: Tensor, b: Tensor) -> Bounds:
 
 def _exponent_type(draft: Draft) -> str:
     dtype = draft.x.dtype if draft.draws(0.7) else draft.rng.choice(("float32", "int64", "int32"))
-    # bfloat16 is no exponent
+    # Older opsets allow bfloat16 for a base, but not for an exponent.
     return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"
 
 
 def _exponent(draft: Draft) -> float:
     x = draft.x
     exponent = draft.rng.choice(
+        # A negative base has no fractional power, and a base near 0 no finite reciprocal.
         (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
     )
     return exponent if is_float(draft["type"]) else max(1, int(exponent))
@@ -118,6 +119,7 @@ def _bound_power(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     x, y = ins[0], ins[1]
     if y.low != y.high and x.low <= 0:
         return -math.inf, math.inf
+    # Beyond that, Python's power may overflow, and the bound helps no later operator.
     if max(x.size, 1.0) ** max(abs(y.low), abs(y.high)) > 1e12:
         return -math.inf, math.inf
     ends = [
@@ -131,6 +133,7 @@ def _bound_power(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _bits(a: Tensor, b: Tensor) -> Bounds:
+    # Bits above the highest one of both operands stay 0; negative ones have all higher bits set.
     size = 2.0 ** math.ceil(math.log2(max(a.size, b.size) + 1))
     return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
 
@@ -160,6 +163,7 @@ BINARY = (
     ),
     binary(
         "Sub",
+        # Intervals forget that both operands are one tensor, whose difference is 0.
         lambda a, b: (0.0, 0.0) if a is b else (a.low - b.high, a.high - b.low),
         parts=(
             Partner(
@@ -179,6 +183,7 @@ BINARY = (
             Partner(_NONZERO),
             some(
                 Attr("fmod", lambda draft: 1),
+                # The page demands `fmod` = 1 for floats; for integers it is optional.
                 where=lambda draft: (
                     is_float(draft.x.dtype) or draft.rng.random() < draft.builder.style.rates.rare_attribute
                 ),
@@ -347,7 +352,7 @@ def holds_all(dtype: str, x: Tensor) -> bool:
 
 
 def _target(draft: Draft) -> int:
-    """A type of the palette, or any, that holds all elements."""
+    """Draw a type of the palette, or any, that holds all elements: a cast out of range is undefined."""
     had = form("Cast", draft.opset)
     assert had is not None
     dtype = draft.rng.choice(draft.builder.style.palette if draft.draws(0.5) else CAST_TARGETS)
@@ -378,7 +383,7 @@ OTHERS = (
                 lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7, bound=True
             ),
         ),
-        # As the operator's page says; the checker lets vectors pass.
+        # The page demands scalars; the checker accepts vectors too.
         requires=lambda ins, attrs: [
             bound is None or bound.shape == () for bound in (optional(ins, 1), optional(ins, 2))
         ],

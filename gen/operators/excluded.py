@@ -14,13 +14,12 @@ _REPLACED = "withdrawn: another operator has its place since before the oldest o
 _OTHER_DOMAIN = "its operator set is no part of what compilers for inference take"
 _MADE = "onnxruntime makes it of others while it optimises"
 _UNDRAWN = "programs are not made of it yet; it decides by values"
-# A learning rate, and the number of the step
+# Plausible values of the first two inputs: a learning rate, and the number of the step.
 _STEP = {0: POSITIVE, 1: Domain(1, 3)}
 
 
 def random(name: str, **more: object) -> Operator:
-    """An operator that draws numbers."""
-    # As the caller says
+    """Declare an operator that draws random numbers."""
     return Operator(
         name,
         excluded=_NO_ORACLE,

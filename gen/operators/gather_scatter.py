@@ -43,7 +43,7 @@ _INDEX_TYPES = ("int64", "int64", "int32")
 
 
 def _inside(draft: Draft) -> Domain:
-    """Positions in the drawn axis; now and then they count from the back too."""
+    """Return positions in the drawn axis; sometimes negative ones, which count from the end."""
     return Domain(-draft.side if draft.draws(0.3) else 0, draft.side - 1)
 
 
@@ -58,7 +58,7 @@ def _infer_gather(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _coordinates(draft: Draft) -> Domain:
-    """All inside the smallest of the sides that they go to."""
+    """Return coordinates inside the smallest of the indexed axes: one interval holds for all columns."""
     side = min(draft.x.shape[draft["batch"] : draft["batch"] + draft["depth"]])
     return Domain(-side if draft.draws(0.2) else 0, side - 1)
 
@@ -93,6 +93,7 @@ def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     data, at, updates = (tensor.shape for tensor in ins)
     if not at or not 1 <= at[-1] <= len(data):
         return [False]
+    # The page: updates have the shape indices.shape[:-1] + data.shape[indices.shape[-1]:].
     wanted = (*at[:-1], *data[at[-1] :])
     return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
 
@@ -102,8 +103,8 @@ def _distinct(draft: Draft, count: int, side: int) -> list[int]:
 
 
 def _distinct_along(draft: Draft) -> list[int]:
-    """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every
-    other place.
+    """Draw indices that are distinct along the axis, and the same at every other place: without a reduction
+    a repeated index leaves the result undefined.
     """
     axis, sides = draft.axis % draft.x.rank, draft["places"]
     along = _distinct(draft, sides[axis], draft.side)
@@ -128,6 +129,7 @@ _REDUCTION = since(
     some(
         Attr(
             "reduction",
+            # Opset 16 added `add` and `mul`, opset 18 `max` and `min`.
             lambda draft: draft.rng.choice(("add", "mul", "max", "min")[: 4 if draft.opset >= 18 else 2]),
         ),
         share=0.4,
@@ -170,7 +172,8 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _some_kept(draft: Draft) -> list[int]:
-    """Of the first elements along the axis, or of all, one at least."""
+    """Draw which of the first elements along the axis, or of all, are kept: at least one."""
+    # The page allows a condition that is shorter than the axis: the rest is dropped.
     length = draft.rng.between(1, min(draft.side if "axis" in draft.attrs else math.prod(draft.x.shape), 12))
     kept = [draft.rng.below(2) for _ in range(length)]
     kept[draft.rng.below(length)] = 1

@@ -42,7 +42,7 @@ from opsieve.gen.declarations.tensor import (
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.reshaping import values_of
 
-# Written as a symbolic size of its own name
+# A size that is known only after a run; it is declared as a dimension with a name of its own.
 _UNKNOWN = "?"
 
 
@@ -74,6 +74,7 @@ def taper(name: str) -> Operator:
         name,
         parts=_TAPER,
         infer=lambda ins, attrs: [(DTYPES[attrs.get("output_datatype", 1)], (values_of(ins[0])[0],))],
+        # Blackman windows touch 0 and 1, and rounding may go beyond.
         bounds=lambda ins, attrs: (-0.01, 1.01),
         dtypes=("int64", "int32"),
         usual={0: lambda site: exact([size_of(site.output(), 0) or 4])},
@@ -95,7 +96,7 @@ def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _corners(draft: Draft) -> list[float]:
-    """Boxes, each from a corner to another that lies beyond it."""
+    """Draw boxes whose second corner lies beyond the first: the page wants (y1, x1, y2, x2)."""
     random, rows = draft.rng.random, list[float]()
     for _ in range(draft["batch"] * draft["count"]):
         top, left = random(), random()
@@ -112,7 +113,7 @@ def source(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
 
 
 def _range_ends(site: Site) -> Domain:
-    """From 0 in steps of 1 to the size of the result."""
+    """Return a range from 0 in steps of 1 to the result's size, if that is known."""
     length = size_of(site.output(), 0)
     if length is not None:
         return exact([(0, length, 1)[site.position]])
@@ -120,7 +121,7 @@ def _range_ends(site: Site) -> Domain:
 
 
 def _mel_numbers(site: Site) -> Domain:
-    """Bins, length, rate and edges that make a matrix of the wanted size."""
+    """Return bins, length, rate and edges that make a matrix of the wanted size."""
     out = site.output() or (9, 4)
     return exact([(out[-1], 2 * (out[0] - 1), 8192, 0.0, 4096.0)[site.position]])
 

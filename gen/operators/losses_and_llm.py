@@ -57,7 +57,7 @@ def _rule(word: str) -> Callable[[Draft], bool]:
     return lambda draft: word in draft.attrs.get("update_rule", "gated_delta")
 
 
-# Every head has its own key; a state is carried in half of the time.
+# Each group of query heads shares a key; half of the drawn nodes get an initial state.
 _LINEAR = (
     Attr("q_num_heads", lambda draft: draft.rng.choice(divisors(draft.x.shape[2]))),
     Attr("kv_num_heads", lambda draft: draft.rng.choice(divisors(draft["q_num_heads"]))),
@@ -68,6 +68,7 @@ _LINEAR = (
     Input(_KEY, _SMALL),
     Input(_VALUE, _SMALL),
     Input(_STATE, _SMALL, share=0.5),
+    # The decay is given as a logarithm, so numbers up to 0 make the state shrink.
     Input(_GATES, Domain(-2, 0), share=_rule("gated")),
     Input(_GATES, Domain(0, 1), share=_rule("delta")),
 )
@@ -85,6 +86,7 @@ def _heads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    # -log softmax is at most the spread of the scores plus the logarithm of the number of classes.
     spread = ins[0].high - ins[0].low + math.log(ins[0].shape[1]) + ins[0].size
     weight = ins[2].size if len(ins) > 2 else 1.0
     terms = math.prod(ins[0].shape) / ins[0].shape[1]

@@ -40,7 +40,7 @@ def second_factor(draft: Draft) -> Sizes:
 
 
 def matrix_shape(a: Sizes, b: Sizes) -> Sizes:
-    """The shape of the product of two stacks of matrices, as numpy has it."""
+    """Return the shape of the product of two stacks of matrices, by the rules of numpy.matmul."""
     if len(a) == 1 and len(b) == 1:
         return ()
     if len(a) == 1:
@@ -51,7 +51,7 @@ def matrix_shape(a: Sizes, b: Sizes) -> Sizes:
 
 
 def inner(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Equal inner sizes, and stacks that broadcast."""
+    """Require equal inner sizes, and stacks that broadcast."""
     a, b = ins[0].shape, ins[1].shape
     found = [a[-1] == (b[-2] if len(b) > 1 else b[0])]
     return [*found, *broadcasts(a[:-2], b[:-2])] if len(a) > 1 and len(b) > 1 else found
@@ -85,13 +85,13 @@ GEMM = (
 
 
 def gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    """Rows of the first matrix, columns of the second."""
+    """Infer the rows of the first matrix and the columns of the second."""
     rows = ins[0].shape[1 if attrs.get("transA") else 0]
     return [(ins[0].dtype, (rows, ins[1].shape[0 if attrs.get("transB") else 1]))]
 
 
 def gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Two matrices, and what broadcasts to their product without making it larger."""
+    """Require two matrices, and a third input that broadcasts to their product (one way only)."""
     if any(len(tensor.shape) != 2 for tensor in ins[:2]):
         return [False]
     found = [ins[0].shape[0 if attrs.get("transA") else 1] == ins[1].shape[1 if attrs.get("transB") else 0]]
@@ -103,7 +103,7 @@ def gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """As many products as the inner size, and a bias."""
+    """Bound the result: as many products as the inner size, and a bias."""
     inner = ins[0].shape[0 if attrs.get("transA") else 1]
     size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
     if len(ins) > 2:
@@ -146,7 +146,7 @@ def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     terms, sides = left.split(","), dict[str, Any]()
     for term, tensor in zip(terms, ins, strict=True):
         sides |= _letters(term, tensor.shape)
-    # Letters that occur once, in order
+    # Without an arrow the output has the letters that occur once, in alphabetical order, as in numpy.
     if not arrow:
         right = "".join(sorted(letter for letter in sides if left.count(letter) == 1))
     lead = (
@@ -192,6 +192,7 @@ def _det_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     side, size = ins[0].shape[-1], ins[0].size
     if side > _MOST_FACTORS:
         return -math.inf, math.inf
+    # Leibniz: a determinant is a sum of side! products of `side` elements.
     most = math.factorial(side) * size**side if size <= _MOST_FACTOR else math.inf
     return -most, most
 
@@ -201,7 +202,7 @@ def _work(inner: Any) -> Any:
 
 
 def _diagonal(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """Return an index that occurs twice in one term; the declaration excludes blanks."""
+    """Return whether a letter occurs twice in one term, or the equation has blanks: both are not modelled."""
     terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
     return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
 

@@ -40,12 +40,14 @@ _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)
 
 
+# The default, 1e-5, is among them: written down it must give the same result as left out.
 _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 
 
 def normal(ins: Ins, terms: int) -> Bounds:
     """Bounds of a normalised operand times a scale (second input) plus a bias (third)."""
     scale, bias = optional(ins, 1), optional(ins, 2)
+    # An element lies at most sqrt(n) standard deviations from the mean of n elements.
     size = math.sqrt(max(terms, 1)) * (1.0 if scale is None else scale.size) + (
         0.0 if bias is None else bias.size
     )
@@ -53,13 +55,13 @@ def normal(ins: Ins, terms: int) -> Bounds:
 
 
 def _statistics(draft: Draft) -> None:
-    """Mean and deviation are seldom asked for, and in float32 alone."""
+    """Draw the optional outputs, mean and deviation, rarely and for float32 only."""
     seldom = draft.rng.random() < draft.builder.style.rates.no_statistics or draft.x.dtype != "float32"
     draft.outputs = 1 if seldom else draft.rng.between(2, 3)
 
 
 def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """The scale, and the bias if there is one, broadcast to the normalised axes."""
+    """Require the scale, and the bias if given, to broadcast to the normalised axes."""
     shape, axis = ins[0].shape, attrs.get("axis", -1)
     if not -len(shape) <= axis < len(shape):
         return [False]
@@ -73,6 +75,7 @@ def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _layer_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", -1) % len(shape)
+    # The page keeps the normalised axes in Mean and InvStdDev, with size 1; `stash_type` makes them float32.
     statistics = (*shape[:axis], *(1 for _ in shape[axis:]))
     return [(ins[0].dtype, shape), ("float32", statistics), ("float32", statistics)]
 
@@ -91,12 +94,12 @@ def _groups(draft: Draft) -> int:
 
 
 def _group_parameters(draft: Draft) -> Sizes:
-    """One for each group until opset 21, one for each channel since then."""
+    """Return the length of scale and bias: the groups before opset 21, the channels since then."""
     return (draft.attrs["num_groups"] if draft.builder.opset < 21 else draft.x.shape[1],)
 
 
 def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Parameters are as many as groups until opset 21, and as many as channels since then."""
+    """Require as many parameters as groups (before opset 21) or as channels (since then)."""
     groups, channels = attrs["num_groups"], ins[0].shape[1]
     if groups < 1 or any(len(parameter.shape) != 1 for parameter in ins[1:]):
         return [False]
@@ -109,8 +112,10 @@ _UNEQUAL = 6
 
 
 def _unequal(draft: Draft) -> None:
-    """Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal:
-    those of a leaf differ.
+    """Begin with a leaf of different elements.
+
+    The operator's function takes the root of E[x^2] - E[x]^2, which rounding makes negative for equal
+    elements.
     """
     x = draft.x
     if math.prod(x.shape) < _UNEQUAL or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
@@ -123,8 +128,8 @@ def _unequal(draft: Draft) -> None:
 
 
 def _axes_of_several(draft: Draft) -> list[int]:
-    """Axes with so many elements that some differ; always given: the checker of onnx 1.23 refuses the
-    default.
+    """Draw axes with so many elements that some differ. They are always given, because the checker of onnx
+    1.23 refuses the default.
     """
     shape = draft.x.shape
     axes = draft.rng.some(range(len(shape)), draft.rng.between(1, len(shape)))
@@ -148,7 +153,7 @@ def norm(name: str, **more: Any) -> Operator:
 
 
 def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """A scale of more dimensions than are normalised broadcasts all the same."""
+    """Return whether the scale has more dimensions than are normalised, which compilers broadcast."""
     axis = attrs.get("axis", -1)
     return bool(len(ins[1].shape) > (-axis if axis < 0 else len(ins[0].shape) - axis))
 
@@ -159,7 +164,7 @@ OPERATORS = (
         parts=(
             Count(
                 "type",
-                # That of the first input, or now and then another since they may differ.
+                # Since opset 15 scale and bias may have another type than the input.
                 lambda draft: (
                     draft.x.dtype
                     if draft.opset < 15 or draft.draws(0.9)
@@ -168,6 +173,7 @@ OPERATORS = (
             ),
             *(Input(channels, domain, look_up("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),
             _EPSILON,
+            # Further outputs are for training only.
             OutputCount(1),
         ),
         requires=agree("batch channels sides...", *["channels"] * 4),
@@ -234,6 +240,8 @@ OPERATORS = (
     norm(
         "LRN",
         parts=(
+            # The page sums over floor((size-1)/2) channels below and ceil((size-1)/2) above; odd sizes are
+            # symmetric.
             Attr("size", (1, 3, 5)),
             Attr("alpha", (1e-3, 0.1), 0.4),
             Attr("beta", (0.5, 0.75), 0.4),
@@ -258,7 +266,7 @@ OPERATORS = (
     ),
     Operator(
         "Dropout",
-        # in inference: the ratio has no effect
+        # In inference mode the ratio has no effect and the mask is all true.
         parts=(
             some(Numbers((0.0, 0.5), "float32", True), Numbers((0,), "bool", True, share=0.4), share=0.4),
             some(OutputCount(1), share=0.7),

@@ -43,7 +43,7 @@ _BYTES = ("uint8", "int8")
 
 
 def scale(dtype: str | Callable[[Draft], str] = "float32", shape: str = "") -> Part:
-    """An input of scales."""
+    """Make the part of an input of scales."""
     if not shape:
         return Numbers(SCALES, dtype, scalar=True)
     return Numbers(
@@ -54,7 +54,7 @@ def scale(dtype: str | Callable[[Draft], str] = "float32", shape: str = "") -> P
 
 
 def zero_point(of: int | str, shape: str = "", share: float | None = None) -> Part:
-    """An input of zero points: of the type of an input, or of the type that has this name."""
+    """Make the part of an input of zero points, with the type of an input or of this name."""
 
     def dtype(draft: Draft) -> str:
         tensor = draft.inputs[of] if isinstance(of, int) else None
@@ -75,13 +75,13 @@ def scale_and_zero(place: int) -> tuple[Part, ...]:
 
 
 def other_bytes(draft: Draft) -> str:
-    """The type of a second operand, as kernels have it beside that of the first."""
+    """Draw the type of a second operand that kernels support next to the first: int8 goes with int8 only."""
     return "int8" if draft.x.dtype == "int8" else draft.rng.choice(_BYTES)
 
 
 def _grain(draft: Draft) -> None:
-    """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for
-    each block of it.
+    """Draw the shape of scales: one for the whole tensor, for each place of an axis, or for each block of it
+    (since opset 21).
     """
     rng, rates, shape = draft.rng, draft.builder.style.rates, draft.x.shape
     draft.sizes["grain"] = ()
@@ -94,7 +94,7 @@ def _grain(draft: Draft) -> None:
     if draft.opset >= 21 and len(shape) > 1 and rng.random() < rates.blocked:
         size = rng.between(1, shape[axis])
         blocks = -(-shape[axis] // size)
-        # The size must be one that this many blocks can have
+        # The page accepts sizes from ceil(side / blocks) on; only that one is drawn.
         if -(-shape[axis] // blocks) == size:
             draft.sizes["grain"] = (*shape[:axis], blocks, *shape[axis + 1 :])
             draft.attrs["block_size"] = size
@@ -115,12 +115,12 @@ def _scale_type(draft: Draft) -> str:
 
 
 def full(dtype: str) -> Bounds:
-    """All that an integer type can hold."""
+    """Return the interval of an integer type."""
     return LEAST[dtype], LARGEST[dtype]
 
 
 def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """One scale, or one for each place of an axis, or (opset 21) one for each block of it; as many zero
+    """Require one scale, or one for each place of an axis or block of it (opset 21), and as many zero
     points.
     """
     x, scale = ins[0].shape, ins[1].shape
@@ -162,8 +162,8 @@ _WINDOWS = (First("batch channels sides..."), Windows(), Count("maps", lambda dr
 
 
 def _one_for_all(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an
-    attribute.
+    """Return whether the scale has one element, as a scalar or a vector, or an attribute names the output's
+    type.
     """
     return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
 
@@ -200,6 +200,7 @@ OPERATORS = (
             scale(_scale_type, "grain..."),
             some(
                 zero_point(0, "grain...", share=0.7),
+                # The page: int32 has no zero point, and float8 types usually have none.
                 where=lambda draft: draft.x.dtype != "int32" and not is_float(draft.x.dtype),
             ),
         ),
@@ -224,6 +225,7 @@ OPERATORS = (
     declare_quantised(
         "MatMulInteger",
         lambda ins, attrs: [("int32", matrix_shape(ins[0].shape, ins[1].shape))],
+        # 255 * 255 is the largest product of two bytes, zero points included.
         magnitude(lambda ins, attrs: ins[0].shape[-1] * 65025.0),
         parts=(
             Input(second_factor, dtype=other_bytes),
@@ -240,6 +242,7 @@ OPERATORS = (
         lambda ins, attrs: full(ins[7].dtype),
         parts=(
             First(fits=lambda draft: draft.x.rank > 1, other="rows inner"),
+            # Opset 21 added scales of other types than float32.
             Count("type", lambda draft: "float16" if draft.opset >= 21 and draft.draws(0.1) else "float32"),
             *(scale(look_up("type")), zero_point(0)),
             Input(lambda draft: (draft.x.shape[-1], FREE), dtype=other_bytes),
@@ -279,7 +282,7 @@ OPERATORS = (
             Count("grain", lambda draft: (draft["maps"],) if draft.draws(0.4) else ()),
             scale(shape="grain..."),
             Numbers(
-                # Kernels ask for equal ones.
+                # Kernels demand equal zero points for all filters; 0 is the usual one.
                 lambda draft: (
                     [0] * draft["grain"][0]
                     if draft["grain"]

@@ -41,21 +41,24 @@ from opsieve.gen.declarations.tensor import (
 
 _SMALL, _SAFE = Domain(-1, 1), Domain(-4, 4)
 _QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "batch groups keys width"
+# The weights of all gates are stacked in one tensor: one gate for an RNN, three for a GRU, four for an LSTM.
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 @functools.cache
 def _shapes(gates: int, batch_first: bool) -> tuple[str, ...]:
-    """Of all inputs; those of the sequence, and of states, hang on whether the batch comes first."""
+    """Return the shapes of all inputs; those of the sequence and the states depend on `layout`."""
     state = "batch directions hidden_size" if batch_first else "directions batch hidden_size"
     return (
         "batch length features" if batch_first else "length batch features",
         f"directions {gates}*hidden_size features",
         f"directions {gates}*hidden_size hidden_size",
+        # The bias of the input and that of the recurrence, one behind the other.
         f"directions {2 * gates}*hidden_size",
         "batch",
         state,
         state,
+        # The peepholes of an LSTM: one for each of three gates.
         "directions 3*hidden_size",
     )
 
@@ -76,10 +79,12 @@ def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _state_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     steps = ins[0].shape[1 if attrs.get("layout") else 0]
     size = 1.0
+    # Tanh and Sigmoid keep the state within 1; with Relu it may grow in every step.
     if "Relu" in attrs.get("activations", ()):
         hidden = attrs["hidden_size"]
         step = ins[0].shape[2] * ins[0].size * ins[1].size + hidden * ins[2].size + 2
         size = step * (1 + hidden * ins[2].size) ** min(steps, 12)
+    # Each step adds at most 1 to the cell state of an LSTM, because its gates and its candidate lie within 1.
     return [(-size, size), (-size, size), (-steps - 1.0, steps + 1.0)]
 
 
@@ -98,7 +103,7 @@ _OWN: dict[str, tuple[Part, ...]] = {
 
 
 def _recurrent_parts(name: str) -> tuple[Part, ...]:
-    """At `layout` 0, which is all that onnxruntime has, more often than not."""
+    """Make the parts of a recurrent operator, mostly with `layout` 0, the only one onnxruntime supports."""
 
     def shape_of(place: int) -> Callable[[Draft], str]:
         return lambda draft: _shapes(_GATES[name], "layout" in draft.attrs)[place]
@@ -171,7 +176,7 @@ _ATTENTION = (
         some(),
         some(),
         Numbers(
-            # No row may be masked out whole: nothing would be left to attend to.
+            # The first column is kept: the softmax of a row that is masked out whole is NaN.
             lambda draft: [
                 1 if column == 0 else draft.rng.below(2)
                 for _ in range(draft["queries"])
@@ -228,9 +233,7 @@ _ROTARY = (
 
 
 def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Two caches of half as many columns as are turned, a row for each place or for each position that is
-    asked for.
-    """
+    """Require two caches with half as many columns as are rotated, and a row for each place or position."""
     if len(ins[0].shape) != 4:
         return ()
     batch, _, length, size = ins[0].shape
@@ -245,7 +248,7 @@ def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _cache_axis(draft: Draft) -> None:
-    """Any axis but that of the batch; the last but one is the default."""
+    """Draw any axis except that of the batch; the last but one is the default."""
     rng, rates, rank = draft.rng, draft.builder.style.rates, draft.x.rank
     draft.axis = rng.between(1, rank - 1)
     if draft.axis != rank - 2 or rng.random() < rates.unlikely_attribute:
@@ -253,7 +256,7 @@ def _cache_axis(draft: Draft) -> None:
 
 
 def _write_start(site: Site) -> Domain:
-    """Where an update of this length fits."""
+    """Return the starts at which an update of this length fits."""
     axis = site.attribute("axis", -2)
     past, update = size_of(site.shape(0), axis), size_of(site.shape(1), axis)
     return Domain(0, max((past or 0) - (update or 0), 0))
@@ -270,7 +273,7 @@ OPERATORS = (
             ins[0].shape[1] % ins[1].shape[1] == 0,
         ],
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
-        # Heads that are folded into the last axis
+        # With three dimensions the heads are folded into the last axis, by the attributes.
         unmodelled=lambda ins, attrs: len(ins[0].shape) == 3,
         safe=(_SAFE,),
         ranks=(4, 4),
@@ -304,7 +307,7 @@ OPERATORS = (
             some(
                 Attr("mode", ("circular",), 0.4),
                 Numbers(
-                    # One that goes round may begin anywhere.
+                    # A circular update may begin anywhere, a linear one must fit behind its start.
                     lambda draft: [
                         draft.rng.between(0, draft.side - (1 if "mode" in draft.attrs else draft["length"]))
                         for _ in range(draft.x.shape[0])

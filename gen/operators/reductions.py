@@ -60,15 +60,15 @@ def _given_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Number]:
 
 
 def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
-    """The axes that a node names, as attribute or as second input, counted from the front; all where it names
-    none.
+    """Return the axes that a node names, as attribute or second input, counted from the front; all axes if it
+    names none.
     """
     given = _given_axes(ins, attrs)
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
 
 def _axes_for(name: str) -> Part:
-    """Axes as an attribute or an input, whichever the opset has; now and then none, which is all of them."""
+    """Make the part that draws axes, as an attribute or input by opset; sometimes none, meaning all."""
 
     def axes(draft: Draft) -> None:
         rng, rank, had = draft.rng, draft.x.rank, form(name, draft.builder.opset)
@@ -82,7 +82,8 @@ def _axes_for(name: str) -> Part:
         if "axes" in had.attributes:
             draft.attrs = {"axes": drawn, **draft.attrs}
         else:
-            # Without `keepdims` the rank depends on them, and inference does not follow what nodes compute.
+            # Without `keepdims` the output's rank depends on the axes. They are constants then, because
+            # inference does not follow computed values.
             axes_input = draft.builder.ints if draft.attrs.get("keepdims", 1) else draft.builder.constant
             draft.inputs.append(axes_input(drawn))
 
@@ -118,7 +119,7 @@ def reduction(
         usual={1: every_axis},
         cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
         symbolic=True,
-        # An input of axes that lists none.
+        # An empty list of axes means all axes or none, depending on `noop_with_empty_axes`.
         unmodelled=lambda ins, attrs: len(ins) > 1 and 0 in ins[1].shape,
         **more,
     )
@@ -130,6 +131,7 @@ def _size(low: float, high: float) -> float:
 
 def _bound_product(low: float, high: float, terms: int) -> Bounds:
     size = max(_size(low, high), 1e-3)
+    # exp(60) is about 1e26; larger products leave float16 and soon float32, so that no bound helps.
     if terms * abs(math.log(size)) > 60:
         return -math.inf, math.inf
     return (-(size**terms) if low < 0 else low**terms, max(size**terms, size))
@@ -150,6 +152,7 @@ REDUCTIONS = (
         "ReduceL2",
         lambda low, high, n: (
             math.sqrt(n) * _least_size(low, high),
+            # float16 ends at 65504: a larger sum of squares overflows, so the bound is that of the sum.
             math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
         ),
         undefined=(long_sum(reduced_size),),
@@ -157,6 +160,7 @@ REDUCTIONS = (
     ),
     reduction(
         "ReduceLogSum",
+        # Operands near 0 are excluded by the domain; the limit only keeps the logarithm defined.
         lambda low, high, n: (math.log(max(low, 1e-3) * n), math.log(max(high, 1e-3) * n)),
         Domain(0.1, 1e4),
         dtypes=_LARGE_FLOATS,
@@ -178,6 +182,7 @@ REDUCTIONS = (
     ),
     reduction(
         "ReduceMean",
+        # A mean is computed as a sum: where that may leave float16, the bound is that of the sum.
         lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
         undefined=(long_sum(reduced_size),),
         rows=reduced_rows,
@@ -241,6 +246,7 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _softmax_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     others = ins[0].shape[attrs.get("axis", -1)] - 1
+    # exp(709) is the largest that a Python float holds.
     ratio = math.exp(min(ins[0].high - ins[0].low, 700.0))
     return 1 / (1 + others * ratio), 1 / (1 + others / ratio)
 
@@ -283,7 +289,7 @@ def along(name: str, **more: Any) -> Operator:
 
 
 def _top_count(site: Site) -> Domain:
-    """As many as the result has, else up to three."""
+    """Return how many elements the result has, or up to three if that is unknown."""
     axis = site.attribute("axis", -1)
     wanted, size = size_of(site.output(), axis), size_of(site.shape(0), axis)
     if wanted is not None:
@@ -292,7 +298,7 @@ def _top_count(site: Site) -> Domain:
 
 
 def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Rounding.NONE) -> Operator:
-    """An operator of the family of Softmax."""
+    """Declare an operator of the family of Softmax."""
     return along(
         name,
         parts=_AXIS,
@@ -327,6 +333,7 @@ AXIS = (
         bounds=_running_sum,
         usual={1: ZERO},
         undefined=(long_sum(running_size),),
+        # The page demands a 0-D tensor.
         scalars=(1,),
         rounding=Rounding.SUMS,
     ),

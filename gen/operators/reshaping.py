@@ -35,13 +35,13 @@ from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Site, Tensor, T
 
 
 def values_of(tensor: Tensor) -> list[Any]:
-    """The elements of a tensor that a rule has to know: int-like, as sizes are."""
+    """Return the elements of a tensor that a rule must know, as whole numbers where they are floats."""
     assert tensor.values is not None
     return [int(value) if type(value) is float else value for value in tensor.values]
 
 
 def sides_for(builder: Builder, count: int) -> list[int]:
-    """Sizes whose product is `count`."""
+    """Draw sizes whose product is `count`."""
     rng, left, sides = builder.rng, count, list[int]()
     for _ in range(rng.below(4)):
         side = rng.choice(divisors(left))
@@ -52,12 +52,12 @@ def sides_for(builder: Builder, count: int) -> list[int]:
 
 
 def all_hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """The interval of all inputs together."""
+    """Return the interval of all inputs together."""
     return min(t.low for t in ins), max(t.high for t in ins)
 
 
 def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """The interval of the first input and zero."""
+    """Return the interval of the first input and zero."""
     return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
 
 
@@ -67,7 +67,7 @@ def layout(name: str, **more: Any) -> Operator:
 
 
 def _same_elements(draft: Draft) -> list[int]:
-    """A shape for as many elements; of its sizes one may be left to infer, and some be copied."""
+    """Draw a shape of as many elements; one size may be inferred (-1), and some may be copied (0)."""
     rng, rates, x = draft.rng, draft.builder.style.rates, draft.x
     count = math.prod(x.shape)
     asked: list[int] = (
@@ -75,7 +75,7 @@ def _same_elements(draft: Draft) -> list[int]:
     )
     if asked and rng.random() < rates.inferred_size:
         asked[rng.below(len(asked))] = -1
-    # A zero copies the size of the same axis
+    # The page: a 0 copies the input's size of the same axis, unless `allowzero` is set.
     if rng.random() < rates.copied_size:
         asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
     return asked
@@ -104,6 +104,7 @@ def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, axis = ins[0].shape, attrs.get("axis", 1)
+    # Not a modulus: an axis equal to the rank is valid, and makes a column.
     axis = axis + len(shape) if axis < 0 else axis
     return [(ins[0].dtype, (product(shape[:axis]), product(shape[axis:])))]
 
@@ -129,7 +130,7 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _single_axes(draft: Draft) -> list[int]:
-    """Some axes of size 1; where sizes are open they come to be so."""
+    """Draw some axes of size 1; open sizes are made 1 by a relation."""
     rng, rank = draft.rng, draft.x.rank
     ones = [axis for axis in range(rank) if draft.open is not None or draft.x.shape[axis] == 1]
     most = len(ones) if draft.open is None else min(2, rank)
@@ -156,12 +157,13 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _draw_expanded_shape(draft: Draft) -> list[int]:
     rng = draft.rng
+    # An Expand broadcasts both ways: 1 keeps the input's size.
     asked = [rng.draw_binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
     return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4) else asked
 
 
 def _target_shape(site: Site) -> Domain:
-    """The shape to take, where the result tells it; else one that the data can take."""
+    """Return the result's shape if it is known and fits, else a shape that the data can take."""
     data, length = site.shape(0), site.length
     out = site.output()
     if data is None:
@@ -174,7 +176,7 @@ def _target_shape(site: Site) -> Domain:
 
 
 def _expanded_shape(site: Site) -> Domain:
-    """The shape of the result where it is known, else that of the data."""
+    """Return the result's shape if it is known, else that of the data."""
     data, out = site.shape(0), site.output()
     if out is not None and len(out) == site.length:
         return exact(out)
@@ -204,7 +206,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
     elif kind == "merge" and x.rank > 1:
         axis = rng.below(x.rank - 1)
         view[axis + rng.below(2)] = builder.pin_number(view[axis])
-        # Of two axes one is a number by now, and asked to be.
+        # The product of two unknown sizes is not linear, so one of the two becomes a number.
         pair = list(x.shape[axis : axis + 2])
         place = 0 if isinstance(view[axis], int) else 1
         pair[place] = builder.pin_number(pair[place])
@@ -301,7 +303,7 @@ RESHAPES = (
                     other=lambda draft: (*(FREE for _ in draft.x.shape[1:]), 1),
                 ),
                 Numbers(_single_axes, fixed=True),
-                # Now and then every axis of size 1 is, and none named.
+                # Without axes every axis of size 1 is removed.
                 where=lambda draft: (
                     draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones)
                 ),

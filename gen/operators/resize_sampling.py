@@ -62,7 +62,7 @@ def _near_sizes(draft: Draft) -> list[Size]:
 
 
 def _scales(draft: Draft) -> list[float]:
-    """Scales for the spatial axes, which leave something of each."""
+    """Draw scales for the spatial axes that leave at least one element of each."""
     drawn = [(side, draft.rng.choice((0.5, 1.0, 2.0, 1.5, 3.0))) for side in draft.x.shape[2:]]
     return [1.0, 1.0, *(scale if side * scale >= 1 else 1.0 for side, scale in drawn)]
 
@@ -91,7 +91,7 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _grid_mode(draft: Draft) -> str:
-    """Cubic ones are for images of two dimensions; the names changed with opset 20."""
+    """Draw the mode: cubic needs two spatial dimensions, and opset 20 renamed the modes."""
     modes = (
         ("linear", "nearest", "cubic") if draft.builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
     )
@@ -99,7 +99,7 @@ def _grid_mode(draft: Draft) -> str:
 
 
 def _grid(draft: Draft) -> Sizes:
-    """A place in the image for each place of a small result."""
+    """Draw the shape of a grid: a place in the image for each place of a small result."""
     count = draft.x.rank - 2
     return (draft.x.shape[0], *(draft.rng.between(1, 4) for _ in range(count)), count)
 
@@ -110,7 +110,7 @@ def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _regions(draft: Draft) -> list[float]:
-    """Regions that lie inside the image, first corner before the second."""
+    """Draw regions inside the image, with the first corner before the second."""
     rng, (height, width), boxes = draft.rng, draft.x.shape[2:], list[float]()
     for _ in range(draft["regions"]):
         left, top = rng.random() * (width - 1), rng.random() * (height - 1)
@@ -119,7 +119,7 @@ def _regions(draft: Draft) -> list[float]:
 
 
 def _pooled_regions(draft: Draft) -> list[int]:
-    """Of an image of the batch, from an element to another."""
+    """Draw regions as (batch index, x1, y1, x2, y2), in whole elements."""
     rng, (batch, _, height, width), rows = draft.rng, draft.x.shape, list[int]()
     for _ in range(draft["regions"]):
         top, left = rng.below(height), rng.below(width)
@@ -128,7 +128,7 @@ def _pooled_regions(draft: Draft) -> list[int]:
 
 
 def _own_places(draft: Draft) -> list[int]:
-    """For every element a place of its own window."""
+    """Draw for every element a place in its own window, so that no two are written to one place."""
     rng, (n, c, h, w), size = draft.rng, draft.x.shape, draft.attrs["strides"][0]
     windows = (
         (image * h + row) * size * w * size + column * size
@@ -166,15 +166,14 @@ def resize_scales(site: Site) -> Domain:
 
 
 def _region_or_scales(site: Site) -> Domain:
-    """A region of interest (from opset 11 on the second of three inputs), or scales."""
-    # A region of interest, from opset 11 on
+    """Return a region of interest (since opset 11 the second of three inputs), or scales."""
     if site.position == 1 and len(site.node.input) > 2:
         return exact([*[0.0] * (site.length // 2), *[1.0] * (site.length - site.length // 2)])
     return resize_scales(site)
 
 
 def _resize_sizes(site: Site) -> Domain:
-    """The sizes of the result, or of the data."""
+    """Return the sizes of the result, or of the data."""
     data, out = site.shape(0), site.output()
     if out is not None and len(out) == site.length:
         return exact(out)
@@ -212,6 +211,7 @@ OPERATORS = (
                 where=_is_mode("cubic"),
             ),
             Count("sized", lambda draft: draft.open is not None or draft.draws(0.5)),
+            # The page: exactly one of scales and sizes is given.
             some(left_out, left_out, Numbers(_near_sizes), where=look_up("sized")),
             some(left_out, Numbers(_scales, "float32"), where=lambda draft: not draft["sized"]),
         ),

@@ -39,12 +39,12 @@ _OPTIONALS = tuple(f"optional({dtype})" for dtype in _ELEMENTS)
 
 
 def element(dtype: str) -> str:
-    """The dtype of a container's elements: `float32` of `sequence(float32)`."""
+    """Return the dtype of a container's elements: `float32` for `sequence(float32)`."""
     return dtype.partition("(")[2][:-1]
 
 
 def _place(builder: Builder, last: int = 0) -> Tensor:
-    """A position that every sequence has."""
+    """Draw a position that every sequence has: the first, or `last`."""
     return builder.ints([builder.rng.choice((0, last))], builder.rng.choice(("int64", "int32")), ())
 
 
@@ -55,6 +55,7 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
         dtype = element(x.dtype)
         attrs = (
             {}
+            # float32 is the default of `dtype`.
             if dtype == "float32" and rng.random() < builder.style.rates.default
             else {"dtype": NUMBER[dtype]}
         )
@@ -67,7 +68,7 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
 
 
 def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
-    """Out of a sequence that something was put into just before."""
+    """Erase an element of a sequence that gets another one just before, so that it is never empty."""
     new = builder.match(element(x.dtype), x.shape)
     longer = Tensor(
         builder.program.make_name("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high)
@@ -173,7 +174,7 @@ OPERATORS = (
             one_of(
                 some(flag("keepdims", 0.5)),
                 Numbers(
-                    # All parts are alike.
+                    # A divisor of the side: all elements of a sequence have one shape here.
                     lambda draft: draft.rng.choice(divisors(draft.side)),
                     scalar=True,
                 ),

@@ -58,9 +58,11 @@ _FOURIER = (
     ),
     Count("place", _length_axis),
     Numbers(lambda draft: draft.rng.between(1, draft.side + 2), scalar=True, share=0.4),
+    # Opset 20 turned the attribute into an input.
     some(Attr("axis", look_up("place")), where=lambda draft: draft.opset < 20),
     since(20, Numbers(lambda draft: sign_axis(draft.builder, draft.axis, draft.x.rank), scalar=True)),
     some(Attr("inverse", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 2),
+    # The page: a one-sided transform is for real input only, and the inverse of it is not generated.
     some(Attr("onesided", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 1),
 )
 
@@ -75,6 +77,7 @@ def _fourier_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     if length is not None:
         sides[axis] = values_of(length)[0]
     if attrs.get("onesided"):
+        # A real signal's spectrum is symmetric: floor(n/2) + 1 values determine it.
         sides[axis] = sides[axis] // 2 + 1
     return [(ins[0].dtype, (*sides[:-1], 2))]
 
@@ -89,7 +92,7 @@ _SHORT_TIME = (
     Count("frame", lambda draft: draft.rng.between(2, draft["length"])),
     Input("frame", Domain(0, 1), share=0.5),
     Numbers(look_up("frame"), scalar=True),
-    # Always given: onnx 1.23 infers the default wrongly
+    # Always given, because shape inference of onnx 1.23 uses the wrong default.
     flag("onesided"),
 )
 
@@ -127,7 +130,7 @@ _SAME_WIDTH = {
 
 
 def _same_bits(draft: Draft) -> Domain:
-    """A sign bit would make another number of it."""
+    """Return the numbers without a sign bit: they are the same in both types."""
     dtype = draft.x.dtype
     return Domain(0, min(LARGEST[_SAME_WIDTH[dtype]], LARGEST[dtype]))
 
@@ -181,7 +184,7 @@ OPERATORS = (
         ranks=(3, 3),
         family="signal",
         dtypes=("float32", "float64"),
-        # No longer than the signal and the window.
+        # A frame is at most as long as the signal and the window.
         usual={
             1: Domain(1, 2),
             3: lambda site: exact([min(size_of(site.shape(0), 1) or 2, size_of(site.shape(2), 0) or 4)]),

@@ -55,7 +55,7 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
         low, high = min(first, last), max(first, last)
         start, end = (low, high + 1) if step > 0 else (high, low - 1)
         if step < 0 and end < 0:
-            # before the first: counting from the end has no other way to say so
+            # An end before the first element: -1 would mean the last one, so the end lies below -side.
             end = -side - 1 - rng.below(2) * 1000
         elif rng.random() < rates.end_beyond:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
@@ -83,6 +83,8 @@ def count_slice(side: Size, start: Size, end: Size, step: int) -> Size:
     """Count the elements that a slice of one axis has (ONNX operator page of Slice)."""
     start = where(start < 0, start + side, start)
     end = where(end < 0, end + side, end)
+    # The page clamps starts and ends to [0, side] for positive steps, and to [0, side-1] and [-1, side-1] for
+    # negative ones.
     if step > 0:
         start, end = smaller(larger(start, 0), side), smaller(larger(end, 0), side)
         return larger(0, ceil_quotient(end - start, step))
@@ -120,12 +122,13 @@ def _pad(builder: Builder, x: Tensor) -> Instance:
     axes = list(range(x.rank))
     if len(had.inputs) > 3 and rng.random() < builder.style.rates.padded_axes:
         axes = rng.some(axes, rng.between(1, x.rank))
+    # A reflection has side - 1 elements to mirror, and a wrap goes round once at most.
     most = [
         min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3
         for side in (x.shape[axis] for axis in axes)
     ]
     before, after = ([rng.choice((0, 0, rng.between(0, each))) for each in most] for _ in range(2))
-    # A negative pad removes
+    # A negative pad removes elements; one must be left.
     if mode == "constant" and rng.random() < builder.style.rates.negative_pad:
         place = rng.below(len(axes))
         if x.shape[axes[place]] + after[place] > 1:
@@ -182,7 +185,7 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _others(draft: Draft) -> None:
-    """Up to three more tensors that differ along the axis alone, in any order with the first."""
+    """Draw up to three more tensors that differ along the axis only, in any order with the first."""
     x = draft.x
     wanted = tuple(FREE if place == draft.axis % x.rank else side for place, side in enumerate(x.shape))
     draft.inputs += [
@@ -214,7 +217,7 @@ def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _even(draft: Draft) -> bool:
-    """Whether only the number of parts is given; the last of them may not be empty."""
+    """Draw whether only the number of parts is given (since opset 18), if the last part is not empty."""
     if draft.open is not None or draft.opset < 18 or not draft.draws(0.4):
         return False
     each = -(-draft.side // draft["parts"])
@@ -245,6 +248,8 @@ def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         sizes = values_of(ins[1])
     else:
         parts, side = attrs["num_outputs"], shape[axis]
+        # The page: without sizes all parts are equal, and the last one is smaller if the axis is not
+        # divisible.
         each = ceil_quotient(side, parts)
         sizes = [each] * (parts - 1) + [side - each * (parts - 1)]
     return [(ins[0].dtype, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
@@ -282,7 +287,7 @@ def _pad_sizes(site: Site) -> Domain:
 
 
 def _slice_ends(site: Site) -> Domain:
-    """Where a slice from 0 ends."""
+    """Return the ends of slices that start at 0, from the result's shape if that is known."""
     data, out, length = site.shape(0), site.output(), site.length
     axes = site.constant(3) or list(range(length))
     if (
@@ -319,10 +324,11 @@ def _open_slice(builder: OpenBuilder, x: Tensor) -> Instance:
         builder.relations.append(low + length <= side)
         start, end = (low, low + length) if step > 0 else (low + length - 1, low - 1)
         if step < 0:
-            # An end before the first cannot be counted from the front
+            # An end before the first element would be -1, which means the last one.
             builder.relations.append(low >= 1)
         elif rng.random() < builder.style.rates.end_beyond:
             builder.relations.append(low + length == side)
+            # The page recommends INT_MAX for a slice to the end.
             end = 2**31 - 1
         elif rng.random() < builder.style.rates.negative_end:
             builder.relations.append(low + length < side)

@@ -20,7 +20,7 @@ def _pool(draft: Draft) -> list[Any]:
     return [words[number] for number in pool] if draft.x.dtype == "string" else pool
 
 
-# Single words, or pairs of them behind those.
+# `ngram_counts` holds the start of each length in the pool: first single words, then pairs of two words.
 _NGRAMS: tuple[Part, ...] = (
     Count("pairs", (0, 2)),
     Attr("mode", ("TF", "IDF", "TFIDF")),
@@ -62,16 +62,17 @@ OPERATORS = (
         undefined=(split_of_empty,),
         ranks=(1, 4),
     ),
-    # Without stop words, which would leave a number of words that only a run tells.
+    # Without stop words: how many words they leave is known only after a run.
     text(
         "StringNormalizer",
         lambda ins, attrs: [("string", ins[0].shape)],
         parts=(
             First(
+                # The page allows the shapes [C] and [1, C] only.
                 fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1,
                 other=lambda draft: (1, draft.x.shape[1]),
             ),
-            # The default, en_US, is not on every machine
+            # The default locale, en_US, is missing on some machines.
             Attr("locale", ("C",)),
             Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),
             flag("is_case_sensitive", 0.3),

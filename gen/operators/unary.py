@@ -22,7 +22,7 @@ Interval = Callable[[float, float], Bounds]
 
 
 def rising(function: Callable[[float], float]) -> Interval:
-    """The interval of a function that never falls."""
+    """Make the interval rule of a function that never falls."""
     return lambda low, high: (function(low), function(high))
 
 
@@ -32,7 +32,7 @@ def constant_interval(low: float, high: float) -> Interval:
 
 
 def absolute(low: float, high: float) -> Bounds:
-    """The interval of magnitudes."""
+    """Return the interval of magnitudes."""
     return (0.0 if low <= 0 <= high else min(abs(low), abs(high)), max(-low, high))
 
 
@@ -41,13 +41,13 @@ def _positive(x: float) -> float:
 
 
 def falling(function: Callable[[float], float]) -> Interval:
-    """The interval of a function that never rises."""
+    """Make the interval rule of a function that never rises."""
     return lambda low, high: (function(high), function(low))
 
 
 def above(least: float, slope: float, most: float = 1.0) -> Interval:
-    """The interval of an activation with one dip to `least`, that is between `slope` and `most` times its
-    operand where that is positive.
+    """Make the interval rule of an activation that dips to `least`, and lies between `slope` and `most` times
+    a positive operand.
     """
     return lambda low, high: (slope * low if low >= 0 else least, most * _positive(high))
 
@@ -104,7 +104,9 @@ def _hard_sigmoid(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 UNARY = (
     unary("Abs", absolute, undefined=(overflow(np.abs),), rounding=Rounding.EXACT),
+    # The derivative is infinite at -1 and 1, where a rounding error of the operand would grow without bound.
     unary("Acos", falling(math.acos), Domain(-0.95, 0.95)),
+    # As above: the derivative is infinite at 1.
     unary("Acosh", rising(math.acosh), Domain(1.05, 1e4)),
     unary("Asin", rising(math.asin), Domain(-0.95, 0.95)),
     unary("Asinh", rising(math.asinh)),
@@ -118,6 +120,7 @@ UNARY = (
         undefined=(nan_element,),
         rounding=Rounding.BOUNDED,
     ),
+    # Reduction of large angles to one turn loses digits, differently in each compiler.
     unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
     unary("Cosh", _cosh, Domain(-5, 5)),
     unary(
@@ -128,6 +131,7 @@ UNARY = (
         rounding=Rounding.BOUNDED,
     ),
     unary("Erf", rising(math.erf), rounding=Rounding.BOUNDED),
+    # exp(5) is 148, so that the product of two results still fits float16.
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor), rounding=Rounding.EXACT | Rounding.JUMPS),
     unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
@@ -141,6 +145,7 @@ UNARY = (
     ),
     unary("HardSwish", above(-0.4, 0.5), undefined=(nan_element,)),
     unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER, rounding=Rounding.EXACT),
+    # Near 0 a small error of the operand becomes a large one of the logarithm.
     unary("Log", rising(math.log), Domain(0.1, 1e8), usual={0: Domain(0.1, 8)}),
     unary("Mish", above(-0.4, 0.6)),
     unary(
@@ -164,6 +169,7 @@ UNARY = (
     unary("Softplus", rising(lambda x: x if x > 30 else math.log1p(math.exp(x))), rounding=Rounding.BOUNDED),
     unary("Softsign", rising(lambda x: x / (1 + abs(x)))),
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
+    # Inside of the poles at -pi/2 and pi/2.
     unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
     unary("Tanh", rising(math.tanh), rounding=Rounding.BOUNDED),
     unary(
