@@ -65,7 +65,7 @@ class Policy:
         return replace(self, screens={name: max(least, screen) for name, screen in self.screens.items()})
 
     def screen(self, dtype: str, terms: int = 0) -> float:
-        """The scaled error allowed for one output."""
+        """Return the scaled error allowed for one output."""
         screen = self.screens.get(dtype, 0.0)
         return float(screen * max(1.0, terms / _SHORT_SUM.get(dtype, _SHORT_SUM_ELSE)) ** 0.5)
 

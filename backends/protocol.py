@@ -145,7 +145,7 @@ class Backend(Protocol):
         """
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
+        """Classify an exception: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
 
 
 class WritesScripts(Protocol):

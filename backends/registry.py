@@ -52,7 +52,9 @@ def names() -> tuple[str, ...]:
 
 @cache
 def plugin(name: str) -> Plugin:
-    """The backend called `name`; BadTarget when there is none, or two, or its file cannot be loaded."""
+    """Return the backend called `name`; raise BadTarget if it is missing, there are two, or its file cannot
+    be loaded.
+    """
     entries = list(_entries().get(name, {}).values())
     if len(entries) > 1:
         brought = " and ".join(entry.dist.name if entry.dist else entry.value for entry in entries)
@@ -140,11 +142,11 @@ class ResolvedTarget:
         return self.without(REWRITE)
 
     def asking(self, oracles: tuple[str, ...]) -> "ResolvedTarget":
-        """The same compiler, about whose outputs these oracles of the user's are asked."""
+        """Return the same compiler whose outputs these oracles of the user's check."""
         return self.with_options(**{ORACLE: "+".join(oracles)}) if oracles else self
 
     def without(self, option: str) -> "ResolvedTarget":
-        """The same compiler without an option that every backend has."""
+        """Return the same compiler without an option that every backend has."""
         options = tuple((name, value) for name, value in self.target.options if name != option)
         return replace(self, target=replace(self.target, options=options))
 
@@ -213,13 +215,13 @@ class ResolvedTarget:
         return _display(self)
 
     def with_options(self, **changes: str) -> "ResolvedTarget":
-        """The same compiler with some options set otherwise; BadTarget for an option or a value that it does
-        not have.
+        """Return the same compiler with some options changed; raise BadTarget for an unknown
+        option or value.
         """
         return replace(self, target=_normal(self.target.with_options(**changes), self.facts))
 
     def with_release(self, release: str) -> "ResolvedTarget":
-        """The same compiler and options in another release."""
+        """Return the same compiler and options in another release."""
         return replace(self, target=replace(self.target, release=release, build=""))
 
     def __str__(self) -> str:
@@ -307,7 +309,7 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
 
 
 def _set_by(word: str, facts: BackendFacts) -> str:
-    """The option that a bare word sets: the main one, unless only another one has that value
+    """Return the option that a bare word sets: the main one, unless only another one has that value
     (`onnxruntime:cuda`).
     """
     main = facts.options.get(facts.main_option, ())
@@ -328,8 +330,8 @@ def _check_rewrite(written: str) -> None:
 
 
 def compilers() -> tuple[str, ...]:
-    """The names of every backend that can be asked by its name and whose bugs are looked for: not those that
-    help to find them (`BackendFacts.helper`).
+    """List the backends that can be named and whose bugs are sought, without those that help to find them
+    (`BackendFacts.helper`).
     """
     found = ((name, plugin(name).facts) for name in names())
     return tuple(name for name, facts in found if not (facts.helper or facts.runs_command))

@@ -57,7 +57,7 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> "Target":
-        """The target that `text` names; BadTarget when it does not follow the grammar."""
+        """Parse the target in `text`; raise BadTarget if it does not follow the grammar."""
         if text.startswith(COMMAND) and len(text) <= _MAX:
             return Target(COMMAND[:-1], build=text.removeprefix(COMMAND))
         match = _TARGET.fullmatch(text) if len(text) <= _MAX else None
@@ -76,11 +76,11 @@ class Target:
         return Target(match["backend"], match["release"] or "", tuple(sorted(pairs.items())), build)
 
     def option(self, name: str, default: str = "") -> str:
-        """The value of one option."""
+        """Return the value of one option."""
         return dict(self.options).get(name, default)
 
     def with_options(self, **changes: str) -> "Target":
-        """The same compiler with some options set otherwise."""
+        """Return the same compiler with some options changed."""
         return replace(self, options=tuple(sorted({**dict(self.options), **changes}.items())))
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ def absolute_command(text: str) -> str:
 
 
 def command_words(text: str) -> list[str]:
-    """The words of a command; BadTarget when there are none, or a quotation does not end."""
+    """Split a command into words; raise BadTarget if there are none, or a quotation does not end."""
     if not text.strip():
         raise BadTarget(f"command needs what it runs: write {_COMMAND_FORM}")
     if not text.isprintable():

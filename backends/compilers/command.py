@@ -177,7 +177,7 @@ class CommandBackend(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the exit code, as docs/how-to/use-a-command.md promises."""
+        """Classify by the exit code, as docs/how-to/use-a-command.md promises."""
         kind = exception.rpartition(".")[2]
         if kind == "ExitCode":
             return MEANINGS.get(int(message.split(":")[0].split()[-1]), "error")
@@ -188,7 +188,7 @@ class CommandBackend(NoReleases):
         }.get(kind, "error")
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
+        """Return the source of `run` for an exported script."""
         command = options["command"]
         words = []
         for word in shlex.split(command):
@@ -240,7 +240,7 @@ def die(number: int) -> None:
 
 
 def write(stem: str, name: str, value: Any, pb: bool) -> None:
-    """One input as a file."""
+    """Write one input to a file."""
     if not pb:
         np.save(stem + ".npy", np.asarray(value), allow_pickle=False)
         return

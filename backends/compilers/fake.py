@@ -161,8 +161,8 @@ class Fault:
         return value
 
     def message(self, chain: NodeChain | None) -> str:
-        """Worded as compilers do: a place in a source file that is the fault's own, the operators, and nodes
-        by name.
+        """Word a failure as compilers do: a place in a source file that is the fault's own, the operators,
+        and nodes by name.
         """
         text = "&".join(">".join(path) for path in self.paths)
         place = f"{PLACES[self.stage]}:{zlib.crc32(f'{self.kind} {text}'.encode()) % 900 + 40}"
@@ -259,9 +259,7 @@ class Fake(NoReleases):
 
 
 def parse(text: str, seed: str) -> list[Fault]:
-    """The faults that the option `faults` tells; BadFaults with a sentence when it does not follow the
-    grammar.
-    """
+    """Parse the option `faults`; raise BadFaults with a sentence if it does not follow the grammar."""
     faults = []
     for item in filter(None, text.split("+")):
         match = _FAULT.fullmatch(item)
@@ -301,9 +299,7 @@ def matches(graph: Any, fault: Fault) -> list[NodeChain] | None:
 
 
 def scopes(graph: Any, outer: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """A graph and who produces each name there, then the same of every body inside it, parents before
-    children.
-    """
+    """Yield a graph with the producers of its names, then every body inside it, parents before children."""
     producers = dict(outer)
     producers.update({item.name: None for item in graph.input})
     producers.update({name: node for node in graph.node for name in node.output if name})
@@ -320,7 +316,7 @@ def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, An
     dead: set[tuple[int, str]] = set()
 
     def before(position: int, node: Any) -> tuple[Any, ...] | None:
-        """The nodes along `path` up to `position` that lead into `node`."""
+        """Return the nodes along `path` up to `position` that lead into `node`, or None."""
         if position < 0:
             return ()
         for name in node.input:
@@ -374,7 +370,7 @@ def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
 
 
 def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
-    """The implementation of a planted node: the identity, unless its fault strikes."""
+    """Return the implementation of a planted node: the identity, unless its fault strikes."""
     from onnx.reference.op_run import OpRun
 
     class Misbehave(OpRun):

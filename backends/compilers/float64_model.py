@@ -83,9 +83,7 @@ def refuse_bits(value: Any) -> None:
 
 
 def promote_value(value: Any) -> Any:
-    """A feed in float64: arrays of a promoted type are cast, everything else is given back as it is; lists
-    recursively.
-    """
+    """Convert a feed to float64: arrays of a promoted type are cast, other values stay; lists recursively."""
     if isinstance(value, (list, tuple)):
         return [promote_value(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.name in NARROW:
@@ -94,7 +92,7 @@ def promote_value(value: Any) -> Any:
 
 
 def narrow_value(value: Any) -> Any:
-    """A float64 array as float32, everything else as it is."""
+    """Convert a float64 array to float32; other values stay."""
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype == np.float64:
         return value.astype(np.float32)
     return value
@@ -114,7 +112,7 @@ def promote_type(declared: TypeProto) -> None:
 
 
 def _operators(nodes: Iterable[NodeProto]) -> Iterator[str]:
-    """The standard operators of nodes and their bodies."""
+    """Yield the standard operators of nodes and their bodies."""
     for node in nodes:
         if node.domain in ("", "ai.onnx"):
             yield node.op_type
@@ -197,7 +195,7 @@ def _tensor(tensor: TensorProto) -> None:
 
 
 def _linked_dtypes(nodes: Iterable[NodeProto]) -> frozenset[str]:
-    """Attributes of a local function that its body uses as an element type."""
+    """Return the attributes of a local function that its body uses as an element type."""
     names: set[str] = set()
     for node in nodes:
         for attribute in node.attribute:

@@ -69,11 +69,11 @@ class IreeCpu:
     milliseconds: Mapping[str, float] = {"onnx": 500.0}
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """numpy, and onnx, by which its importer reads a model."""
+        """Return the requirements: numpy, and onnx, with which the importer reads a model."""
         return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> tuple[str, ...]:
-        """The runtime of the same release."""
+        """Return the runtime of the same release."""
         return ("iree-base-runtime==" + release,)
 
     def load(self) -> str:
@@ -117,11 +117,11 @@ class IreeCpu:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the exception's class where it says enough, else by the wording of the message."""
+        """Classify by the exception's class if it is specific, otherwise by the message."""
         return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
+        """Return the source of `run` for an exported script."""
         return SCRIPT % {"flags": flags(options)}
 
 
@@ -152,7 +152,7 @@ def run(model, inputs):
 
 
 def flags(options: Mapping[str, str]) -> list[str]:
-    """The compiler's flags for a target's options."""
+    """Return the compiler's flags for a target's options."""
     host = ["--iree-llvmcpu-target-cpu=host"] if options["code"] == "llvm-cpu" else []
     return [
         "--iree-input-type=onnx",
@@ -204,7 +204,7 @@ def compile_module(text: str, options: Mapping[str, str]) -> bytes:
 
 
 def as_declared(value: Any, kind: str) -> Any:
-    """A result with the sign that the model declares: IREE's integers have none."""
+    """Return a result with the sign that the model declares: IREE's integers have none."""
     found = np.asarray(value)
     declared = np.dtype(kind)
     return (

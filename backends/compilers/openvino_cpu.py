@@ -153,12 +153,14 @@ class OpenvinoCpu:
         return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script; "" for types that have to be carried as others."""
+        """Return the source of `run` for an exported script; "" for types that are carried as others."""
         return "" if {"string", "object", *CARRIED} & set(dtypes) else SCRIPT % settings(options)
 
 
 def settings(options: Mapping[str, str]) -> Dict[str, Any]:
-    """One thread, float32, and the two switches by the names that the CPU device keeps for its own tests."""
+    """Return the settings: one thread, float32, and the two switches by the names that the CPU device keeps
+    for its own tests.
+    """
     chosen: Dict[str, Any] = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     if options["snippets"] == "off":
         chosen["SNIPPETS_MODE"] = "DISABLE"
@@ -189,7 +191,7 @@ def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
 
 
 def refuse_narrowed(graph: Any, inputs: Mapping[str, Any]) -> None:
-    """NotImplementedError for values that OpenVINO narrows by design."""
+    """Raise NotImplementedError for values that OpenVINO narrows by design."""
     from onnx import TensorProto
 
     for item in graph.output:
@@ -206,7 +208,7 @@ def refuse_narrowed(graph: Any, inputs: Mapping[str, Any]) -> None:
 
 
 def to_tensor(openvino: Any, value: Any) -> Any:
-    """An OpenVINO tensor that shares or copies the value's bytes."""
+    """Make an OpenVINO tensor that shares or copies the value's bytes."""
     array = np.asarray(value, order="C")
     if array.dtype.kind in "OUS":
         return openvino.Tensor(array.astype(str))

@@ -201,7 +201,9 @@ class Onnxruntime:
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """numpy 1.26.4 serves every release with a wheel for 3.9 to 3.12; 1.24.4 is the last for 3.8."""
+        """Return the requirements: numpy 1.26.4 serves every release with a wheel for 3.9 to 3.12; 1.24.4 is
+        the last for 3.8.
+        """
         numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
         return (numpy, "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes")
 
@@ -216,7 +218,7 @@ class Onnxruntime:
         return str(onnxruntime.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """A session of the model; without other options one thread, on the CPU provider."""
+        """Open a session of the model; without other options it has one thread, on the CPU provider."""
         import onnxruntime as ort
 
         options = ort.SessionOptions()
@@ -276,8 +278,8 @@ class Onnxruntime:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the status code and the wording of the message; a shape or type complaint is an error, for
-        fusions cause them.
+        """Classify by the status code and the message; a complaint about a shape or type is an error, since
+        fusions cause such.
         """
         otherwise = "rejected" if stage == "import" else "error"
         return meaning_of(
@@ -285,7 +287,7 @@ class Onnxruntime:
         )
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
+        """Return the source of `run` for an exported script."""
         disabled = [item for item in options["disabled_optimizers"].split("+") if item]
         head = "def run(model, inputs):\n    import onnxruntime as ort\n\n"
         body = run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes, options)
@@ -294,7 +296,9 @@ class Onnxruntime:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """The statements of a short script: a session, and a run where it is made."""
+        """Return the statements of a short script: a session, and a run unless the failure is in
+        `compile`.
+        """
         if carriers(dtypes):
             return [], []
         disabled = [item for item in options["disabled_optimizers"].split("+") if item]
@@ -366,8 +370,8 @@ def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
 
 
 def list_registrations(wanted: Mapping[str, str]) -> List[str]:
-    """The statements of an exported script that set configuration entries and register libraries of custom
-    operators.
+    """List the statements of an exported script that set configuration entries and register libraries of
+    custom operators.
     """
     entries = ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
     libraries = filter(None, wanted.get("custom_ops", "").split("+"))
@@ -382,7 +386,9 @@ def run_source(
     dtypes: Collection[str],
     wanted: Mapping[str, str] = {},
 ) -> str:
-    """The last lines of a function that runs the bytes in the variable `model`, for an exported script."""
+    """Return the last lines of a function that runs the bytes in the variable `model`, for an exported
+    script.
+    """
     extra = ", disabled_optimizers=%a" % disabled if disabled else ""
     providers = list(dict.fromkeys([PROVIDERS[wanted.get("device", "cpu")], PROVIDERS["cpu"]]))
     threads = int(wanted.get("threads", "1"))
@@ -421,7 +427,9 @@ def carriers(dtypes: Collection[str]) -> str:
 
 
 def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) -> Any:
-    """An InferenceSession; releases before 1.3 take no providers, those before 1.6 no disabled optimizers."""
+    """Open an InferenceSession; releases before 1.3 take no providers, those before 1.6 no disabled
+    optimizers.
+    """
     try:
         return ort.InferenceSession(model, options, **extra)
     except TypeError:
@@ -519,7 +527,7 @@ def run_extended(
 
 
 def to_sparse(ort: Any, value: Any) -> Any:
-    """An OrtValue of a sparse tensor, by coordinates, that holds what an array has beside zeros."""
+    """Make an OrtValue of a sparse tensor, by coordinates, of an array's elements other than zero."""
     array = np.asarray(value)
     places = np.argwhere(array).astype(np.int64)
     cpu = ort.OrtDevice.make("cpu", 0)
@@ -529,7 +537,7 @@ def to_sparse(ort: Any, value: Any) -> Any:
 
 
 def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:
-    """An OrtValue of element type `kind` (onnxruntime's spelling) that holds `value`."""
+    """Make an OrtValue of element type `kind` (onnxruntime's spelling) from `value`."""
     array = np.asarray(value)
     if kind not in EXTENDED:
         return ort.OrtValue.ortvalue_from_numpy(array)
@@ -545,7 +553,7 @@ def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:
 
 
 def from_ortvalue(kind: str, value: Any) -> Any:
-    """The value that an OrtValue holds, extended element types as ml_dtypes arrays."""
+    """Return the value of an OrtValue, extended element types as ml_dtypes arrays."""
     name = kind[7:-1]
     if not kind.startswith("tensor(") or name not in EXTENDED:
         return value.numpy()
@@ -563,9 +571,7 @@ def from_ortvalue(kind: str, value: Any) -> Any:
 
 
 def pack_bits(elements: Any, per_byte: int) -> Any:
-    """Elements of one byte each, packed `per_byte` to a byte, the first in the lowest bits (onnx's
-    layout).
-    """
+    """Pack elements of one byte each, `per_byte` to a byte, the first in the lowest bits (onnx's layout)."""
     bits = 8 // per_byte
     padded = np.zeros(-(-elements.size // per_byte) * per_byte, np.uint8)
     padded[: elements.size] = elements & ((1 << bits) - 1)
@@ -574,7 +580,7 @@ def pack_bits(elements: Any, per_byte: int) -> Any:
 
 
 def unpack_bits(packed: Any, per_byte: int, count: int, signed: bool) -> Any:
-    """The reverse of `pack_bits`; signed elements have their sign extended."""
+    """Reverse `pack_bits`; the sign of signed elements is extended."""
     bits = 8 // per_byte
     spread = (packed[:, None] >> (np.arange(per_byte, dtype=np.uint8) * bits)) & ((1 << bits) - 1)
     elements = spread.ravel()[:count].astype(np.uint8)

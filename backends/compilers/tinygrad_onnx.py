@@ -157,11 +157,11 @@ class TinygradOnnx:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the exception's class where it says enough, else by the wording of the message."""
+        """Classify by the exception's class if it is specific, otherwise by the message."""
         return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script, after what feeds and reads tensors."""
+        """Return the source of `run` for an exported script, behind the functions that feed and read."""
         parts = "".join("%s\n\n" % inspect.getsource(part) for part in (fed, to_tensor, to_value))
         chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
         return "from typing import Any, Dict, List, Mapping\n\n\n" + parts + SCRIPT % chosen
@@ -189,7 +189,7 @@ def patience(interpreted: bool) -> Iterator[None]:
 
 
 def fed(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:
-    """The values that the runner asks for, as tensors of tinygrad."""
+    """Return the values that the runner asks for as tensors of tinygrad."""
     return {name: to_tensor(values.get(name)) for name in wanted}
 
 

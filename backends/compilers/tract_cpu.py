@@ -166,11 +166,11 @@ class TractCpu:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the exception's class where it says enough, else by the wording of the message."""
+        """Classify by the exception's class if it is specific, otherwise by the message."""
         return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
+        """Return the source of `run` for an exported script."""
         return SCRIPT % FACTS
 
 

@@ -121,7 +121,7 @@ def is_builder(value: Any) -> bool:
 
 
 def as_module(tvm: Any, value: Any) -> Any:
-    """A function as a module of its own."""
+    """Wrap a function in a module of its own."""
     if isinstance(value, tvm.IRModule):
         return value
     if not is_module(tvm, value):
@@ -167,7 +167,9 @@ def passes_in(tvm: Any, names: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def flatten_passes(tvm: Any, each: Any) -> Sequence[Any]:
-    """The passes of a Sequential of the user's, or the pass by itself: some of TVM's own are Sequentials."""
+    """List the passes of a user's Sequential, or the pass by itself: some of TVM's own passes are
+    Sequentials.
+    """
     if is_stock(tvm, each) or not isinstance(each, tvm.transform.Sequential):
         return [each]
     return [part for item in each.passes for part in flatten_passes(tvm, item)]

@@ -171,15 +171,15 @@ class TvmRelax:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """What importing tvm and its ONNX importer needs (tried with 0.25 and 0.26); the wheels want Python
+        """Return the imports of tvm and its ONNX importer (tried with 0.25 and 0.26); the wheels need Python
         3.10 or newer.
         """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         return (numpy, "onnx", "ml_dtypes", "protobuf", "typing_extensions")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """The apache-tvm-ffi of the release: each was built against one, and newer ones fail to import or
-        segfault.
+        """Return the apache-tvm-ffi of the release: each was built against one, and newer ones fail to import
+        or segfault.
         """
         if release.startswith("0.25."):
             return ("apache-tvm-ffi==0.1.12",)
@@ -226,13 +226,13 @@ class TvmRelax:
         return ways[request.ir](request)
 
     def from_relax(self, request: "Request") -> "Run":
-        """A Relax module: its passes, then the pipeline of the target."""
+        """Prepare a Relax module: run its passes, then the pipeline of the target."""
         import tvm
 
         return tvm_relax_modules.prepare(tvm, request, module_of(tvm, request), passes, build)
 
     def from_tir(self, request: "Request") -> "Run":
-        """A TIR function: its passes, then the lowering of TIR."""
+        """Prepare a TIR function: run its passes, then the lowering of TIR."""
         import tvm
 
         # Registers the nodes that a function may hold
@@ -243,9 +243,7 @@ class TvmRelax:
             return tvm_tir.prepare(request, module, passes)
 
     def from_onnx(self, request: "Request") -> "Run":
-        """An ONNX model, through the importer; shapes that it leaves open are those of the values that will
-        be fed.
-        """
+        """Import an ONNX model; open shapes become those of the values that will be fed."""
         import onnx
         import tvm
         from tvm import relax
@@ -283,13 +281,13 @@ class TvmRelax:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the exception's class where it says enough, else by the wording of the message."""
+        """Classify by the exception's class if it is specific, otherwise by the message."""
         if stage == "import" and exception.rpartition(".")[2] == "NotWellFormed":
             return "rejected"
         return meaning_of(exception, message[:1000], MEANINGS, TVM_CLASSES)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script; "" for a device."""
+        """Return the source of `run` for an exported script; "" for a device."""
         return "" if options["target"] == "cuda" else SCRIPT % self.settings(options)
 
     def brief(
@@ -390,7 +388,7 @@ def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **sett
 
 
 def device_of(tvm: Any, request: "Request") -> Any:
-    """The device that the target computes on; ValueError where there is none."""
+    """Return the device that the target computes on; raise ValueError if there is none."""
     if request.options["target"] != "cuda":
         return tvm.cpu()
     if not tvm.cuda().exist:
@@ -402,7 +400,7 @@ def device_of(tvm: Any, request: "Request") -> Any:
 
 
 def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
-    """The executable of a Relax module, by the pipeline that the request's options name."""
+    """Build the executable of a Relax module with the pipeline in the request's options."""
     from tvm import relax
 
     pipeline = "default"

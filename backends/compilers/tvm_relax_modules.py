@@ -153,8 +153,8 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
 
 
 def fed(tvm: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
-    """An argument of main: a tensor, a shape (int64 of one dimension), a scalar (rank 0) or a tuple (field by
-    field).
+    """Return an argument of main: a tensor, a shape (int64 of one dimension), a scalar (rank 0) or a tuple
+    (field by field).
     """
     which = type(kind).__name__
     if which == "TupleType":
@@ -169,7 +169,7 @@ def fed(tvm: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
 
 
 def leaves(tvm: Any, result: Any) -> Iterator[Any]:
-    """The values in nested tuples, in order."""
+    """Yield the values in nested tuples, in order."""
     if hasattr(result, "numpy") or isinstance(result, (bool, int, float, str, tvm.runtime.ShapeTuple)):
         yield result
     else:
@@ -178,7 +178,7 @@ def leaves(tvm: Any, result: Any) -> Iterator[Any]:
 
 
 def read(item: Any) -> Any:
-    """A value of the virtual machine as an array."""
+    """Read a value of the virtual machine as an array."""
     if hasattr(item, "numpy"):
         return item.numpy()
     if isinstance(item, (bool, int, float)):

@@ -150,9 +150,7 @@ def with_constants(tvm: Any, text: str) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """The text without the imports that TVM writes as remarks before every function; those at the top
-    stay.
-    """
+    """Remove the imports that TVM writes as remarks before every function; those at the top stay."""
     lines = text.split("\n")
     top = next((place for place, line in enumerate(lines) if line and not line.startswith("#")), 0)
     kept = [line for place, line in enumerate(lines) if place < top or not REMARK.match(line)]
@@ -181,7 +179,7 @@ def source(
 
 
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
-    """`relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes
+    """Return `relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes
     them.
     """
     name, _, argument = item.partition(":")
@@ -192,7 +190,7 @@ def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
 
 
 def tir_call(item: str) -> str:
-    """`tirx.transform.NarrowDataType(32)` for `tirx.NarrowDataType:32`."""
+    """Return `tirx.transform.NarrowDataType(32)` for `tirx.NarrowDataType:32`."""
     name, _, argument = item.partition(":")
     dialect, _, short = name.partition(".")
     written = argument if argument.isdigit() else "%a" % argument if argument else ""

@@ -193,7 +193,7 @@ def make(tvm: Any, item: str) -> Any:
 
 
 def context_options(sequence: Iterable[str]) -> Dict[str, Any]:
-    """The options that a sequence sets (`=GROUP.FIELD:VALUE`), as a context takes them."""
+    """Return the options that a sequence sets (`=GROUP.FIELD:VALUE`), in the form that a context takes."""
     found: Dict[str, Any] = {}
     for item in sequence:
         if item.startswith("="):
@@ -214,9 +214,7 @@ def arguments(function: Any) -> List[str]:
 
 
 def effects(tvm: Any, into: List[str]) -> Any:
-    """An instrument that writes down which pass changed what: the pass, and the kinds of nodes that it made
-    or did away with.
-    """
+    """Make an instrument that records the pass and the kinds of nodes that each pass adds or removes."""
     from tvm_ffi import structural_equal
 
     before: List[Any] = []
@@ -239,7 +237,7 @@ def effects(tvm: Any, into: List[str]) -> Any:
 
 
 def kinds(module: Any) -> "set[str]":
-    """The kinds of nodes in the functions of a module."""
+    """Return the kinds of nodes in the functions of a module."""
     import tvm_ffi
 
     found: "set[str]" = set()

@@ -85,7 +85,7 @@ def topi() -> "Run":
 
 
 def list_workloads() -> List[Callable[[], Any]]:
-    """The kernels on which TVM tests its tuner (convolutions, products, norms), in small sizes."""
+    """List the kernels on which TVM tests its tuner (convolutions, products, norms), in small sizes."""
     try:
         from tvm.s_tir.meta_schedule.testing import te_workload
     except ImportError:
@@ -98,7 +98,7 @@ def list_workloads() -> List[Callable[[], Any]]:
 
 
 def alone(tvm: Any, function: Any) -> Any:
-    """A module with the function as its `main`."""
+    """Return a module with the function as its `main`."""
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 

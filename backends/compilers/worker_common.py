@@ -46,11 +46,11 @@ class NoReleases:
     extra = ""
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Nothing."""
+        """Return (): there are no releases."""
         return ()
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """Nothing."""
+        """Return (): there are no releases."""
         return ()
 
 
@@ -75,7 +75,7 @@ def version_of(package: str) -> str:
 
 
 def numpy_requirement(python: Tuple[int, int]) -> str:
-    """The numpy that releases of a compiler run with in an environment of this Python."""
+    """Return the numpy that releases of a compiler run with in an environment of this Python."""
     return "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
 
 
@@ -101,8 +101,8 @@ def onnx_name(number: int) -> str:
 
 
 def numpy_name(number: int) -> str:
-    """The name of the numpy dtype of an element type (`object` for strings); an undefined one passes for
-    float32.
+    """Return the name of the numpy dtype of an element type (`object` for strings); an undefined one counts
+    as float32.
     """
     from onnx import helper
 

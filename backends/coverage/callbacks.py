@@ -49,7 +49,7 @@ def provide() -> None:
 
 
 def library() -> bytes:
-    """A shared library for x86-64 that defines the functions."""
+    """Return the bytes of a shared library for x86-64 that defines the functions."""
     functions = {PREFIX + name: MARK if name == "trace_pc_guard" else RETURN for name in NAMES}
     head = 64 + 4 * 56
     code, places = _code(functions, head)
@@ -88,7 +88,7 @@ def _code(functions: Dict[str, bytes], begin: int) -> Tuple[bytes, List[int]]:
 
 
 def _symbols(functions: Dict[str, bytes], places: List[int]) -> Tuple[bytes, bytes]:
-    """The table of strings and that of symbols."""
+    """Return the table of strings and that of symbols."""
     strings, symbols = b"\0", bytes(24)
     for (name, body), place in zip(functions.items(), places):
         # global, a function, defined

@@ -105,11 +105,11 @@ class Probes:
         return int(np.count_nonzero(self._hits[: self.total] & self._stable))
 
     def numbers(self) -> Numbers:
-        """The numbers of those that were reached, of the stable ones, ascending."""
+        """Return the numbers of the reached stable probes, ascending."""
         return np.flatnonzero(self._hits[: self.total] & self._stable).astype(np.int64)
 
     def stable(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Those of these that can be recognised from one run to the next, as far as is known."""
+        """Return those of these probes that can be recognised from one run to the next, as far as known."""
         return tuple(number for number in numbers if self._stable[number])
 
     def reached(self) -> tuple[Reached, ...]:
@@ -158,7 +158,7 @@ class Probes:
 
 
 def _pages(section: CounterSection) -> tuple[int, int]:
-    """Where a section begins in its pages, and how many bytes these have."""
+    """Return where a section begins in its pages, and how many bytes these have."""
     offset = section.address % mmap.PAGESIZE
     return offset, -(-(offset + section.size) // mmap.PAGESIZE) * mmap.PAGESIZE
 
@@ -178,7 +178,7 @@ class EffectNumbers:
         return len(self._numbers)
 
     def new(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The numbers of those that had not been seen before."""
+        """Return the numbers of those that were not seen before."""
         with self._guard:
             before = len(self._numbers)
             return tuple(
@@ -186,7 +186,7 @@ class EffectNumbers:
             )
 
     def names(self) -> list[str]:
-        """All of them, sorted."""
+        """List all names, sorted."""
         return sorted(self._numbers)
 
 
@@ -250,7 +250,7 @@ class Coverage:
             return self._effects.setdefault(place, EffectNumbers())
 
     def maps(self) -> Mapping[tuple[str, str], Probes | EffectNumbers]:
-        """All of it, by place."""
+        """Return all coverage by place."""
         with self._guard:
             return {**self._maps, **self._effects}
 

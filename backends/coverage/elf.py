@@ -81,8 +81,8 @@ class Library:
         return np.frombuffer(self._data, np.uint8, section.size, section.offset)
 
     def words(self, name: str) -> npt.NDArray[np.int64]:
-        """The content of a section as words of eight bytes, its addresses as the loader makes them (at a load
-        address of 0).
+        """Return the content of a section as words of eight bytes, its addresses as the loader makes them (at
+        a load address of 0).
         """
         content = self.bytes_of(name)
         words = content[: len(content) // 8 * 8].view("<i8").astype(np.int64)
@@ -106,7 +106,7 @@ class Library:
         return words
 
     def _rows(self, name: str) -> npt.NDArray[np.uint8]:
-        """The content of a table of relocations or symbols, in whole rows."""
+        """Return the content of a table of relocations or symbols, in whole rows."""
         content = self.bytes_of(name)
         return content[: len(content) // _ROW * _ROW]
 

@@ -28,7 +28,7 @@ class Notes:
         self._read = 0
 
     def every(self, begin: int, end: int) -> tuple[int, ...]:
-        """The numbers of the probes noted from one place to another, in the order in which they were
+        """Return the numbers of the probes noted from one place to another, in the order in which they were
         reached.
         """
         return tuple(number & ~NEW for number in self._between(begin, end))
@@ -43,7 +43,7 @@ class Notes:
 
     @contextlib.contextmanager
     def counters(self) -> Iterator[memoryview]:
-        """The pages of the counters."""
+        """Return the pages of the counters."""
         with memoryview(self._memory) as memory, memory[self._pages :] as pages:
             yield pages
 

@@ -105,7 +105,7 @@ def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
 
 
 def unstable_file(points: Points) -> Path:
-    """Where the probes are kept that come and go between equal runs."""
+    """Return the file that keeps the probes that come and go between equal runs."""
     return points.file.with_suffix(".unstable")
 
 

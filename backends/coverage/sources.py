@@ -21,9 +21,7 @@ _LEA = 7
 
 
 def source_files(library: Library) -> dict[int, str]:
-    """The path of a source file, as its compiler was given it, by the address of the function that names
-    it.
-    """
+    """Map the address of each function that names its source file to the path that its compiler was given."""
     try:
         readable = library.sections[".rodata"]
         content = library.bytes_of(".rodata").tobytes()
@@ -46,7 +44,7 @@ def source_files(library: Library) -> dict[int, str]:
 
 
 def _loads(library: Library, paths: dict[int, str]) -> list[tuple[int, str]]:
-    """Where the code loads the address of one of these texts, and which."""
+    """Yield where the code loads the address of one of these texts, and which text."""
     text, base = library.bytes_of(".text"), library.text.address
     wanted = np.array(sorted(paths), np.int64)
     found = []
@@ -82,12 +80,12 @@ class Names:
         self._files = [files[at] for at in self._at]
 
     def function(self, address: int) -> int:
-        """The entry of the function that an address is in."""
+        """Return the entry of the function that contains an address."""
         place = int(np.searchsorted(self._starts, address, "right")) - 1
         return int(self._starts[max(place, 0)])
 
     def symbol(self, function: int) -> str:
-        """Its mangled name, "" for one that is not exported from a stripped library."""
+        """Return the mangled name of a function; "" for one that a stripped library does not export."""
         return self._symbols.get(function, "")
 
     def source(self, function: int) -> str:

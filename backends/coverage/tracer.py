@@ -222,7 +222,7 @@ class Tracer:
         return int(self.counts[2])
 
     def notes(self, begin: int = 0) -> Sequence[int]:
-        """The notes from `begin` on."""
+        """Return the notes from `begin` on."""
         every = (ctypes.c_uint32 * self.position).from_address(self.state.notes)
         return every[begin:]
 
@@ -253,7 +253,7 @@ def map_file(size: int, fd: int, writable: bool = False) -> int:
 
 
 def mapped_file(path: str, size: int) -> int:
-    """The address of a file's first bytes in memory."""
+    """Return the address of a file's first bytes in memory."""
     fd = os.open(path, os.O_RDONLY)
     try:
         return map_file(size, fd)
@@ -275,7 +275,7 @@ def share_pages(address: int, size: int, fd: int, place: int) -> int:
 
 
 def install(code: bytes) -> int:
-    """The address of machine code, ready to be called."""
+    """Return the address of machine code, ready to be called."""
     at = map_file(PAGE, -1, writable=True)
     ctypes.memmove(at, code, len(code))
     if libc.mprotect(at, PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
@@ -284,7 +284,7 @@ def install(code: bytes) -> int:
 
 
 def modules() -> List[Tuple[str, int]]:
-    """Every library that is loaded here: its path and where its address 0 is."""
+    """List every library that is loaded here: its path and where its address 0 is."""
     found: Dict[str, int] = {}
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -295,7 +295,7 @@ def modules() -> List[Tuple[str, int]]:
 
 
 def load_address(path: str) -> int:
-    """Where the address 0 of a loaded library is; OSError when it is not loaded."""
+    """Return where the address 0 of a loaded library is; raise OSError if it is not loaded."""
     wanted = os.path.realpath(path)
     for name, base in modules():
         if os.path.realpath(name) == wanted:

@@ -208,7 +208,7 @@ def _gradient(
 def _concrete(
     program: OnnxProgram, inputs: Mapping[str, Any]
 ) -> Generator[Question, Observation, onnx.ModelProto]:
-    """The model with the sizes that these inputs have, and the types of its inner values."""
+    """Return the model with the sizes that these inputs have, and the types of its inner values."""
     model = program.proto
     if _open(model):
         model = copied(program.proto)
@@ -230,8 +230,8 @@ def _concrete(
 def _draw_values(
     start: FoundValues, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
 ) -> tuple[FoundValues, onnx.ModelProto]:
-    """Values drawn from ranges in place of those of `start`, and its model (the program with all types known)
-    with them.
+    """Draw values from ranges in place of those of `start`; return them with the model (the program with all
+    types known).
     """
     inputs, weights = refill_values(model, start.inputs, ranges, seed)
     return FoundValues(_with_weights(start.program, weights), inputs, how), with_weights(model, weights)
@@ -261,7 +261,7 @@ def finite(value: Any) -> bool:
 
 
 def expose_results(program: OnnxProgram) -> OnnxProgram:
-    """The program with every result of a node of its graph as an output."""
+    """Return the program with every result of a node of its graph as an output."""
     made = [name for node in program.proto.graph.node for name in node.output if name]
     return _write_program(tap_model(program.proto, made), program)
 

@@ -118,8 +118,8 @@ class MaxPool(OpRun):
 def _taps(
     side: int, kernel: int, stride: int, dilation: int, pads: list[int], auto_pad: str, ceil_mode: bool
 ) -> np.ndarray[Any, Any]:
-    """The places that each window of one axis covers, [windows, kernel]; those of the padding lie outside
-    0..side-1.
+    """Return the places that each window of one axis covers, [windows, kernel]; those of the padding lie
+    outside 0..side-1.
     """
     reach = (kernel - 1) * dilation + 1
     before, after = pads if auto_pad == "NOTSET" else (0, 0)

@@ -18,7 +18,7 @@ class Loop(OpRun):
     """
 
     def need_context(self) -> bool:
-        """The body may read values of the graph around it."""
+        """Return True: the body may read values of the graph around it."""
         return True
 
     # The evaluator calls it by inputs and attribute names
@@ -65,7 +65,7 @@ class Scan(OpRun):
     """
 
     def need_context(self) -> bool:
-        """The body may read values of the graph around it."""
+        """Return True: the body may read values of the graph around it."""
         return True
 
     def _run(  # type: ignore[no-untyped-def]  # as above
@@ -99,7 +99,7 @@ class ScanOfBatches(OpRun):
     """
 
     def need_context(self) -> bool:
-        """As above."""
+        """Return True: the body may read values of the graph around it."""
         return True
 
     def _run(  # type: ignore[no-untyped-def]  # as above

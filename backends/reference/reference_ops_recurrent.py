@@ -91,7 +91,7 @@ def unroll_steps(
 
 
 def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
-    """The activations of each direction, of inputs that are clipped first."""
+    """Return the activations of each direction, applied to inputs that are clipped first."""
     names = attributes.get("activations") or DEFAULTS[kind] * directions
     alphas, betas = (
         list(attributes.get("activation_alpha") or []),
@@ -148,8 +148,8 @@ def _lstm(
 def lstm_step(
     f: Sequence[Function], gates: Callable[[Array, Array], Array], p: Array, attributes: Mapping[str, Any]
 ) -> Step:
-    """A step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and activations,
-    are `gates` of X and H.
+    """Compute a step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and
+    activations, are `gates` of X and H.
     """
     (pi, po, pf), clip = np.split(p, 3), attributes.get("clip")
 

@@ -151,13 +151,13 @@ class DeformConv(OpRun):
 
 
 def _along(values: Array, axis: int, rank: int) -> Array:
-    """A row of values that lies along one of `rank` axes."""
+    """Lay a row of values along one of `rank` axes."""
     return values.reshape([-1 if at == axis else 1 for at in range(rank)])
 
 
 def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
-    """The sum of the elements that the taps of all axes name together, for each item of the batch and each
-    channel.
+    """Sum the elements that the taps of all axes name together, for each item of the batch and
+    each channel.
     """
     batch = _along(np.arange(x.shape[0]), 0, taps[0][0][0].ndim)
     total: Any = 0.0

@@ -129,9 +129,7 @@ def _own(target: ResolvedTarget) -> tuple[str, ...]:
 
 
 def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
-    """The environment that runs the build at an absolute path. BadInput when it is none; whether it may run
-    is asked before (`check_allowed`).
-    """
+    """Return the environment that runs a build at an absolute path; raise BadInput if there is none."""
     place = Path(path)
     _check(backend, path)
     if facts_of(backend).runs_command:
@@ -213,12 +211,12 @@ def stated_version(version: str, state: str) -> str:
 
 
 def unstated_version(version: str) -> str:
-    """The version that a build says itself."""
+    """Return the version that a build itself states."""
     return re.sub(r"(?:^|[+.])build\.[0-9a-f]{10}$", "", version)
 
 
 def module_of(backend: Backend) -> str:
-    """The name under which a backend's package is imported."""
+    """Return the name under which a backend's package is imported."""
     return facts_of(backend).module or backend.package.replace("-", "_")
 
 
@@ -227,7 +225,7 @@ def _mark(text: str) -> Path:
 
 
 def _check(backend: Backend, path: str) -> None:
-    """BadInput unless there is a build of the compiler at `path`."""
+    """Raise BadInput unless there is a build of the compiler at `path`."""
     if facts_of(backend).runs_command:
         interpreters.check_command(path)
         return
@@ -299,7 +297,9 @@ def _ask_python(python: Path, module: str, place: Path) -> tuple[tuple[int, int,
 
 
 def _holding(backend: Backend, place: Path) -> Path:
-    """The folder in or below `place` from which the package is imported; BadInput without one."""
+    """Return the folder in or below `place` from which the package is imported; raise BadInput
+    without one.
+    """
     module = module_of(backend)
     for pattern in _FOLDERS:
         for folder in sorted(place.glob(pattern)) if pattern else [place]:
@@ -336,8 +336,8 @@ def _of_wheel(backend: Backend, wheel: Path, offline: bool, say: Say) -> Environ
 
 
 def _wheel_parts(backend: Backend, wheel: Path) -> tuple[str, tuple[int, int] | None]:
-    """The version that a wheel's name states, and the Python that it is for (None: several). BadInput when it
-    is of another package.
+    """Return the version in a wheel's name and its Python (None: several); raise BadInput for another
+    package.
     """
     match = _WHEEL.fullmatch(wheel.name)
     if match is None:

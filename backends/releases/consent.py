@@ -49,8 +49,8 @@ def _unconfirmed_release(what: str, yes: str) -> Unconfirmed:
 
 
 def _missing_release(text: str) -> str:
-    """The release that a target would install, `package==release`; "" where it is here or its installation is
-    consented to.
+    """Return the release that a target would install, `package==release`; "" if it is here or the user
+    consented to its installation.
     """
     target = resolve(text) if "==" in text else None
     consented = os.environ.get(SWITCH, "")

@@ -106,7 +106,7 @@ class PackageIndex:
         return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def options(self, alone: bool = True) -> list[str]:
-        """For pip and for uv: to look here, and nowhere else where `alone`."""
+        """Return options for pip and uv: look here, and nowhere else if `alone`."""
         if not self.place:
             return []
         if "://" not in self.place:
@@ -133,7 +133,7 @@ def list_hash_options(package: str, release: str) -> list[str]:
 
 
 def check_package(name: str) -> None:
-    """BadInput unless `name` is the name of a package."""
+    """Raise BadInput unless `name` is the name of a package."""
     if not _PACKAGE.fullmatch(name):
         raise BadInput(f"{shown(name)} is not the name of a package")
 
@@ -269,15 +269,15 @@ def _list_releases(
 
 
 def _pip() -> list[str]:
-    """How pip is started: that of the running Python, else one that uv keeps."""
+    """Return the command that starts pip: that of the running Python, or one that uv keeps."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-I", "-m", "pip"]
     return [_uv(), "tool", "run", "--quiet", "pip"]
 
 
 def _last_line(output: str) -> str:
-    """An installer's innermost reason: its last `cause:` or else its last line, printable, at most 300
-    characters.
+    """Return an installer's innermost reason: its last `cause:`, or else its last line, printable, at most
+    300 characters.
     """
     lines = [" ".join(line.split()) for line in output.splitlines()]
     # uv's hints follow the reason and are often longer.

@@ -48,7 +48,7 @@ class Interpreter:
 
 @cache
 def find_interpreters() -> tuple[Interpreter, ...]:
-    """The running Python, then every other CPython 3.8 or newer, the newest first.
+    """Find the running Python, then every other CPython 3.8 or newer, the newest first.
 
     They come from pyenv, from uv's managed Pythons and from `python3*` on PATH, links resolved and each file
     once; one that does not tell its version within 20 seconds is left out. Asked once a process: about 20 ms
@@ -138,7 +138,7 @@ def _output(command: list[str], environment: dict[str, str] | None) -> str:
 
 
 def check_command(text: str) -> None:
-    """BadInput unless the program of a command is there and may be run."""
+    """Raise BadInput unless the program of a command is there and may be run."""
     word = command_words(text)[0]
     path = _program(word)
     if path is None:
@@ -151,7 +151,9 @@ def check_command(text: str) -> None:
 
 
 def command_files(text: str) -> tuple[Path, ...]:
-    """The program and the files among the other words: what makes another version of it."""
+    """Return the program and the files among the other words, whose changes make another version of the
+    command.
+    """
     first, *others = command_words(text)
     program = _program(first)
     files = [Path(word) for word in others if os.path.isabs(word) and os.path.exists(word)]
@@ -159,8 +161,8 @@ def command_files(text: str) -> tuple[Path, ...]:
 
 
 def reads_of(files: Iterable[Path]) -> list[Path]:
-    """What programs and libraries of the user's read: the files, and what lies beside them, though never all
-    of a home.
+    """Return what programs and libraries of the user's read: the files, and their neighbours, but never a
+    whole home.
     """
     home = Path.home()
     found: list[Path] = []

@@ -103,7 +103,8 @@ class ReleaseStore:
     def environment(
         self, backend: Backend, release: str, offline: bool = False, say: Say = lambda sentence: None
     ) -> Environment:
-        """The environment that runs `release` of the backend's package, installed first where it is not yet.
+        """Return the environment that runs `release` of the backend's package, after installing it if
+        necessary.
 
         The Python is the running one where the release has a wheel for it, else the closest older one found
         on this machine, else the closest newer; the choice is remembered, so that a release that is there
@@ -119,8 +120,8 @@ class ReleaseStore:
         offline: bool = False,
         say: Say = lambda sentence: None,
     ) -> Environment:
-        """As `environment`, of a package that holds the same compiler as the backend's own, or of one from
-        another index.
+        """Return an environment as `environment` does, for a package with the same compiler as the backend's
+        own, or one from another index.
         """
         if not release.package:
             raise BadInput(f"{backend.name} has no releases: write it without ==")
@@ -141,7 +142,7 @@ class ReleaseStore:
         return self._had(backend, _Recipe(backend.package, release, requirements, state), offline, say)
 
     def _had(self, backend: Backend, recipe: _Recipe, offline: bool, say: Say) -> Environment:
-        """The recipe's environment, made unless it is there."""
+        """Return the recipe's environment, made unless it is there."""
         try:
             check_private(self.root)
             chosen = self._read_chosen(recipe)
@@ -216,7 +217,7 @@ class ReleaseStore:
         raise BadInput(_without_wheel(recipe, refused, refusal))
 
     def _ready(self, backend: Backend, recipe: _Recipe, minor: Minor) -> Environment | None:
-        """The environment when release and base are both complete for this Python version."""
+        """Return the environment if release and base are both complete for this Python version."""
         name, base = _entry(recipe, minor), _base_entry(backend, minor)
         facts = self._facts(base)
         if facts is None or self._facts(name) is None:
@@ -332,8 +333,8 @@ class ReleaseStore:
         return major, minor
 
     def _unknown(self, recipe: _Recipe, offline: bool) -> str:
-        """The sentence for a release that does not exist, with the releases around it where the index can be
-        and may be asked.
+        """Return the sentence for a release that does not exist, with its neighbours if the index can and may
+        be asked.
         """
         sentence = f"there is no release {recipe.release} of {recipe.package}"
         every: list[str] = []
@@ -375,7 +376,7 @@ def _listing(package: str, index: PackageIndex) -> str:
 
 
 def default_root() -> Path:
-    """Where releases are kept unless something else is said."""
+    """Return the folder of releases: OPSIEVE_STORE, or one in the user's cache."""
     if named := os.environ.get("OPSIEVE_STORE"):
         return Path(named).expanduser()
     from platformdirs import user_cache_path
@@ -400,14 +401,14 @@ def _tag(minor: Minor) -> str:
 
 
 def _pythons(minors: Sequence[Minor] | frozenset[Minor]) -> str:
-    """Python versions as words: `3.8, 3.9 and 3.11`."""
+    """Format Python versions as words: `3.8, 3.9 and 3.11`."""
     words = [".".join(map(str, minor)) for minor in sorted(minors)]
     return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
 def _by_preference(found: Sequence[Interpreter]) -> list[Interpreter]:
-    """One interpreter for each version: the first of `found`, then the older ones, closest first, then the
-    newer ones.
+    """List one interpreter for each version: the first of `found`, then the older ones, closest first, then
+    the newer ones.
     """
     first = found[0].minor
     # Reversed, so that of equal versions the first one found remains.

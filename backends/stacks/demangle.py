@@ -47,8 +47,8 @@ class _Unknown(Exception):
 
 
 def demangle(symbol: str) -> str:
-    """`tvm::arith::Simplify` for `_ZN3tvm5arith8SimplifyEi`; the symbol itself when it is not C++ or beyond
-    this reader.
+    """Return `tvm::arith::Simplify` for `_ZN3tvm5arith8SimplifyEi`; the symbol itself if it is not C++ or
+    beyond this reader.
     """
     if not symbol.startswith("_Z") or len(symbol) > _MAX:
         return symbol

@@ -53,7 +53,7 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
 
 
 def frame_of(function: str, file: str, line: int) -> Frame:
-    """A frame of a Python traceback. TVM adds its C++ frames as if they were Python's; they become native
+    """Make a frame of a Python traceback; C++ frames that TVM adds as if they were Python's become native
     ones.
     """
     function = function[:MAX_LINE].strip()
@@ -66,7 +66,7 @@ def frame_of(function: str, file: str, line: int) -> Frame:
 
 
 def python_frame(line: str, mixed: bool) -> Frame | None:
-    """The frame of a line `File "x.py", line 3, in f`. `mixed` makes C++ frames native (`frame_of`)."""
+    """Read the frame of a line `File "x.py", line 3, in f`; `mixed` makes C++ frames native (`frame_of`)."""
     match = _PYTHON.match(line)
     if match is None:
         return None
@@ -77,13 +77,13 @@ def python_frame(line: str, mixed: bool) -> Frame | None:
 
 
 def binary_frame(line: str, build_id: BuildId | None) -> Frame | None:
-    """A frame of the C stack that Python 3.14's faulthandler prints."""
+    """Read a frame of the C stack that Python 3.14's faulthandler prints."""
     match = _BINARY.match(line)
     return None if match is None else _module_frame(match[1], match[2], int(match[3] or "0", 16), build_id)
 
 
 def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
-    """A frame of our own shim: `@frame`, module, offset and symbol between tabulators."""
+    """Read a frame of our own shim: `@frame`, module, offset and symbol between tabulators."""
     fields = line.split("\t")
     if len(fields) != 4 or fields[0] != "@frame":
         return None
@@ -99,8 +99,8 @@ def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
 
 
 def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
-    """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None
-    for another line.
+    """Read a numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`;
+    None for another line.
     """
     # Most lines of a log are no frames; one look at a character saves five expressions.
     if line.lstrip()[:1] not in _NUMBERED_BEGINS:
@@ -120,8 +120,8 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
 
 
 def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
-    """A frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number where `[bt] (3)` tells
-    one, else -1.
+    """Read a frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number if `[bt] (3)`
+    states one, else -1.
     """
     match = _SYMBOLS.match(line.lstrip()) if "[0x" in line else None
     if match is None:
@@ -132,7 +132,7 @@ def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | No
 
 
 def listed_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
-    """A frame of a list without numbers, glog's or the Java machine's, or one of `symbols_frame`."""
+    """Read a frame of a list without numbers, glog's or the Java machine's, or one of `symbols_frame`."""
     if match := _GLOG.fullmatch(line):
         return -1, Frame("native", "" if match[1] == "(unknown)" else demangle(match[1]))
     if match := _JVM.fullmatch(line.rstrip()):
@@ -141,7 +141,7 @@ def listed_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | Non
 
 
 def virtual_machine_frame(line: str) -> Frame | None:
-    """A frame as Java, C# and JavaScript print it; `line` is indented."""
+    """Read a frame as Java, C# and JavaScript print it; `line` is indented."""
     match = _VIRTUAL.match(line) if line[:1].isspace() else None
     if match is None:
         return None
@@ -152,8 +152,8 @@ def virtual_machine_frame(line: str) -> Frame | None:
 
 
 def place_behind(frame: Frame, line: str) -> Frame | None:
-    """The frame with the place that the next line tells (`at file.rs:3:5`, as Rust and a narrow gdb write),
-    None when it tells none.
+    """Return the frame with the place on the next line (`at file.rs:3:5`, as Rust and a narrow gdb write), or
+    None without one.
     """
     match = _AT.fullmatch(line)
     if match is None or frame.file or not frame.function:
@@ -176,8 +176,8 @@ def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None)
 
 
 def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
-    """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`,
-    `(lib.so+0x1)`).
+    """Read a frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int)
+    /file.cc:3:7`, `(lib.so+0x1)`).
     """
     if match := _MODULE_OFFSET.search(rest):
         name, file, line = rest[: match.start()].strip(), "", 0
@@ -238,8 +238,8 @@ class PassTrace:
 
 
 def read_trace(log: str, died: bool) -> PassTrace:
-    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and
-    comes first.
+    """Read the trace in a log; of a compiler that `died`, the pass that ran last counts as one that acted,
+    and comes first.
     """
     named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
     for what, name in _LINE.findall(log):
@@ -258,5 +258,5 @@ def read_trace(log: str, died: bool) -> PassTrace:
 
 
 def choose_skip_option(options: Mapping[str, Sequence[str]]) -> str:
-    """The option of a backend that takes the passes to skip, "" for none."""
+    """Return the option of a backend that takes the passes to skip, or ""."""
     return next((name for name in _SKIPPING if options.get(name) == ()), "")

@@ -104,7 +104,7 @@ def read_tracebacks(text: str) -> list[Raised]:
 
 
 def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
-    """A traceback's head is read: a new exception, a member of a group, or C++ frames that TVM put into its
+    """Read a traceback's head: a new exception, a member of a group, or C++ frames that TVM put into its
     message.
     """
     current = blocks[-1] if blocks else None

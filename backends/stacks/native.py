@@ -32,14 +32,14 @@ _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 
 
 def shim(cache: Path | None = None) -> Path | None:
-    """The compiled shim, compiled now if `cache` (by default the user's cache folder) does not hold it; None
-    when it cannot be.
+    """Return the compiled shim, compiled now unless `cache` (by default the user's cache folder) holds it;
+    None if that is impossible.
     """
     return _build(_folder(cache))[0]
 
 
 def reason(cache: Path | None = None) -> str:
-    """A sentence that says why `shim` gives None, "" when it does not."""
+    """Return the sentence that explains why `shim` returns None, or ""."""
     return _build(_folder(cache))[1]
 
 
@@ -97,7 +97,7 @@ def _build(cache: Path) -> tuple[Path | None, str]:
 
 @functools.lru_cache(maxsize=1024)
 def _build_id(path: str, size: int, mtime_ns: int) -> str:
-    """`build_id` of a regular file; size and time of change are there to tell a file that was replaced."""
+    """Return `build_id` of a regular file; size and time of change distinguish a file that was replaced."""
     try:
         # NONBLOCK: should the path become a FIFO since it was looked at, opening it does not wait.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -133,7 +133,7 @@ def _note_segments(file: int) -> list[tuple[int, int]]:
 
 
 def _find_note(notes: bytes) -> str:
-    """The build-id among the notes of one segment, in either byte order."""
+    """Return the build-id among the notes of one segment, in either byte order."""
     order, at = "<", 0
     while at + 12 <= len(notes):
         name, size, kind = struct.unpack_from(order + "III", notes, at)

@@ -287,8 +287,8 @@ class ProbeJournal:
     """The probes of one question: a folder `root/<digest>` with `question.json` and journals of outcomes."""
 
     def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):
-        """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own
-        text.
+        """Open the journal; with `fresh`, earlier probes are ignored, since a check may depend on more than
+        its own text.
         """
         # The version of opsieve is part of the question, because other rules may judge otherwise.
         text = json.dumps(

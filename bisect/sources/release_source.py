@@ -257,7 +257,7 @@ class Releases(VersionSequence):
         return known.apply_to(self.target) if known else self.target.with_release(version)
 
     def make_key(self, version: str) -> str:
-        """What its probes are kept by."""
+        """Return the journal's key for the probes of a version."""
         known = self._row.get(version)
         return known.make_key(self.target.backend) if known else version
 

@@ -167,7 +167,7 @@ class LanePool:
         return given
 
     def _run_question(self, question: Question) -> None:
-        """In a thread: get a question answered, even if lanes die from it."""
+        """Get a question answered in a thread, even if lanes die from it."""
         try:
             while (rest := self._ask_lane(question)) is not None:
                 question = rest
@@ -178,7 +178,7 @@ class LanePool:
             self._said.put(None)
 
     def _ask_lane(self, question: Question) -> Question | None:
-        """In a thread: pass a question to a lane and return the part it leaves when it dies, if any."""
+        """Pass a question to a lane in a thread, and return the part it leaves when it dies, if any."""
         lane = self._take_lane()
         try:
             for answer in lane.iter_answers(question):

@@ -93,7 +93,7 @@ class Cluster:
         self._client.close(timeout=_CONNECT)
 
     def require_installed(self, here: Installed) -> None:
-        """From now on use only workers that have this installation."""
+        """Use only workers that have this installation from now on."""
         with self._lock:
             self._here, self._known, self._looked = here, {}, -math.inf
 

@@ -123,7 +123,7 @@ def open_remote_workers(
 
 
 def answer_tests(frame: bytes) -> bytes:
-    """On a worker: observe tests with compilers that are kept for the next question of the same reduction."""
+    """Observe tests on a worker, with compilers that are kept for the next question of the same reduction."""
     question: _Question = decode_as(frame, _Question)
     workers = _KEPT.take_one(question.owner) or Workers(question.limits, offline=question.offline)
     try:
@@ -144,7 +144,7 @@ def answer_tests(frame: bytes) -> bytes:
 
 
 def end_workers(owner: str) -> None:
-    """On a worker: end the compilers that are kept for a reduction."""
+    """End the compilers on a worker that are kept for a reduction."""
     _KEPT.end_all(owner)
 
 

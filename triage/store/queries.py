@@ -136,7 +136,7 @@ class Queries(IndexReader):
 
     @contextmanager
     def _connect(self) -> Iterator[Database]:
-        """This thread's connection; what SQLite says becomes one sentence."""
+        """Yield this thread's connection; an error of SQLite becomes one sentence."""
         try:
             database: Database | None = getattr(self._threads, "database", None)
             if database is None:

@@ -20,9 +20,7 @@ OVERFLOW = {torch.float8_e4m3fn: 464.00003, torch.float8_e4m3fnuz: 248.0, torch.
 
 
 def wide(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule over int64 where the elements are unsigned integers of 16 or 32 bits; int64 holds them and the
-    result wraps.
-    """
+    """Apply the rule in int64 to unsigned integers of 16 or 32 bits; int64 holds them, the result wraps."""
 
     def run_wide(n: Any, *values: Any) -> Any:
         narrow = values[0].dtype
@@ -35,7 +33,9 @@ def wide(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """As `wide`, and uint64 by the bits of int64: for what gives the same bits in both."""
+    """Apply the rule as `wide` does, and to uint64 by the bits of int64: for results of equal
+    bits in both.
+    """
 
     def wrapping(n: Any, *values: Any) -> Any:
         if values[0].dtype != torch.uint64:
@@ -61,12 +61,12 @@ def keep_order(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
 
 
 def unary(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule that applies a function of one tensor."""
+    """Return the rule that applies a function of one tensor."""
     return lambda n, x: function(x)
 
 
 def binary(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule that applies a function of two tensors, which broadcast."""
+    """Return the rule that applies a function of two tensors, which broadcast."""
     return lambda n, a, b: function(a, b)
 
 
@@ -81,7 +81,7 @@ def divide(n: Any, a: Any, b: Any) -> Any:
 
 
 def power(n: Any, a: Any, b: Any) -> Any:
-    """The result has the type of the base; an integer to the power of a float is computed in float64."""
+    """Return a result of the base's type; an integer to the power of a float is computed in float64."""
     if a.is_floating_point():
         common = torch.promote_types(a.dtype, b.dtype)
         return torch.pow(a.to(common), b.to(common)).to(a.dtype)
@@ -102,7 +102,7 @@ def shift(n: Any, a: Any, b: Any) -> Any:
 
 
 def clip(n: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-    """Where the bounds cross, the upper one counts. Bounds were attributes before opset 11."""
+    """Clip; where the bounds cross, the upper one counts. Bounds were attributes before opset 11."""
     low, high = n("min", low), n("max", high)
     if low is None and high is None:
         return x
@@ -127,7 +127,7 @@ def cast(n: Any, x: Any, to: Any) -> Any:
 
 
 def bitcast(n: Any, x: Any) -> Any:
-    """The same bits as another type of the same width."""
+    """Return the same bits as another type of the same width."""
     to = n.dtype("to")
     return x.view(to) if to.itemsize == x.dtype.itemsize else n.refuse("types of unequal width")
 
@@ -172,7 +172,7 @@ def infinite(n: Any, x: Any) -> Any:
 
 
 def mean(n: Any, *values: Any) -> Any:
-    """The mean of any number of tensors."""
+    """Compute the mean of any number of tensors."""
     return reduce(torch.add, values) / len(values)
 
 

@@ -13,7 +13,7 @@ class UnknownOpset(Exception):
 
 
 def export(module: Any, values: list[Any], options: Mapping[str, str]) -> tuple[bytes, list[str], list[str]]:
-    """The exported model, the names that it gave its inputs (of those left, by position) and its outputs."""
+    """Export a model; return it with the names of its remaining inputs (by position) and of its outputs."""
     import onnx
     import torch
 

@@ -78,7 +78,7 @@ def erase_tensor(n: Any, items: Any, at: Any = None) -> Any:
 
 
 def split(n: Any, x: Any, sizes: Any = None) -> Any:
-    """A tensor as a sequence of its slices along an axis."""
+    """Split a tensor into a sequence of slices along an axis."""
     axis = n("axis", 0)
     if sizes is None:
         return list(x.split(1, axis)) if n("keepdims", 1) else list(x.unbind(axis))

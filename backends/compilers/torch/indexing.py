@@ -24,13 +24,13 @@ def gather(n: Any, x: Any, index: Any) -> Any:
 
 
 def gather_elements(n: Any, x: Any, index: Any) -> Any:
-    """One element for each index."""
+    """Gather one element for each index."""
     axis = n("axis", 0)
     return torch.gather(x, axis, wrap_indices(index, x.shape[axis]))
 
 
 def linear(index: Any, shape: Any) -> Any:
-    """The rows of the last axis, which index the leading dimensions of a shape, as indices into their
+    """Return the rows of the last axis, which index the leading dimensions of a shape, as indices into their
     product.
     """
     place = torch.zeros(index.shape[:-1], dtype=torch.int64)
@@ -53,7 +53,7 @@ def gather_nd(n: Any, x: Any, index: Any) -> Any:
 
 
 def scatter_elements(n: Any, x: Any, index: Any, updates: Any) -> Any:
-    """Elements put, added, ... at indices along an axis."""
+    """Put, add, ... elements at indices along an axis."""
     axis, how = n("axis", 0), n("reduction", "none")
     index = wrap_indices(index, x.shape[axis])
     if how == "none":
@@ -76,7 +76,7 @@ def scatter_nd(n: Any, x: Any, index: Any, updates: Any) -> Any:
 
 
 def tensor_scatter(n: Any, x: Any, update: Any, starts: Any = None) -> Any:
-    """A run of slices written into a cache, from an index of each batch on."""
+    """Write a run of slices into a cache, from an index of each batch on."""
     axis, length = n("axis", -2) % x.dim(), x.shape[n("axis", -2)]
     starts = torch.zeros(x.shape[0], dtype=torch.int64) if starts is None else starts
     place = starts.reshape(-1, 1) + torch.arange(update.shape[axis])
@@ -87,7 +87,9 @@ def tensor_scatter(n: Any, x: Any, update: Any, starts: Any = None) -> Any:
 
 
 def top_k(n: Any, x: Any, k: Any = None) -> Any:
-    """The first k of a stable order, so that of equal elements the one with the lower index comes first."""
+    """Return the first k in a stable order, so that of equal elements the one with the lower index comes
+    first.
+    """
     k = n.one(k, n("k"))
     axis = n("axis", -1)
     values, places = torch.sort(x, dim=axis, descending=bool(n("largest", 1)), stable=True)
@@ -95,7 +97,7 @@ def top_k(n: Any, x: Any, k: Any = None) -> Any:
 
 
 def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The place of the first largest or smallest element along an axis, or of the last one."""
+    """Return the place of the first largest or smallest element along an axis, or of the last one."""
 
     def along(n: Any, x: Any) -> Any:
         axis, keep = n("axis", 0), bool(n("keepdims", 1))
@@ -124,7 +126,7 @@ def running(function: Callable[..., Any], neutral: int) -> Callable[..., Any]:
 
 
 def compress(n: Any, x: Any, condition: Any) -> Any:
-    """The slices for which the condition holds; of the flat tensor without an axis."""
+    """Return the slices for which the condition holds; those of the flat tensor without an axis."""
     axis = n("axis")
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
     kept = [at for at, keep in enumerate(condition) if keep]
@@ -132,7 +134,9 @@ def compress(n: Any, x: Any, condition: Any) -> Any:
 
 
 def unique(n: Any, x: Any) -> Any:
-    """The elements or slices that differ, their first places, which each is, how many."""
+    """Return the distinct elements or slices, their first places, the place of each input among them, and
+    counts.
+    """
     axis = n("axis")
     axis = None if axis is None else axis % x.dim()
     values, inverse, counts = torch.unique(x, sorted=True, return_inverse=True, return_counts=True, dim=axis)
@@ -149,7 +153,7 @@ def unique(n: Any, x: Any) -> Any:
 
 
 def reverse_sequence(n: Any, x: Any, lengths: Any) -> Any:
-    """The first elements of each sequence turned around."""
+    """Reverse the first elements of each sequence."""
     time, batch = n("time_axis", 0), n("batch_axis", 1)
     steps = torch.arange(x.shape[time]).reshape([-1 if at == time else 1 for at in range(x.dim())])
     until = lengths.reshape([-1 if at == batch else 1 for at in range(x.dim())])

@@ -30,7 +30,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
-    """A backend of torch.compile that compiles and gives back what runs without the compiler."""
+    """Compile as a backend of torch.compile, and return what runs without the compiler."""
     from torch._inductor.compile_fx import compile_fx
 
     compile_fx(graph, examples)
@@ -38,9 +38,7 @@ def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
 
 
 def settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of torch._inductor.config that the options mean; UnknownName for a part that there is
-    not.
-    """
+    """Return the settings of torch._inductor.config for the options; raise UnknownName for unknown parts."""
     patches: dict[str, Any] = {}
     if options["freezing"] == "on":
         patches["freezing"] = True

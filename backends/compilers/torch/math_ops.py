@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 
 
 def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., Any]:
-    """The rule of a reduction over axes, an attribute before the opset `newest`: `function(x, axes,
+    """Return the rule of a reduction over axes, an attribute before the opset `newest`: `function(x, axes,
     keepdims)`.
     """
 
@@ -29,19 +29,19 @@ def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., A
 
 
 def total(x: Any, axes: Any, keep: bool) -> Any:
-    """The sum in the type of the elements."""
+    """Compute the sum in the type of the elements."""
     return torch.sum(x, axes, keepdim=keep, dtype=x.dtype) if axes else x
 
 
 def product(x: Any, axes: Any, keep: bool) -> Any:
-    """The product in the type of the elements."""
+    """Compute the product in the type of the elements."""
     for axis in reversed(axes):
         x = torch.prod(x, axis, keepdim=keep, dtype=x.dtype)
     return x
 
 
 def mean(x: Any, axes: Any, keep: bool) -> Any:
-    """The mean; of integers rounded towards zero."""
+    """Compute the mean; that of integers is rounded towards zero."""
     if not axes:
         return x
     if x.is_floating_point():
@@ -70,7 +70,7 @@ def limit(function: Callable[..., Any], highest: bool) -> Callable[..., Any]:
 
 
 def log_sum_exp(x: Any, axes: Any, keep: bool) -> Any:
-    """The logarithm of the sum of powers of e."""
+    """Compute the logarithm of the sum of powers of e."""
     if x.is_floating_point():
         return torch.logsumexp(x, axes, keepdim=keep) if axes else x
     return torch.logsumexp(x.double(), axes, keepdim=keep).to(x.dtype) if axes else x
@@ -87,7 +87,7 @@ def take_logarithm(x: Any) -> Any:
 
 
 def gemm(n: Any, a: Any, b: Any, c: Any = None) -> Any:
-    """alpha * A' * B' + beta * C."""
+    """Compute alpha * A' * B' + beta * C."""
     a, b = a.t() if n("transA", 0) else a, b.t() if n("transB", 0) else b
     made = torch.mm(a, b)
     alpha, beta = n("alpha", 1.0), n("beta", 1.0)
@@ -101,12 +101,12 @@ def gemm(n: Any, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def columns(value: Any, rank: int) -> Any:
-    """A vector of channels that broadcasts with [N, C, ...]."""
+    """Return a vector of channels that broadcasts with [N, C, ...]."""
     return value.reshape([1, -1] + [1] * (rank - 2))
 
 
 def batch_norm(n: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
-    """In training the statistics of the batch, and running ones; else those given."""
+    """Normalise by the given statistics; in training by those of the batch, and update the running ones."""
     eps = n("epsilon", 1e-5)
     training = n("training_mode", 0) if n.opset >= 14 else n.wanted > 1
     if n("spatial", 1) == 0:
@@ -127,7 +127,7 @@ def batch_norm(n: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
 
 
 def instance_norm(n: Any, x: Any, scale: Any, bias: Any) -> Any:
-    """Each channel of each sample by itself; torch's own refuses a single element."""
+    """Normalise each channel of each sample by itself; torch's own operator refuses a single element."""
     eps = n("epsilon", 1e-5)
     if math.prod(x.shape[2:]) > 1:
         return F.instance_norm(x, weight=scale, bias=bias, eps=eps)
@@ -137,7 +137,7 @@ def instance_norm(n: Any, x: Any, scale: Any, bias: Any) -> Any:
 
 
 def stash(n: Any, x: Any) -> Any:
-    """The input in the type that statistics are computed in: float32 at least, as `stash_type` says by
+    """Return the input in the type that statistics are computed in: float32 at least, as `stash_type` says by
     default.
     """
     if n("stash_type", 1) != 1:
@@ -191,7 +191,7 @@ def lrn(n: Any, x: Any) -> Any:
 
 
 def lp_norm(n: Any, x: Any) -> Any:
-    """By the norm along an axis; zeros stay zeros."""
+    """Divide by the norm along an axis; zeros stay zeros."""
     axis = n("axis", -1)
     size = (
         torch.sum(x.abs(), axis, keepdim=True)

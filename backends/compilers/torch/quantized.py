@@ -33,7 +33,7 @@ def round_to_type(x: Any, zero: Any, to: Any) -> Any:
 
 
 def quantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    """To 8-bit and 16-bit integers and to float8."""
+    """Quantise to 8-bit and 16-bit integers and to float8."""
     to = n.dtype("output_dtype", torch.uint8) if zero is None else zero.dtype
     precision = n.dtype("precision", scale.dtype if n.opset >= 23 else x.dtype)
     if x.dtype == torch.int32:
@@ -61,7 +61,7 @@ def dequantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
 
 
 def dynamic(n: Any, x: Any) -> Any:
-    """To uint8 by the range of the tensor, zero in it."""
+    """Quantise to uint8 by the range of the tensor, which includes zero."""
     low, high = torch.clamp(x.amin(), max=0), torch.clamp(x.amax(), min=0)
     scale = (high - low) / 255
     safe = torch.where(scale == 0, torch.ones_like(scale), scale)
@@ -82,7 +82,7 @@ def subtract_zero_point(value: Any, zero: Any, row: bool) -> Any:
 
 
 def matmul_integer(n: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
-    """int32 sums of products of 8-bit integers."""
+    """Compute int32 sums of products of 8-bit integers."""
     return torch.matmul(subtract_zero_point(a, a_zero, True), subtract_zero_point(b, b_zero, False)).to(
         torch.int32
     )
@@ -91,7 +91,7 @@ def matmul_integer(n: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = Non
 def qlinear_matmul(
     n: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
 ) -> Any:
-    """The product of the integers, scaled and rounded once."""
+    """Multiply the integers, then scale and round once."""
     sums = torch.matmul(subtract_zero_point(a, a_zero, True), subtract_zero_point(b, b_zero, False))
     left = a_scale.reshape(-1, 1) if a_scale.dim() == 1 and a_scale.numel() > 1 else a_scale
     factor = left.double() * b_scale.double() / y_scale.double()

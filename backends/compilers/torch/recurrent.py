@@ -38,7 +38,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def activations(n: Any, directions: int) -> list[list[Callable[[Any], Any]]]:
-    """The activations of each direction, with their parameters bound."""
+    """Return the activations of each direction, with their parameters bound."""
     names = [name.lower() for name in n("activations", DEFAULTS[n.op] * directions)]
     alphas, betas = list(n("activation_alpha", [])), list(n("activation_beta", []))
     clip, made = n("clip"), []
@@ -102,7 +102,7 @@ def recurrent(
     c: Any = None,
     p: Any = None,
 ) -> Any:
-    """All directions; past the end of a sequence the state stays and the output is zero."""
+    """Run all directions; past the end of a sequence the state stays and the output is zero."""
     directions, hidden, gates = w.shape[0], r.shape[-1], GATES[n.op]
     batched = n("layout", 0)
     if batched:

@@ -30,7 +30,7 @@ class Axis:
         self.places = [self.place(at) for at in range(out)]
 
     def place(self, at: int) -> float:
-        """The coordinate of an output element in the input, by the formulas of ONNX's Resize page."""
+        """Return the coordinate of an output element in the input, by the formulas of ONNX's Resize page."""
         size, scale = self.size, self.scale
         # `length_resized`
         long = self.out
@@ -52,7 +52,7 @@ class Axis:
         raise NotImplementedError("Resize: coordinate_transformation_mode %s" % self.how)
 
     def nearest(self) -> list[int]:
-        """The input element nearest to each output element."""
+        """Return the input element nearest to each output element."""
         rounds: dict[str, Callable[[float], int]] = {
             "floor": math.floor,
             "ceil": math.ceil,
@@ -82,7 +82,9 @@ class Axis:
         return indices, weights
 
     def kernel(self, x: float, cubic: bool) -> float:
-        """The weight of an element at a distance: a hat, or the cubic convolution kernel of Keys (1981)."""
+        """Return the weight of an element at a distance: a hat, or the cubic convolution kernel of Keys
+        (1981).
+        """
         x = abs(x)
         if not cubic:
             return max(0.0, 1 - x)
@@ -99,7 +101,7 @@ class Axis:
 
 
 def sizes_of(n: Any, x: Any, axes: list[int], scales: Any, sizes: Any) -> tuple[list[int], list[float]]:
-    """The size of each resized axis, and its scale."""
+    """Return the size of each resized axis, and its scale."""
     if not sizes:
         return [math.floor(x.shape[axis] * scale) for axis, scale in zip(axes, scales)], list(scales)
     policy = n("keep_aspect_ratio_policy", "stretch")
@@ -147,7 +149,7 @@ def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = Non
 
 
 def grid_sample(n: Any, x: Any, grid: Any) -> Any:
-    """torch's own operator."""
+    """Apply torch's own operator."""
     mode = MODES[n("mode", "linear")]
     if x.dim() not in (4, 5) or (mode == "bicubic" and x.dim() == 5):
         n.refuse("%s over %d dimensions" % (mode, x.dim()))

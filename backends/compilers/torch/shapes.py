@@ -19,7 +19,7 @@ def reshape(n: Any, x: Any, shape: Any) -> Any:
 
 
 def flatten(n: Any, x: Any) -> Any:
-    """A matrix: the dimensions before the axis, and those from it on."""
+    """Reshape to a matrix: the dimensions before the axis, and those from it on."""
     axis = n("axis", 1)
     axis = axis + x.dim() if axis < 0 else axis
     return x.reshape([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
@@ -38,7 +38,7 @@ def squeeze(n: Any, x: Any, axes: Any = None) -> Any:
 
 
 def unsqueeze(n: Any, x: Any, axes: Any = None) -> Any:
-    """With axes of one element put in; they count in the result."""
+    """Insert axes of one element; their numbers are places in the result."""
     axes = n("axes") if axes is None else axes
     axes = axes if isinstance(axes, list) else [axes]
     rank = x.dim() + len(axes)
@@ -118,7 +118,7 @@ def around(size: int, before: int, after: int, mode: str) -> list[int]:
 
 
 def center_crop_pad(n: Any, x: Any, shape: Any) -> Any:
-    """Each axis cut or padded with zeros at both ends, the odd element at its end."""
+    """Cut or pad each axis with zeros at both ends, the odd element at its end."""
     axes = [axis % x.dim() for axis in n("axes", range(x.dim()))]
     flat = [0] * (2 * x.dim())
     for axis, size in zip(axes, shape):
@@ -150,7 +150,7 @@ def space_to_depth(n: Any, x: Any) -> Any:
 
 
 def trilu(n: Any, x: Any, k: Any = 0) -> Any:
-    """The triangle above or below a diagonal."""
+    """Keep the triangle above or below a diagonal."""
     k = max(-(2**31), min(2**31, n.one(k, 0)))
     return torch.triu(x, k) if n("upper", 1) else torch.tril(x, k)
 
@@ -162,7 +162,7 @@ def eye(n: Any, x: Any) -> Any:
 
 
 def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
-    """The second value at each index, the first elsewhere and for an index that is out of range."""
+    """Put the second value at each index, and the first elsewhere and for an index that is out of range."""
     depth = n.one(depth)
     places = x.to(torch.int64)
     places = torch.where(places < 0, places + int(depth), places)
@@ -183,13 +183,13 @@ def make_range(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any
 
 
 def constant_of_shape(n: Any, shape: Any) -> Any:
-    """One value, by default float32's 0, in a shape."""
+    """Fill a shape with one value, by default float32's 0."""
     value = n("value", torch.zeros(1)).reshape(())
     return value.expand(shape).clone()
 
 
 def shape_of(n: Any, x: Any) -> Any:
-    """The shape, or a part of it."""
+    """Return the shape, or a part of it."""
     return torch.tensor(list(x.shape)[n("start", 0) : n("end")], dtype=torch.int64)
 
 

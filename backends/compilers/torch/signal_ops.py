@@ -40,7 +40,7 @@ def stft(n: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> A
 
 
 def window(*terms: float) -> Callable[..., Any]:
-    """A sum of cosines over a window of a size; periodic, unless it is symmetric."""
+    """Sum cosines over a window of a size; periodic, unless it is symmetric."""
 
     def make_window(n: Any, size: Any) -> Any:
         to = n.dtype("output_datatype", torch.float32)

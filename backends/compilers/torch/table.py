@@ -55,12 +55,12 @@ class NodeView:
         return self.attributes.get(name, default)
 
     def dtype(self, name: str, default: Any = None) -> Any:
-        """The torch dtype of an attribute that holds one of ONNX's numbers of element types."""
+        """Return the torch dtype of an attribute that holds one of ONNX's numbers of element types."""
         return self.dtypes.get(name, default)
 
     @staticmethod
     def one(value: Any, default: Any = None) -> Any:
-        """The number that was asked, whether its tensor had no dimension or one; the default where it is
+        """Return the requested number, whether its tensor had no dimension or one; the default if it is
         absent.
         """
         value = value[0] if isinstance(value, list) else value
@@ -82,7 +82,7 @@ class Tape:
         self.places: dict[int, int] = {}
 
     def read(self, key: int, value: Any) -> Any:
-        """The value as a Python number, or as nested lists of them."""
+        """Return the value as a Python number, or as nested lists of them."""
         place = self.places.get(key, 0)
         self.places[key] = place + 1
         if not self.recording:
@@ -106,7 +106,7 @@ class LoweredNode:
         self.blocks: dict[str, Block] = {}
 
     def run(self, env: Mapping[str, Any], tape: Tape) -> Any:
-        """The outputs of the node, one value or a tuple of them."""
+        """Return the outputs of the node, one value or a tuple of them."""
         values = []
         for position, name in enumerate(self.inputs):
             if name and position in self.asks:
@@ -175,11 +175,11 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         return tuple(self.block(env, Tape(self.kept)))
 
     def to_tensors(self, values: Mapping[str, Any]) -> list[Any]:
-        """The arguments of forward, from values by name."""
+        """Return the arguments of forward, from values by name."""
         return [to_tensor(values[name]) for name in self.names]
 
     def to_values(self, made: Iterable[Any]) -> dict[str, Any]:
-        """Values by name, from what forward returned."""
+        """Return values by name, from the result of forward."""
         return dict(zip(self.outputs, map(to_value, made)))
 
     def record(self, *values: Any) -> list[str]:
@@ -206,7 +206,7 @@ class Lowering:
         self.opsets: dict[str, int] = {}
 
     def graph(self, graph: Any, opsets: Mapping[str, int], bound: Mapping[str, Any] | None = None) -> Block:
-        """A block for a GraphProto; `bound` are the attributes of the function around it."""
+        """Make a block for a GraphProto; `bound` are the attributes of the function around it."""
         if graph.sparse_initializer:
             raise Unsupported("sparse initializers")
         block = Block((item.name for item in graph.input), (item.name for item in graph.output))
@@ -218,7 +218,7 @@ class Lowering:
     def function(
         self, function: Any, opsets: Mapping[str, int], node: NodeView, named: Sequence[bool]
     ) -> Block:
-        """A block for one call of a FunctionProto; `named` tells which of its outputs the node names."""
+        """Make a block for one call of a FunctionProto; `named` tells which of its outputs the node names."""
         self.depth += 1
         if self.depth > 100:
             raise Unsupported("functions that are nested more than 100 deep")
@@ -291,7 +291,7 @@ class _Defined:
         return _call(step, values, env, tape)
 
     def lower(self, step: LoweredNode, values: list[Any]) -> Block:
-        """The block of the definition, for inputs of these types."""
+        """Return the block of the definition, for inputs of these types."""
         schema, opset = self.schema, step.node.opset
         if schema.has_function:
             versions = [version for version in schema.function_opset_versions if version <= opset]
@@ -347,8 +347,8 @@ def _call(step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Ta
 
 
 def asks_data(block: Block, data: set[str]) -> set[str]:
-    """The operators of a block that ask what depends on the values named in `data`, and not only on their
-    shapes.
+    """Return the operators of a block that read values that depend on those named in `data`, and not only
+    their shapes.
     """
     data, found = set(data), set()
     for step in block.steps:
@@ -375,7 +375,7 @@ def prune(block: Block) -> None:
 
 
 def free_names(block: Block) -> set[str]:
-    """Names that a body reads, those of its own among them (harmless extras)."""
+    """Return the names that a body reads; its own are among them and do no harm."""
     names = set(block.outputs)
     for step in block.steps:
         names.update(step.inputs)

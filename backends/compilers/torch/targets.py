@@ -103,8 +103,8 @@ class Torch:
     lowering_needs: tuple[str, ...] = ()
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not
-        served.
+        """Return the imports of torch, its compiler and the lowering; wheels that need CUDA libraries are not
+        supported.
         """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         torch = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing_extensions", "setuptools")
@@ -176,7 +176,7 @@ class Compiled(Torch):
     """What inductor and the exporter share: the module, run once without them."""
 
     def lower_model(self, request: Request) -> tuple[Lowered, list[Any]]:
-        """The module and its inputs; NotRun where torch alone fails."""
+        """Return the module and its inputs; raise NotRun if torch alone fails."""
         import onnx
         import torch
 
@@ -201,7 +201,7 @@ class Compiled(Torch):
         return module, values
 
     def run_directly(self, module: Lowered) -> Run:
-        """The module without a compiler; raises NotRun."""
+        """Run the module without a compiler; raise NotRun if torch fails."""
         import torch
 
         def run(values: dict[str, Any]) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class Unsupported(NotImplementedError):
 
 
 def attributes(proto: Any, bound: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes of a NodeProto as Python values, those of the function around it put in; and its
-    bodies.
+    """Return the attributes of a NodeProto as Python values, with those of the function around it inserted;
+    and its bodies.
     """
     given, bodies = {}, {}
     for item in proto.attribute:
@@ -65,7 +65,7 @@ def attribute(item: Any) -> Any:
 
 
 def constant(node: Any) -> torch.Tensor:
-    """The value of a Constant node."""
+    """Return the value of a Constant node."""
     if not node.attributes:
         raise Unsupported("Constant: a value that the table does not read")
     ((name, value),) = node.attributes.items()
@@ -79,7 +79,7 @@ def constant(node: Any) -> torch.Tensor:
 
 
 def element(number: int) -> torch.dtype:
-    """torch's dtype for ONNX's number of an element type; Unsupported for the others."""
+    """Return torch's dtype for ONNX's number of an element type; raise Unsupported for the others."""
     name = (
         str(onnx.helper.tensor_dtype_to_np_dtype(number)) if number != onnx.TensorProto.STRING else "string"
     )
@@ -89,8 +89,8 @@ def element(number: int) -> torch.dtype:
 
 
 def to_tensor(value: Any) -> Any:
-    """A torch tensor of a numpy array on torch's default device, lists recursively; shapes and element types
-    stay, the memory is not shared.
+    """Convert a numpy array to a torch tensor on torch's default device, lists recursively; shapes and
+    element types stay, the memory is not shared.
     """
     if value is None or isinstance(value, torch.Tensor):
         return value
@@ -108,7 +108,7 @@ def to_tensor(value: Any) -> Any:
 
 
 def to_value(tensor: Any) -> Any:
-    """The numpy array of a torch tensor, lists recursively."""
+    """Convert a torch tensor to a numpy array, lists recursively."""
     if tensor is None or isinstance(tensor, np.ndarray):
         return tensor
     if isinstance(tensor, (list, tuple)):
@@ -121,7 +121,7 @@ def to_value(tensor: Any) -> Any:
 
 
 def serialised_type(value: Any) -> bytes:
-    """The TypeProto of a value, as ONNX's C++ takes it; an empty one for None."""
+    """Return the TypeProto of a value, as ONNX's C++ takes it; an empty one for None."""
     kind = onnx.TypeProto()
     if isinstance(value, list):
         if not value:

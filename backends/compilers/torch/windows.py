@@ -26,7 +26,7 @@ def edges(pads: Sequence[int]) -> list[int]:
 
 
 def same(n: Any, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """The pads of a window, `kernel` being its extent with dilation, by `auto_pad` or as given."""
+    """Return the pads of a window by `auto_pad` or as given; `kernel` is its extent with dilation."""
     how, rank = n("auto_pad", "NOTSET"), len(sizes)
     if how == "VALID":
         return [0] * (2 * rank)
@@ -43,7 +43,7 @@ def extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
 
 
 def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
-    """A convolution over one to three dimensions."""
+    """Compute a convolution over one to three dimensions."""
     rank = x.dim() - 2
     if not 1 <= rank <= 3:
         n.refuse("%d spatial dimensions" % rank)
@@ -56,7 +56,7 @@ def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
 
 
 def conv_transpose(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
-    """All that the kernel reaches, then cut or grown as the pads say, then the bias."""
+    """Compute all that the kernel reaches, cut or extend it as the pads say, then add the bias."""
     rank = x.dim() - 2
     if not 1 <= rank <= 3:
         n.refuse("%d spatial dimensions" % rank)
@@ -81,7 +81,7 @@ def conv_transpose(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
 
 
 def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
-    """Each tap read by torch's grid_sample at its moved place, zero outside, then the weighted sum."""
+    """Read each tap with torch's grid_sample at its moved place, zero outside; return the weighted sum."""
     if x.dim() != 4:
         n.refuse("%d dimensions" % x.dim())
     batch, channels, *size = x.shape
@@ -110,7 +110,7 @@ def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any
 
 
 def laid_out(n: Any, x: Any, rank: int) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """The kernel, strides, dilations and pads of a pool, and what `ceil_mode` adds at the ends."""
+    """Return the kernel, strides, dilations and pads of a pool, and what `ceil_mode` adds at the ends."""
     kernel = n("kernel_shape")
     strides, dilations = n("strides", [1] * rank), n("dilations", [1] * rank)
     cover = extents(kernel, dilations)
@@ -128,7 +128,7 @@ def laid_out(n: Any, x: Any, rank: int) -> tuple[list[int], list[int], list[int]
 
 
 def windows(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
-    """A view [N, C, outputs..., elements] of every window, its elements in row-major order."""
+    """Return a view [N, C, outputs..., elements] of every window, its elements in row-major order."""
     rank = len(kernel)
     for at, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations)):
         x = x.unfold(2 + at, (size - 1) * dilation + 1, stride)[..., ::dilation]
@@ -141,7 +141,7 @@ def lowest(dtype: Any) -> Any:
 
 
 def max_pool(n: Any, x: Any) -> Any:
-    """The largest element of each window, and its place in the input where that is asked for."""
+    """Return the largest element of each window, and its place in the input if requested."""
     rank = x.dim() - 2
     kernel, strides, dilations, pads, more = laid_out(n, x, rank)
     around = pads[:rank] + [end + extra for end, extra in zip(pads[rank:], more)]
@@ -169,8 +169,8 @@ def max_pool(n: Any, x: Any) -> Any:
 
 
 def average_pool(n: Any, x: Any) -> Any:
-    """The mean of each window, the padding counted where `count_include_pad` says so; what `ceil_mode` adds
-    never counts.
+    """Compute the mean of each window; `count_include_pad` counts the padding, what `ceil_mode` adds never
+    counts.
     """
     rank = x.dim() - 2
     kernel, strides, dilations, pads, more = laid_out(n, x, rank)
@@ -186,7 +186,7 @@ def average_pool(n: Any, x: Any) -> Any:
 
 
 def lp_pool(n: Any, x: Any) -> Any:
-    """The p-norm of each window; padding is zero."""
+    """Compute the p-norm of each window; padding is zero."""
     rank, p = x.dim() - 2, n("p", 2)
     kernel, strides, dilations, pads, more = laid_out(n, x, rank)
     around = pads[:rank] + [end + extra for end, extra in zip(pads[rank:], more)]
@@ -195,7 +195,7 @@ def lp_pool(n: Any, x: Any) -> Any:
 
 
 def max_unpool(n: Any, x: Any, places: Any, shape: Any = None) -> Any:
-    """The elements at their places in the input of the pool, zeros elsewhere."""
+    """Put the elements at their places in the input of the pool, zeros elsewhere."""
     rank = x.dim() - 2
     kernel, strides = n("kernel_shape"), n("strides", [1] * rank)
     pads = n("pads", [0] * (2 * rank))
@@ -212,7 +212,7 @@ def max_unpool(n: Any, x: Any, places: Any, shape: Any = None) -> Any:
 
 
 def over_space(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction of all spatial dimensions, which are kept."""
+    """Reduce all spatial dimensions, which are kept."""
     return lambda n, x: function(n, x, list(range(2, x.dim())))
 
 
@@ -227,7 +227,7 @@ def col2im(n: Any, x: Any, image: Any, block: Any) -> Any:
 
 
 def conv_integer(n: Any, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
-    """int32 sums, computed in float64, which holds them."""
+    """Compute int32 sums in float64, which holds them."""
     x, w = x.double() - (0 if x_zero is None else x_zero.double()), w.double()
     if w_zero is not None:
         w = w - w_zero.double().reshape([-1] + [1] * (w.dim() - 1))

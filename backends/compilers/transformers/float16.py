@@ -42,7 +42,7 @@ def import_of_onnxruntime() -> None:
 
 
 def convert(model: Any, options: Mapping[str, str]) -> Any:
-    """The model in float16 by onnxconverter-common."""
+    """Convert the model to float16 with onnxconverter-common."""
     from onnxconverter_common import float16
 
     refuse_float16(model)
@@ -50,7 +50,7 @@ def convert(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def convert_by_onnxruntime(model: Any, options: Mapping[str, str]) -> Any:
-    """The model in float16 by onnxruntime's tool."""
+    """Convert the model to float16 with onnxruntime's tool."""
     from onnxruntime.transformers import float16
 
     refuse_float16(model)
@@ -60,8 +60,8 @@ def convert_by_onnxruntime(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def widen(largest: float, before: Any, narrowed: Any) -> Any:
-    """`narrowed` with float32 for float16 and the constants of `before`; BrokenModel for one beyond half a
-    step and the clamp.
+    """Widen float16 in `narrowed` to float32 with the constants of `before`; raise BrokenModel for one beyond
+    half a step and the clamp.
     """
     import numpy as np
     from onnx import ModelProto, numpy_helper

@@ -19,7 +19,7 @@ def import_graphsurgeon() -> None:
 
 
 def operate(model: Any, options: Mapping[str, str]) -> Any:
-    """The model as a graph of its own kind, and back."""
+    """Convert the model to graphsurgeon's own graph and back."""
     import onnx_graphsurgeon
 
     graph = onnx_graphsurgeon.import_onnx(model)

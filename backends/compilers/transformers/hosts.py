@@ -21,12 +21,12 @@ def ignore_stage(name: str) -> None:
 
 
 def open_session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
-    """The function that runs a serialised model on onnxruntime with its optimiser off."""
+    """Return the function that runs a serialised model on onnxruntime with its optimiser off."""
     return ORT.prepare(Request(model, ORT.baseline, dict(inputs), stage))
 
 
 def return_model(model: Any) -> Run:
-    """What gives the bytes of a model, whatever it is asked."""
+    """Return a function that gives the bytes of a model for any input."""
     import numpy as np
 
     data = np.frombuffer(model.SerializeToString(), np.uint8)
@@ -34,8 +34,8 @@ def return_model(model: Any) -> Run:
 
 
 def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
-    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a
-    lack that it may have.
+    """Return the function that runs a transformed model; raise BrokenModel if onnxruntime does not load it,
+    NotRun for a lack that it may have.
     """
     try:
         return open_session(model, inputs, ignore_stage)
@@ -77,8 +77,8 @@ def evaluate_by_reference(model: bytes, before: Any, lack: NotRun) -> Run:
 
 
 def prepare_original(request: Request, stage: Callable[[str], None]) -> Run:
-    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime
-    says.
+    """Return the function that runs the original model; it and this one raise NotRun with onnxruntime's
+    message.
     """
     try:
         run_original = open_session(request.model, request.inputs, stage)

@@ -24,8 +24,8 @@ def import_passes() -> None:
 
 
 def run_passes(model: Any, options: Mapping[str, str]) -> Any:
-    """The model after the passes that are named, else the usual ones, without those to skip; UnknownName for
-    one that the release lacks.
+    """Run the named passes, or the usual ones, without those to skip; raise UnknownName for one that the
+    release lacks.
     """
     import onnx_ir
     from onnx_ir.passes import common

@@ -16,7 +16,7 @@ from opsieve.backends.compilers.worker_common import BrokenModel
 
 
 def iter_graphs(model: Any) -> Iterator[Any]:
-    """The graph of a ModelProto and every graph within its nodes; functions of the model after them."""
+    """Yield the graph of a ModelProto and every graph within its nodes, then those of its functions."""
     waiting = [model.graph, *model.functions]
     while waiting:
         graph = waiting.pop(0)
@@ -27,8 +27,8 @@ def iter_graphs(model: Any) -> Iterator[Any]:
 
 
 def constants_by_name(model: Any) -> dict[str, Any]:
-    """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes;
-    first come, first kept.
+    """Map the values that initializers and Constant nodes give to their TensorProtos; the first of a name is
+    kept.
     """
     found: dict[str, Any] = {}
     for graph in iter_graphs(model):
@@ -41,7 +41,7 @@ def constants_by_name(model: Any) -> dict[str, Any]:
 
 
 def element_types(model: Any) -> list[int]:
-    """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts,
+    """Return the element types in all places where a narrowing tool could introduce them: constants, casts,
     declared values.
     """
     kinds = [tensor.data_type for tensor in constants_by_name(model).values()]
@@ -81,8 +81,8 @@ def check_rounding(name: str, narrow: Any, wide: Any, step: Any) -> None:
 
 
 def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What runs the narrowed model, holds the shapes and types of its results against those of the restored
-    one, and gives the latter's.
+    """Return a function that runs the narrowed model, compares the shapes and types of its results with those
+    of the restored one, and returns the latter's.
     """
 
     def run(values: Any) -> Any:

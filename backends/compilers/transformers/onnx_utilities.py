@@ -24,7 +24,7 @@ def import_utilities() -> None:
 
 
 def extract(model: Any, options: Mapping[str, str]) -> Any:
-    """The model between all its inputs and all its outputs."""
+    """Extract the model between all its inputs and all its outputs."""
     from onnx.utils import Extractor
 
     given = {tensor.name for tensor in model.graph.initializer}
@@ -33,9 +33,7 @@ def extract(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def prefix(model: Any, options: Mapping[str, str]) -> Any:
-    """The model with a prefix before every name of a kind, or of all kinds, but those of inputs and
-    outputs.
-    """
+    """Put a prefix before every name of a kind, or of all kinds, except those of inputs and outputs."""
     from onnx import compose
 
     chosen = {"rename_" + kind: options["names"] in ("all", kind) for kind in _KINDS}
@@ -70,7 +68,7 @@ def import_inliner() -> None:
 
 
 def inline(model: Any, options: Mapping[str, str]) -> Any:
-    """The model with the functions of the model, or with those of the schemas too, inlined."""
+    """Inline the functions of the model, or those of the schemas too."""
     from onnx import inliner, shape_inference
 
     if options["functions"] == "schema":

@@ -26,9 +26,7 @@ def import_optimizer() -> None:
 
 
 def fuse(model: Any, options: Mapping[str, str]) -> Any:
-    """The model after the fusions for a type of model, UnknownName for a type or a fusion that the release
-    lacks.
-    """
+    """Run the fusions for a type of model; raise UnknownName for a type or fusion that the release lacks."""
     # The tool's folder is on sys.path
     from fusion_options import FusionOptions  # type: ignore[import-not-found]
     from onnxruntime.transformers import optimizer

@@ -18,7 +18,7 @@ from opsieve.backends.compilers.worker_common import NotRun, UnknownName
 
 
 def import_onnxruntime() -> None:
-    """Nothing: onnxruntime is imported for the run of the result anyway."""
+    """Do nothing: onnxruntime is imported for the run of the result anyway."""
 
 
 def save_and_read(model: Any, options: Mapping[str, str]) -> Any:

@@ -19,13 +19,13 @@ def list_names(names: Iterable[str]) -> str:
 
 
 def split_names(text: str) -> List[str]:
-    """The names in an option's value."""
+    """Split an option's value into names."""
     return [name for name in text.split("+") if name]
 
 
 def check_names(package: str, names: List[str], every: Iterable[str]) -> List[str]:
-    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every
-    test.
+    """Return `names`; raise UnknownName for one that is not among `every`, because a misspelt pass would pass
+    every test.
     """
     missing = set(names) - set(every)
     if missing:
@@ -70,7 +70,7 @@ def trace_onnxoptimizer(module: Any, model: Any, passes: Optional[List[str]]) ->
 
 
 def onnxsim_passes() -> List[str]:
-    """The passes of onnxsim's default pipeline; [] for a release that does not list them."""
+    """Return the passes of onnxsim's default pipeline; [] for a release that does not list them."""
     from onnxsim import onnxsim_cpp2py_export as library
 
     if not hasattr(library, "_list_optimizers"):
@@ -81,7 +81,7 @@ def onnxsim_passes() -> List[str]:
 
 
 def known_to_onnxsim(names: List[str]) -> List[str]:
-    """`names`; UnknownName for one that onnxsim lacks: by its list, else by the words that stand in its
+    """Return `names`; raise UnknownName for one that onnxsim lacks: by its list, or by the words in its
     library.
     """
     from onnxsim import onnxsim_cpp2py_export as library
@@ -163,7 +163,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
 
 
 def rule_name(rule: Any) -> str:
-    """A rewrite rule's name; where it has none, the variable that holds it, else the function that writes its
+    """Return a rewrite rule's name, or the variable that holds it, or the function that writes its
     replacement.
     """
     if getattr(rule, "name", None):

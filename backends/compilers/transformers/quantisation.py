@@ -54,8 +54,8 @@ def import_quantisation() -> None:
 
 
 def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) -> Any:
-    """The quantised model; activations that a quantised range could stand for are kept, so that taking the
-    pairs out leaves the original.
+    """Quantise the model; activations that a quantised range could represent are kept, so that removing the
+    pairs leaves the original.
     """
     import onnx
     from onnxruntime import quantization
@@ -81,13 +81,13 @@ def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) 
 
 
 def nodes(model: Any) -> list[Any]:
-    """Every node of a model, of its functions and of the graphs within."""
+    """Yield every node of a model, of its functions and of the graphs within."""
     return [node for graph in narrowing.iter_graphs(model) for node in graph.node]
 
 
 def restore(before: Any, quantised: Any) -> Any:
-    """`quantised` in float32 with the constants of `before`; BrokenModel for one beyond half a step of its
-    scale.
+    """Return `quantised` in float32 with the constants of `before`; raise BrokenModel for one beyond half a
+    step of its scale.
     """
     from onnx import ModelProto
 
@@ -114,7 +114,9 @@ class Undone:
         self.wide: dict[str, Any] = {}
 
     def node(self, node: Any, made: Mapping[str, Any]) -> list[Any]:
-        """What stands for a node of the quantised model: itself where it has no part in the quantisation."""
+        """Return the replacement of a node of the quantised model: the node itself if it has no part in the
+        quantisation.
+        """
         from onnx import helper
 
         if node.op_type == "DequantizeLinear":
@@ -135,8 +137,8 @@ class Undone:
         return [node]
 
     def original(self, name: str, dequantised: Any = None) -> Any:
-        """The original's constant that a quantised one stands for, after the test of its bound; BrokenModel
-        where there is none.
+        """Return the original of a quantised constant, after the test of its bound; raise BrokenModel if
+        there is none.
         """
         import numpy as np
         from onnx import numpy_helper
@@ -190,7 +192,7 @@ class Undone:
 
 
 def one() -> Any:
-    """The scale that alters nothing."""
+    """Return the scale that alters nothing."""
     import numpy as np
 
     return np.array(1, np.float32)

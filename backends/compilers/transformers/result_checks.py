@@ -64,7 +64,7 @@ def check_result(before: Any, after: Any, request: "Request", checked: bool = Tr
 
 
 def list_calls(graph: Any) -> set[tuple[str, str]]:
-    """The domain and type of every node of a GraphProto and of the graphs within its nodes."""
+    """List the domain and type of every node of a GraphProto and of the graphs within its nodes."""
     found, waiting = set(), [graph]
     while waiting:
         for node in waiting.pop().node:
@@ -75,7 +75,7 @@ def list_calls(graph: Any) -> set[tuple[str, str]]:
 
 
 def checker_message(model: Any) -> str:
-    """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
+    """Return the objection of onnx's checker and its strict shape inference to a model, or ""."""
     import onnx
 
     try:
@@ -110,5 +110,5 @@ def dimensions(info: Any) -> list[int] | None:
 
 
 def listed_shape(shape: list[int]) -> str:
-    """A shape for people."""
+    """Format a shape for people."""
     return "[%s]" % ", ".join(str(dim or "?") for dim in shape)

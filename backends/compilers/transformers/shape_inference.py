@@ -29,7 +29,7 @@ def import_symbolic_inference() -> None:
 
 
 def _expose_values(inferred: Any) -> Any:
-    """The model with the values that have a declared tensor type as outputs."""
+    """Return the model with its values of a declared tensor type as outputs."""
     there = {value.name for value in [*inferred.graph.output, *inferred.graph.input]}
     made = {name for node in inferred.graph.node for name in node.output}
     for value in inferred.graph.value_info[:_MOST]:
@@ -40,14 +40,14 @@ def _expose_values(inferred: Any) -> Any:
 
 
 def infer(model: Any, options: Mapping[str, str]) -> Any:
-    """What onnx infers, with the values of shapes propagated or not."""
+    """Infer with onnx, with or without propagation of the values of shapes."""
     from onnx import shape_inference
 
     return _expose_values(shape_inference.infer_shapes(model, data_prop=options["data"] == "on"))
 
 
 def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
-    """What onnxruntime's tool infers, with sizes as expressions."""
+    """Infer with onnxruntime's tool, with sizes as expressions."""
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     made = SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on")

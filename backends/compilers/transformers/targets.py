@@ -203,7 +203,7 @@ class Transformed:
         return meaning_of(exception, message[:4000], patterns, classes, MEMORY)
 
     def script(self, options: Options, dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
+        """Return the source of `run` for an exported script."""
         from opsieve.backends.compilers.transformers.source import source
 
         return source(self.name, options, dtypes)
@@ -211,7 +211,9 @@ class Transformed:
     def brief(
         self, options: Options, dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """The statements of a short script: transform, and what shows that the result is wrong."""
+        """Return the statements of a short script: the transformation, and a check that shows that the result
+        is wrong.
+        """
         from opsieve.backends.compilers.transformers.source import brief
 
         return brief(self.name, options, dtypes, failed)
@@ -223,7 +225,7 @@ def import_onnxoptimizer() -> None:
 
 
 def run_onnxoptimizer(model: Any, options: Options) -> Any:
-    """Its own default passes, or those that are named, without those to skip."""
+    """Run the default passes of onnxoptimizer, or the named ones, without those to skip."""
     import onnxoptimizer
 
     passes = pass_options.onnxoptimizer_passes(onnxoptimizer, options["passes"], options["skip"])
@@ -263,9 +265,7 @@ def import_onnxscript() -> None:
 
 
 def run_onnxscript(model: Any, options: Options) -> Any:
-    """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and
-    rules to skip.
-    """
+    """Run the whole optimizer, or one of its two separate parts, without the passes and rules to skip."""
     with pass_options.onnxscript_passes(options["skip"], options["trace"] == "on"):
         return call_onnxscript(model, options)
 

@@ -41,7 +41,7 @@ def import_converter() -> None:
 
 
 def convert(model: Any, options: Mapping[str, str]) -> Any:
-    """The model at the opset that the options name."""
+    """Convert the model to the opset that the options name."""
     from onnx import version_converter
 
     return version_converter.convert_version(model, int(options["opset"]))

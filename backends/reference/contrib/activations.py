@@ -36,7 +36,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    """The approximation of Gelu by a tanh, with the numbers that the page of FastGelu names."""
+    """Approximate Gelu by a tanh, with the numbers on the page of FastGelu."""
     made: Array = 0.5 * x * (1 + np.tanh(0.7978845608028654 * x + 0.035677408136300125 * x**3))
     return made
 
@@ -98,7 +98,7 @@ def _matmul(
     transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Array:
-    """The product of matrices, each transposed first as its attributes say: `transBatch` moves the first axis
+    """Multiply matrices, each transposed first as its attributes say: `transBatch` moves the first axis
     behind the other batch axes.
     """
     left, right = _turn_matrix(a, transA, transBatchA), _turn_matrix(b, transB, transBatchB)

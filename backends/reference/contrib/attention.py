@@ -32,7 +32,7 @@ def merge_heads(x: Array) -> Array:
 
 
 def softmax(scores: Array, sink: Any = None) -> Array:
-    """The weights of each row; a sink is one more score that takes a share and has no value."""
+    """Return the weights of each row; a sink is one more score that takes a share and has no value."""
     top = scores.max(axis=-1, keepdims=True)
     top = top if sink is None else np.maximum(top, sink)
     weights = np.exp(scores - top)
@@ -70,7 +70,7 @@ def _mask(mask: Array | None, batch: int, queries: int, keys: int, filtered: flo
 def _attend(
     q: Array, k: Array, v: Array, added: Array | float, scale: float | None, causal: bool = False
 ) -> tuple[Array, Array]:
-    """What each query reads, merged, and its scores before the softmax."""
+    """Return what each query reads, merged, and its scores before the softmax."""
     scores = q @ k.swapaxes(-1, -2) * (1 / np.sqrt(q.shape[-1]) if scale is None else scale) + added
     seen = np.where(_causal(*scores.shape[-2:]), scores, -np.inf) if causal else scores
     return merge_heads(softmax(seen) @ v), scores
@@ -340,7 +340,7 @@ def _linear(
     beta: Array | None = None, q_num_heads: int = 1, kv_num_heads: int = 1, scale: float = 0.0,
     update_rule: str = "gated_delta", state_window: int = 0, chunk_size: int = 64,
 ) -> Any:  # fmt: skip
-    """The recurrence over the steps; a state is [batch, heads, d_k, d_v]."""
+    """Compute the recurrence over the steps; a state is [batch, heads, d_k, d_v]."""
     size = query.shape[-1] // q_num_heads
     q, k, v = heads(query, q_num_heads), heads(key, key.shape[-1] // size), heads(value, kv_num_heads)
     count, steps = max(q_num_heads, kv_num_heads), q.shape[2]

@@ -24,7 +24,7 @@ _FLOATS = frozenset([*_SHORT, "float32", "float64"])
 
 
 def standard(operator: str, *inputs: Array | None, **attributes: Any) -> Any:
-    """The first result of an operator of ONNX's own, by its newest version."""
+    """Return the first result of an operator of ONNX's own, by its newest version."""
     names = [f"x{place}" if value is not None else "" for place, value in enumerate(inputs)]
     given = {name: value for name, value in attributes.items() if value is not None}
     node = helper.make_node(operator, names, ["y"], **given)
@@ -41,7 +41,7 @@ def not_computed(why: str) -> RuntimeImplementationError:
 
 
 def classes(domain: str, functions: Mapping[str, Function]) -> tuple[type[OpRun], ...]:
-    """The classes that evaluate the operators of a domain."""
+    """Return the classes that evaluate the operators of a domain."""
     return tuple(_class(domain, name, function) for name, function in functions.items())
 
 

@@ -75,7 +75,7 @@ class ModuleEvaluator:
         return self.onnx.build_model(self.run(inputs))
 
     def fed(self, kind: T.Type, name: str, inputs: Mapping[str, Any]) -> Any:
-        """An argument of main. Shapes and scalars become numbers of the model."""
+        """Return an argument of main; shapes and scalars become numbers of the model."""
         if isinstance(kind, T.TupleType):
             return tuple(
                 self.fed(field, f"{name}.{place}", inputs) for place, field in enumerate(kind.fields)
@@ -86,7 +86,7 @@ class ModuleEvaluator:
         return value.item() if isinstance(kind, T.PrimType) else self.onnx.add_input(name, value)
 
     def function(self, function: R.Function, args: list[Any], scope: Bindings) -> Any:
-        """The result of a call."""
+        """Evaluate a call of a function."""
         self._depth += 1
         if self._depth > _DEPTH:
             raise NotImplementedError("calls nest too deep")
@@ -98,13 +98,13 @@ class ModuleEvaluator:
         return result
 
     def seq(self, seq: R.Seq, scope: Bindings) -> Any:
-        """The value of a sequence."""
+        """Evaluate a sequence."""
         for binding in seq.bindings():
             scope.values[binding.var.name] = self.binding(binding, scope)
         return self.expr(seq.body, scope)
 
     def binding(self, binding: R.Binding, scope: Bindings) -> Any:
-        """The value of a binding; a match_cast gives symbols their values."""
+        """Evaluate a binding; a match_cast gives symbols their values."""
         if isinstance(binding, R.Bind) and isinstance(binding.value, R.Function):
             closure = Closure(binding.value, scope)
             closure.scope = Bindings(scope)
@@ -137,7 +137,7 @@ class ModuleEvaluator:
                 raise Forbidden(f"match_cast wants {wanted} where there is {number}")
 
     def expr(self, expr: R.Expr, scope: Bindings) -> Any:
-        """The value of an expression."""
+        """Evaluate an expression."""
         if isinstance(expr, R.Var):
             return scope.values[expr.name]
         if isinstance(expr, R.Constant):
@@ -173,7 +173,7 @@ class ModuleEvaluator:
         return self.merge_sides(condition, *(pair if bool(condition) else pair[::-1]))
 
     def merge_sides(self, condition: Any, then: Any, other: Any) -> Any:
-        """One of two values by a condition, leaf by leaf."""
+        """Choose one of two values by a condition, leaf by leaf."""
         if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
             return tuple(self.merge_sides(condition, *pair) for pair in zip(then, other, strict=True))
         tensors = [value for value in (then, other) if isinstance(value, np.ndarray)]
@@ -184,11 +184,11 @@ class ModuleEvaluator:
         return then
 
     def size(self, size: T.Size, scope: Bindings) -> int:
-        """The value of a size."""
+        """Evaluate a size."""
         return T.size_value(size, scope.sizes)
 
     def call(self, call: R.Call, scope: Bindings) -> Any:
-        """The result of a call of any kind."""
+        """Evaluate a call of any kind."""
         args = [self.expr(arg, scope) for arg in call.args]
         if isinstance(call.op, R.Var):
             closure = scope.values[call.op.name]
@@ -214,7 +214,7 @@ class ModuleEvaluator:
         return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, element))
 
     def foreign(self, name: str, args: list[Any], kind: T.Type, scope: Bindings) -> Any:
-        """The result of a kernel of TIR, or of a packed function that copies."""
+        """Evaluate a kernel of TIR, or a packed function that copies."""
         callee = args[0]
         if isinstance(callee, R.Extern):
             if callee.name not in _IDENTITY:
@@ -257,7 +257,7 @@ def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int
 
 
 def bind_shapes(function: ObjectNode, shapes: list[tuple[int, ...]]) -> ObjectNode:
-    """The kernel with the sizes of its arguments in the place of the symbols for them."""
+    """Return the kernel with the sizes of its arguments in place of their symbols."""
     for param, given in zip(object_nodes(function["params"]), shapes, strict=False):
         kind = param["ty"]
         if shape(param) is None and isinstance(kind, ObjectNode) and is_buffer(param):

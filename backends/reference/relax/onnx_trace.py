@@ -78,7 +78,7 @@ class OnnxTrace:
         return False
 
     def build_model(self, outputs: Mapping[str, Any]) -> ModelProto:
-        """The model that computes these outputs of the inputs."""
+        """Build the model that computes these outputs from the inputs."""
         results = [
             helper.make_node("Identity", [self._name(value)], [name]) for name, value in outputs.items()
         ]
@@ -90,7 +90,7 @@ class OnnxTrace:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
     def _name(self, value: Any) -> str:
-        """The name of a value; one that no operator computed becomes a constant of the model."""
+        """Return the name of a value; one that no operator computed becomes a constant of the model."""
         if value is None:
             return ""
         if id(value) not in self._names:
@@ -110,7 +110,7 @@ def _value_info(name: str, value: Any) -> ValueInfoProto:
 
 
 def _compute(node: NodeProto, feeds: Mapping[str, Any]) -> Any:
-    """The outputs of one node."""
+    """Compute the outputs of one node."""
     inputs = [_value_info(name, value) for name, value in feeds.items()]
     graph = helper.make_graph([node], "call", inputs, [ValueInfoProto(name=name) for name in node.output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -434,7 +434,7 @@ class ForkServer:
         os.write(status, b'{"pid": %d}\n' % pid)
 
     def become_zygote(self, config: Dict[str, Any], log: int, status: int) -> None:
-        """In the forked child: release the template's resources, import the compiler and serve."""
+        """Release the template's resources in the forked child, import the compiler and serve."""
         self.detach_child(status)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -447,7 +447,7 @@ class ForkServer:
             zygote.end_all()
 
     def detach_child(self, status: int) -> None:
-        """In a forked child: start a session without the parent's signal handlers and descriptors, and end
+        """Start a session in a forked child without the parent's signal handlers and descriptors, and end
         with it.
         """
         # A killed zygote runs no cleanup, so the kernel has to end its workers.
@@ -492,7 +492,7 @@ class ForkServer:
     def become_worker(
         self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str
     ) -> None:
-        """In the forked child: set up limits, signals and files, then serve."""
+        """Set up limits, signals and files in the forked child, then serve."""
         os.write(status, b"{}\n")  # the kernel tells the other side who wrote it
         self.detach_child(status)
         # Python ignores it: printing without end must end the process

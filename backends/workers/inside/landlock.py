@@ -45,7 +45,7 @@ def get_version() -> int:
 
 
 def restrict_files(readable: Iterable[str], writable: Iterable[str], network: bool) -> None:
-    """From now on read and run only files below `readable`, and read and write only below `writable`; may
+    """Restrict reading and running to files below `readable`, and writing to those below `writable`; may
     raise OSError.
     """
     known = get_version()

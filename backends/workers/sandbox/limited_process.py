@@ -24,8 +24,7 @@ _LONGEST = 300
 
 
 def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
-    """Return what a reader makes of bytes. BadInput where it takes more time or memory than it may, or
-    raises.
+    """Return what a reader makes of bytes; raise BadInput if it exceeds its time or memory, or raises.
 
     Args:
         reader: `module:function`, which takes bytes and returns bytes. It opens no file and starts no

@@ -93,7 +93,7 @@ class SharedZygotes:
         _close_all(unused)
 
     def keep_idle(self, idle: int, ignored: Collection[str] = ()) -> None:
-        """From now on keep this many unused zygotes; the variables `ignored` do not distinguish
+        """Keep this many unused zygotes from now on; the variables `ignored` do not distinguish
         environments.
         """
         with self._guard:
