@@ -84,7 +84,7 @@ POLICY = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of comparing: the mismatch of each output that has one, and the rules that let others
+    """The result of a comparison: the mismatch of each output that has one, and the rules that let others
     pass.
     """
 
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """No output differs."""
+        """Whether no output differs."""
         return not self.mismatches
 
     @property
@@ -131,10 +131,10 @@ def compare(
 
 
 def error(got: Any, want: Any) -> float:
-    """The scaled error of one output, infinite when the two cannot be subtracted or disagree on NaN or
+    """Return the scaled error of one output: infinity if the two cannot be subtracted, or disagree on NaN or
     infinity.
 
-    Of an expected output of zeros the scale is the smallest normal number of the type (1 of integers), so
+    The scale of an expected output of zeros is the smallest normal number of its type (1 for integers), so
     that errors can be compared.
     """
     if isinstance(want, (list, tuple)):

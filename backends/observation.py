@@ -1,4 +1,4 @@
-"""What one run of one program on one target showed."""
+"""The result of one run of one program on one target."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -59,13 +59,13 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The outcome of a program on a target, with what is needed to judge and to explain it.
+    """The outcome of a program on a target, with the facts to judge and to explain it.
 
     `outputs` maps output names to values (see `opsieve.backends.workers.inside.wire`); None unless the
     outcome is `ok`. `exception` is the qualified name of the exception's class. `signal` is the number of the
     signal that killed the process, 0 otherwise. `seconds` is wall time by stage, `cpu_seconds` the CPU time
     of all threads in one run (the median of several), None where it was not asked for; `peak_memory` the
-    worker's resident peak in bytes. `log` is what was printed, bounded. `reached` holds the numbers of the
+    worker's resident peak in bytes. `log` is the printed text, bounded. `reached` holds the numbers of the
     probes that this run was the first of its campaign to reach, None where none were planted. `notes` say
     what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in
     force.

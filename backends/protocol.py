@@ -49,8 +49,8 @@ class Request:
 
 @dataclass(frozen=True)
 class BackendFacts:
-    """What a backend states about itself, in attributes of the same names; it may leave out all but
-    `name`.
+    """The facts that a backend states about itself, in attributes of the same names; only `name`
+    is required.
     """
 
     # As targets write it

@@ -97,7 +97,7 @@ class ResolvedTarget:
 
     @property
     def facts(self) -> BackendFacts:
-        """What its backend states about itself."""
+        """The facts that its backend states about itself."""
         return self.plugin.facts
 
     @property
@@ -201,9 +201,9 @@ class ResolvedTarget:
 
     @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote
-        (`BackendFacts.shares_zygote_of`), and the release or `@` and the build, with what only its sandbox
-        shows.
+        """The zygote that serves the target: its backend, or the one that shares its zygote
+        (`BackendFacts.shares_zygote_of`), and the release or `@` and the build, with the files that only its
+        sandbox shows.
         """
         version = f"@{self.build}" if self.build else self.release
         version = "+".join([version, *self.libraries])

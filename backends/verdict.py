@@ -1,4 +1,4 @@
-"""What an oracle says of a program on a target."""
+"""The verdict of the oracles on a program on a target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -196,7 +196,7 @@ def _check_validity(name: str, case: Case, cache: ObservationCache) -> None:
 
 
 def _refuse(name: str, error: Exception, act: str) -> RefusedModel:
-    """Return the refusal of a model: with the exception where it is a fault of ours."""
+    """Return the refusal of a model, with the exception if it is a fault of opsieve."""
     if isinstance(error, BadInput):
         return RefusedModel(name, str(error))
     # This machine is short of something

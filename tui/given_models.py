@@ -152,7 +152,7 @@ def _make_generator(
 
 
 def _list_failures() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that mean a failure: pytest's own is no Exception."""
+    """Return the exceptions that mean a failure: pytest's own is not an Exception."""
     import pytest
 
     return Exception, pytest.fail.Exception

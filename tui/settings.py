@@ -8,7 +8,7 @@
 An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before
 the section of the command, that before the top of the file. A mistake is one sentence that names the key.
 
-What a key means is what `--KEY` means. But the file may have come with the directory, as a stranger's: it
+A key means the same as the option `--KEY`. But the file may have come with the directory, as a stranger's: it
 sets numbers, choices, styles, compilers that are installed and a store below the directory. Everything else
 wants a yes (`backends/releases/consent.py`), which is asked for only where no option or variable comes before
 it.

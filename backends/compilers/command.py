@@ -1,9 +1,9 @@
 """A program of the user's as a compiler: it reads and writes files, so it may be in any language, or use a
 remote board.
 
-The words of the command are `options["command"]` (backends/target.py has what they mean). The program
-runs in the worker's sandbox and limits; a worker ends as the program does that a signal kills, so a crash is
-seen as that of any other compiler.
+The words of the command are `options["command"]` (backends/target.py explains them). The program runs in the
+worker's sandbox and limits; a worker ends as the program does that a signal kills, so a crash is seen as that
+of any other compiler.
 """
 
 import faulthandler

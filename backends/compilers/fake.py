@@ -95,11 +95,11 @@ _draws: dict[str, random.Random] = {}
 
 
 class FakeError(RuntimeError):
-    """The bug of an `error` fault."""
+    """Raised by an `error` fault."""
 
 
 class FakeUnsupported(RuntimeError):
-    """What an `unsupported` fault states."""
+    """Raised by an `unsupported` fault."""
 
 
 class FakeRejection(RuntimeError):

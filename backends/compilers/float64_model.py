@@ -53,10 +53,10 @@ class Unpromotable(NotImplementedError):
 
 
 def promote(model: ModelProto, *, bits: bool = False) -> ModelProto:
-    """A copy of `model` with float64 in place of every float16, bfloat16 and float32.
+    """Copy `model` with float64 in place of every float16, bfloat16 and float32.
 
-    Raises Unpromotable for a model with a BitCast, unless who runs it sees to it that only `bits` of integers
-    are read (`refuse_bits`).
+    Raises Unpromotable for a model with a BitCast, unless the caller ensures that only `bits` of integers are
+    read (`refuse_bits`).
     """
     functions = (node for function in model.functions for node in function.node)
     if not bits and "BitCast" in _operators([*model.graph.node, *functions]):

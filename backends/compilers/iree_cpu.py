@@ -48,7 +48,7 @@ MEANINGS: tuple[tuple[str, str], ...] = (
 
 
 class NotCompiled(Exception):
-    """What IREE's compiler says of a module that it does not compile."""
+    """Raised with the errors of IREE's compiler about a module that it does not compile."""
 
 
 class IreeCpu:
@@ -86,7 +86,7 @@ class IreeCpu:
         return metadata.version(self.package)
 
     def prepare(self, request: "Request") -> "Run":
-        """Import the model as MLIR, compile it for this processor and load what came of it."""
+        """Import the model as MLIR, compile it for this processor and load the result."""
         import iree.runtime as runtime
         import onnx
 

@@ -1,5 +1,4 @@
-"""TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that
-form.
+"""TIR functions with a sequence of passes: how the worker of the backend `tvm` compiles and runs them.
 
 A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of
 `gen/irs/tir/passes.py`. With the option `stop=lower` no code is generated. With `opt=0` the sequence is left

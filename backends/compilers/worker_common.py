@@ -1,5 +1,5 @@
-"""What backends share on the worker's side: defaults of fed inputs, types at a model's border, meanings of
-errors.
+"""Common code of backends on the worker's side: defaults of fed inputs, types at a model's border, meanings
+of errors.
 
 Workers load the package `opsieve` in the environments of old releases too (workers/inside/child.py). So the
 modules of this folder keep to the standard library, numpy and Python 3.8 while they are imported; onnx and
@@ -40,7 +40,7 @@ class UnknownName(Exception):
 
 
 class NoReleases:
-    """What backends have in common that have no releases of their own: they run where opsieve does."""
+    """Base of backends without releases of their own, which run where opsieve does."""
 
     package = ""
     extra = ""

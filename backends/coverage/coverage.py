@@ -256,8 +256,8 @@ class Coverage:
 
 
 def own_libraries(backend: Backend, modules: Sequence[str]) -> list[tuple[Path, str]]:
-    """The libraries that are the compiler's own code, and the root of its source files where it is known (""
-    else).
+    """Return the libraries that are the compiler's own code, and the root of its source files ("" if
+    unknown).
 
     A backend can say which they are (`BackendFacts.native_sources`); by default they are what lies in the
     folder of its package.

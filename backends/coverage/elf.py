@@ -1,4 +1,4 @@
-"""What an ELF library for x86-64 says of its code, symbols stripped or not: sections, functions, names.
+"""Read the code of an ELF library for x86-64, symbols stripped or not: sections, functions, names.
 
 `.eh_frame_hdr` (Linux Standard Base, Core, 10.6) is what stripping leaves: a sorted table of every function
 with unwind information.
@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where a section is: its address in memory, its offset in the file, its size in bytes."""
+    """The place of a section: its address in memory, its offset in the file, its size in bytes."""
 
     address: int
     offset: int

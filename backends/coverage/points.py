@@ -1,4 +1,4 @@
-"""Where probes stand in a library: at the entries of its functions, or at its basic blocks; kept by build-id.
+"""The places of probes in a library: the entries of its functions, or its basic blocks; kept by build-id.
 
 Blocks are found by a linear sweep over each function: its entry, targets of its jumps, what follows a jump or
 a return. Code that only a jump table reaches gets no block of its own. A function that cannot be swept to its

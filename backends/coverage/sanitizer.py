@@ -2,8 +2,8 @@
 
 clang's `-fsanitize-coverage=inline-8bit-counters,pc-table` (or `inline-bool-flag`, `trace-pc-guard` in its
 place) gives each block of the instrumented code a counter in one section and, at the same position, an
-address and flags in another. Both sections survive stripping. Where they are, these counters are the
-library's coverage and no probe is planted in it.
+address and flags in another. Both sections survive stripping. In a library that has them, these counters are
+its coverage, and no probe is planted.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ NO_PROBE = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class CounterSection:
-    """Where a library has its counters: address and size in bytes, bytes of one."""
+    """The place of a library's counters: address and size in bytes, bytes of one."""
 
     address: int
     size: int
@@ -49,8 +49,8 @@ def counter_section(library: Library) -> CounterSection | None:
 
 
 def counted_points(library: Library, granularity: str) -> tuple[Addresses, npt.NDArray[np.uint32]]:
-    """The addresses of its blocks, or of those that are a function's entry (i64, ascending), and for each
-    counter which of them it is.
+    """Return the addresses of the blocks, or of those that are a function's entry (i64, ascending), and for
+    each counter its place among them.
 
     Several counters may be one block's; `NO_PROBE` is what counts no wanted one.
     """

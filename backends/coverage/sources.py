@@ -68,9 +68,7 @@ def _loads(library: Library, paths: dict[int, str]) -> list[tuple[int, str]]:
 
 
 class Names:
-    """What can be said of addresses in one library: a symbol where there is one, and the likely source
-    file.
-    """
+    """Names for addresses in one library: a symbol if there is one, and the likely source file."""
 
     def __init__(self, library: Library):
         self._symbols = library.symbols

@@ -5,10 +5,10 @@ Loaded by the zygote and its workers (`child.py`), never by the main process: th
 only, Python 3.8. x86-64 Linux.
 
 This is coverage-guided tracing (Nagy and Hicks, "Full-speed Fuzzing", S&P 2019) inside the process: an int3
-stands at each point and goes at the first hit. Where the points are is the main process's business
-(`points.py`); here they are a file. Two things are shared memory, so that what a worker reached is known
-however it ends: `hits`, one byte a probe for the whole campaign, and a worker's own `notes`, the numbers of
-the probes in the order in which it reached them.
+stands at each point and goes at the first hit. The main process finds the points (`points.py`); here they are
+a file. Two things are shared memory, so that what a worker reached is known however it ends: `hits`, one byte
+a probe for the whole campaign, and a worker's own `notes`, the numbers of the probes in the order in which it
+reached them.
 
 A library that was built with SanitizerCoverage counts by itself: its counters take the place of probes. In a
 worker their pages are memory shared with the main process; they are read, and set to zero, after every test.

@@ -3,11 +3,11 @@ behind it.
 
 A mismatch behind such an operator is excused by the rule `jump` in one of two ways.
 
-Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit
-for bit, the float64 reference computes every stretch of the model from the candidate's own value at the
-stretch's start. When each stretch agrees, the candidate is right everywhere and only a value near a jump fell
-to the other side. A value that is wrong before a jump excuses nothing. Where only what comes behind does not
-agree, the reach below is tried with a hundredth of the screen.
+Own values: the candidate is asked for what goes into each jump as well. If its outputs stay the same bit for
+bit, the float64 reference computes every stretch of the model from the candidate's own value at the stretch's
+start. When each stretch agrees, the candidate is right everywhere and only a value near a jump fell to the
+other side. A value that is wrong before a jump excuses nothing. If only the part behind the jumps disagrees,
+the reach below is tried with a hundredth of the screen.
 
 Values that decide how many there are (NonZero, Unique) are such operators too: a shape can be excused.
 
@@ -73,11 +73,12 @@ def excuses(
     wide: bool = True,
     last: int = _LAST,
 ) -> tuple[str, ...]:
-    """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave.
+    """Return the outputs among `wrong` whose mismatch the rule `jump` excuses; `got` are the candidate's
+    outputs.
 
-    Where the model has no float64 version, the reference in its own types takes the place of float64: not
-    `wide`. `last` is how many points are asked for one by one where asking for all alters what the candidate
-    does.
+    If the model has no float64 version, the reference in the model's own types takes its place: not `wide`.
+    `last` is how many points are requested one by one if requesting all of them changes the candidate's
+    behaviour.
     """
     where = find_points(model, wrong)
     if not where.names and not where.scales:

@@ -1,8 +1,8 @@
 """Find the first node of a program whose output is wrong given correct inputs.
 
-The target returns the values between its nodes, as further outputs. That can change what it optimises, so
-values are read in groups, and a group counts only if it leaves the outputs bit for bit as they were; a group
-that does not is halved. Each value is then compared twice: with the value that the reference computes of the
+The target returns the values between its nodes, as further outputs. Extra outputs can change what it
+optimises, so values are read in groups. A group counts only if the outputs stay the same bit for bit;
+otherwise it is halved. Each value is then compared twice: with the value that the reference computes of the
 whole program, and with the value that it computes from the target's own inputs of that node. Only a value
 that differs both times is the node's own fault.
 """
@@ -36,7 +36,7 @@ State = Literal["right", "wrong", "inherited", "hidden"]
 
 @dataclass(frozen=True, slots=True)
 class LocatedValue:
-    """One value of the program: what the target and the reference compute, at the worst element.
+    """One value of the program: the results of the target and of the reference at the worst element.
 
     `state` is `right`; `wrong` (given the target's own inputs, too); `inherited` (only because an input is
     off); or `hidden` (reading it changes what is optimised, so the target's value is unknown). `error` is the

@@ -149,8 +149,8 @@ def _judge_forbidden(session: JudgingSession, first: Observation) -> Verdict | N
 
 
 def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
-    """Find who accepts the program, what that blames, and whether an independent implementation rejects
-    it.
+    """Find an implementation that accepts the program, the blame that follows, and whether an independent one
+    rejects it.
     """
     baseline = session.target.baseline
     if baseline is not None and session.run_target(baseline).outcome == "ok":

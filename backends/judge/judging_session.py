@@ -193,7 +193,7 @@ def list_open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str,
 
 
 def find_sum_lengths(hazards: Sequence[Hazard]) -> dict[str, int]:
-    """Return the longest sum that feeds each output, where it is long enough to matter."""
+    """Return the longest sum that feeds each output, for outputs with a sum long enough to matter."""
     terms: dict[str, int] = {}
     for hazard in hazards:
         rule, _, count = hazard.rule.partition(":")

@@ -370,8 +370,8 @@ class MismatchJudge:
     def make_observer(self) -> Ask:
         """Return a function that runs changed models on the target and both references.
 
-        Changed translations do not run on the target, which they would reach through another importer:
-        an honest evaluation stands for it, so any value that rounding can lead to is excused.
+        Changed translations do not run on the target, since they would reach it through another importer. The
+        native reference takes its place, so any value that rounding can lead to is excused.
         """
         session = self.session
         candidate = session.target if session.graph is not None else NATIVE

@@ -1,5 +1,5 @@
-"""Oracles by name: what is always asked of a program, what is asked of programs that hold something, and what
-has to be chosen; and the explanation of every verdict, kind, rule, hazard and oracle.
+"""Oracles by name: those for every program, those for programs with certain parts, and those that the user
+chooses; and the explanation of every verdict, kind, rule, hazard and oracle.
 
 Chosen by name or in a TOML file:
 

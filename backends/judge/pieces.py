@@ -1,7 +1,7 @@
 """Parts of a program as programs of their own: one operator with its recorded inputs, one element type by
 itself.
 
-A compiler's result for a part shows its missing feature, or who is right about one operator.
+A compiler's result for a part shows its missing feature, or which implementation is right about one operator.
 """
 
 from collections.abc import Iterable, Mapping

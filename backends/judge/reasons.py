@@ -21,7 +21,7 @@ _NEARLY_ZERO = 1e6
 
 
 class Cause(Enum):
-    """What decided; the value is its sentence, with the facts in braces."""
+    """The deciding cause; the value is its sentence, with the facts in braces."""
 
     # It could not be asked, or says that it lacks something.
     NOT_RUN = "{target} could not run the program: {ending}"

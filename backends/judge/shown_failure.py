@@ -1,4 +1,4 @@
-"""What shows a failure: the one definition, for every command that works on one.
+"""The one definition of what shows a failure, for every command that works on one.
 
 A target shows a failure when the verdict on it is `fail`. `judge_program` gives that verdict with every
 oracle that it takes. Replays, candidates of a reduction, releases and passes are many runs of one failure,

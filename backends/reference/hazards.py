@@ -1,8 +1,8 @@
 """Places where ONNX leaves a result open, found from the values that the reference run met.
 
-A mismatch on an output that such a place reaches is nobody's fault: the verdict is `invalid` and names the
-rule. The rules stand in the operators' declarations (gen/declarations/properties.py);
-docs/explanation/oracles.md tells why each is there.
+A mismatch on an output that such a place reaches is not a fault: the verdict is `invalid` and names the rule.
+The rules stand in the operators' declarations (gen/declarations/properties.py); docs/explanation/oracles.md
+tells why each is there.
 """
 
 from collections.abc import Iterable, Mapping

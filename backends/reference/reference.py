@@ -1,4 +1,4 @@
-"""The ONNX reference evaluator, native or in float64: what an operator means, slow and plain.
+"""The ONNX reference evaluator, native or in float64: a slow and plain definition of the operators.
 
 `reference` computes every tensor in its own type; `reference:float64` computes the promoted model
 (opsieve.backends.compilers.float64_model) and leaves its outputs in float64. Both record the places where
@@ -191,7 +191,7 @@ def run(model, inputs):
 
 
 class _Watch:
-    """What one evaluation met: the hazards, under the top-level node in which they happened."""
+    """The hazards that one evaluation met, by the top-level node in which they happened."""
 
     def __init__(self, model: Any, wide: bool) -> None:
         given = {tensor.name for tensor in model.graph.initializer}

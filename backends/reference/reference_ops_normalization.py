@@ -1,4 +1,4 @@
-"""Normalisations done right: what onnx 1.23's evaluator gets wrong of each stands with it."""
+"""Corrected normalisations; each one states the fault of onnx 1.23's evaluator."""
 
 from typing import Any
 

@@ -34,8 +34,8 @@ class Unknown(Exception):
 
 
 class _Memory:
-    """One buffer while it lives: its elements, which of them were written, and how many loops were open when
-    it was made.
+    """A live buffer: its elements, a mask of the written ones, and the number of loops that were open when it
+    was made.
     """
 
     __slots__ = ("depth", "elements", "shape", "written")

@@ -11,8 +11,8 @@ The path is one of
 
 A command (`command:PROGRAM ...`) is one more: its files are the program and the files among its words.
 
-A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run
-as somebody has named on the command line on this machine (`allow`).
+Cases and stores name targets too, and may come from strangers: a path that a file names runs only if the user
+has named it on the command line on this machine (`allow`).
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Consent to programs, releases and paths that only a file names.
 
-The origin of a value decides its rights; docs/explanation/security.md has the table. A value that somebody
+The origin of a value decides its rights; docs/explanation/security.md has the table. A value that the user
 typed, or set in the environment, may do everything. A release that a case, a store, a corpus or a report
 names runs if it is installed, or after a yes: `--yes`, the answer to a question on a terminal, or
 OPSIEVE_INSTALL=yes for all, `--install` or names in OPSIEVE_INSTALL for some releases. The `opsieve.toml` of

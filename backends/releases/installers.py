@@ -49,10 +49,10 @@ class InstallFailed(Exception):
     """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (empty if
     unknown).
 
-    `no-wheel`: another Python or platform may have one. `no-release`: there is no such release at all.
-    `other`: the network, the disk, a requirement that does not exist; asking again under another Python is of
-    no use. With `or_newer` the Pythons newer than those in `wheels` may do as well: a wheel of the stable ABI
-    is named by the oldest that takes it.
+    `no-wheel`: another Python or platform may have one. `no-release`: the release does not exist. `other`:
+    the network, the disk, a requirement that does not exist; asking again under another Python is of no use.
+    With `or_newer` the Pythons newer than those in `wheels` may do as well: a wheel of the stable ABI is
+    named by the oldest that takes it.
     """
 
     def __init__(

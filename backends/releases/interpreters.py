@@ -1,5 +1,5 @@
-"""What this machine has: Python interpreters (an old release of a compiler needs an old Python), the files of
-commands that are targets, and installed compilers.
+"""Find what is installed on this machine: Python interpreters (an old release of a compiler needs an old
+Python), the files of commands that are targets, and compilers.
 """
 
 import json

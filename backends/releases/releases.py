@@ -43,8 +43,8 @@ _MARKER = "opsieve.json"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where a release or a build runs: a Python, the folders to put first on its `sys.path`, and the version
-    of that Python.
+    """The environment of a release or a build: a Python, the folders to put first on its `sys.path`, and the
+    version of that Python.
 
     `state` is "" for a release, which never changes; of a build it tells one state of its files from another.
     """

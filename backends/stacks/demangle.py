@@ -1,8 +1,8 @@
 """Names of C++ symbols, without their template arguments and parameters.
 
 A reader for the part of the Itanium C++ ABI's mangling that names functions (section 5.1 of the ABI). A full
-demangler would be C code fed with text from a hostile log; who compares stacks wants the qualified name only,
-which needs no types, just their ends.
+demangler would be C code fed with text from a hostile log. Comparing stacks takes only the qualified name,
+which needs the ends of types and not the types.
 """
 
 # A longer symbol is left mangled: substitutions can make the demangled name very much longer.

@@ -1,8 +1,8 @@
 """The commits that a newer release has and an older one lacks, read from a local clone without a checkout.
 
 Releases are cut on branches of their own, into which commits of the default branch are copied, singly
-(cherry-picked) or many in one (squashed). A copy hides who made the change, so each copy is traced back to
-the original commits: by the number of the pull request, else by the changed lines. A change that the older
+(cherry-picked) or many in one (squashed). A copy hides the author of the change, so each copy is traced back
+to the original commits: by the number of the pull request, else by the changed lines. A change that the older
 release already has is excluded.
 """
 

@@ -51,8 +51,8 @@ class Clues:
     def distinctive_operators(self) -> tuple[str, ...]:
         """The operators that tell commits apart.
 
-        Of many operators, only those that the message names count. Operators in the name of a guilty pass are
-        excluded.
+        If there are many operators, only those that the message names count. Operators in the name of a
+        guilty pass are excluded.
         """
         passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
         stated = [name for pair in _STATED.findall(self.message) for name in pair if name]

@@ -4,7 +4,7 @@ it.
 Pure. Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone
 causes the failure, and with one off the other acts), so trying one at a time is not enough: the set is found
 by delta debugging (Zeller and Hildebrandt 2002), and confirmed by running each of its passes with all others
-off. A compiler needs some of its passes: skipping those gives an error or a crash, which is no cure. If that
+off. A compiler needs some of its passes: skipping those gives an error or a crash and cures nothing. If that
 happens, the passes are tried one by one to learn which those are.
 """
 

@@ -47,12 +47,11 @@ def settle_ends(
     """Yield lists of versions to test out of `count`, receive their results, and return the ends.
 
     `good` and `bad` are the ends that the user named. The older of them is the old end; the oldest or the
-    newest version stands in for a missing one. If both are named, the search stays between them; it tests
-    nothing beyond an end that is not what it was named for. An
-    untestable end moves inward by half the distance each time, because untestable versions come in stretches.
-    With `chance` below 1 an end is tested until it is bad, or until it is good with `confidence`; the good
-    end is tested once if `ask_good_once` is set (the search itself then doubts it). Results in `known` are
-    reused: a version that failed once stays bad.
+    newest version stands in for a missing one. If both are named, the search stays between them, even if an
+    end contradicts its name. An untestable end moves inward by half the distance each time, because
+    untestable versions come in stretches. With `chance` below 1 an end is tested until it is bad, or until it
+    is good with `confidence`; the good end is tested once if `ask_good_once` is set (the search itself then
+    doubts it). Results in `known` are reused: a version that failed once stays bad.
     """
     most = count_good_runs(chance, confidence)
     return (yield from _Settling(count, good, bad, most, ask_good_once, known).find_ends())
@@ -161,7 +160,7 @@ class _Settling:
         return furthest, furthest
 
     def list_wrong_ends(self) -> tuple[tuple[int, TestResult], ...]:
-        """List the named ends that are not what they were named for, with their results."""
+        """List the named ends whose results contradict their names, with these results."""
         named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
         return tuple(
             (end, self.answers[end])

@@ -43,8 +43,8 @@ class SearchProgress:
 class SearchResult:
     """The ends and the suspects between them (None if the ends have trouble).
 
-    `first` lists the versions of which one is the first with the new result; `last_before` is the newest
-    version known to have the old one.
+    One of the versions in `first` is the first with the new result; `last_before` is the newest version known
+    to have the old one.
     """
 
     ends: Ends

@@ -340,7 +340,7 @@ def _preview_search(
 def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:
     """Attribute a failure and keep the answer beside the case.
 
-    Of the request, its case, target and values count.
+    Only the case, the target and the values of the request count.
 
     Raises:
         NoFailure: If the case passes on the target.

@@ -75,7 +75,7 @@ def explain_git_errors(path: Path) -> Iterator[None]:
 
 
 def check_readable(path: Path) -> None:
-    """Raise BadInput if `path` is no repository, has no commit, or cannot be read by git."""
+    """Raise BadInput if `path` is not a repository, has no commit, or cannot be read by git."""
     with open_repository(path) as repository, explain_git_errors(path):
         if not repository.git.log("-1", "--all", "--format=%H", "--name-only"):
             raise BadInput(f"the repository {shown(path, 200)} has no commits")

@@ -182,7 +182,7 @@ def open_end(text: str, target: ResolvedTarget) -> Version | None:
 def sort_by_number(versions: Sequence[Version]) -> list[Version]:
     """Sort the versions by number, oldest first.
 
-    Of equal numbers a release comes before builds, and only its first package counts.
+    A release comes before builds of the same number, and only its first package counts.
     """
     row: list[Version] = []
     for version in sorted(versions, key=lambda item: (release_key(item.number), bool(item.build))):

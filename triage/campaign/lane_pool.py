@@ -1,6 +1,6 @@
 """The main process's side of lanes: assign numbers, receive results, and replace lanes that die.
 
-The pool is an executor of threads, each of which talks to one lane: a process of this machine, or a task of a
+The pool is an executor of threads. Each thread talks to one lane: a process of this machine, or a task of a
 cluster. A question is answered piece by piece. A lane gets batches of `mix.BATCH` seeds, since programs are
 guided by earlier ones in their batch; with slow targets it gets part of a batch. The first lane has the cores
 to itself until its first answer: other lanes would import the same compilers at the same time and delay the

@@ -300,7 +300,7 @@ def find_common_texts(mine: Sequence[Component], others: Sequence[Sequence[Compo
 
 
 def find_common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
-    """Return the text of which the messages of two failures are instances; None if they differ."""
+    """Return the common text whose instances the messages of two failures are; None if they differ."""
     mine, theirs = (_split_words(parts) for parts in (one, other))
     fixed = frozenset() if _may_vary(one, mine) and _may_vary(other, theirs) else _list_operators()
     if mine == theirs:

@@ -226,7 +226,9 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """A case of a corpus: a digest of its program and values, what was seen of it by target, and its bug."""
+    """A case of a corpus: a digest of its program and values, its recorded verdicts by target,
+    and its bug.
+    """
 
     digest: str
     targets: dict[str, SeenVerdict] = field(default_factory=dict)

@@ -115,9 +115,9 @@ _ENDS = ".:!?"
 def normalise_message(message: str, names: Collection[str] = frozenset()) -> str:
     """Return the template of a message, at most 400 characters; "" for an empty one.
 
-    `names` are those of the program (`ProgramNames`); each becomes a placeholder where it is a whole word. Of
-    a message with several lines the first meaningful one is read: dumps of arrays and programs follow it. The
-    place in the compiler's source is removed; `describe_location` reads it.
+    `names` are those of the program (`ProgramNames`); each becomes a placeholder where it is a whole word.
+    Only the first meaningful line of a message is read: dumps of arrays and programs follow it. The place in
+    the compiler's source is removed; `describe_location` reads it.
     """
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     # ONNX Runtime writes a number before the name of its status; the name says the same.

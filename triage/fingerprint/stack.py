@@ -71,12 +71,12 @@ def read_stack(
     """Read the stack's `limit` innermost distinctive frames, or outermost ones; with distinctive native
     frames, only those.
 
-    Of Python functions of one file that call each other the innermost counts: the caller of a file's own
-    function says little, while a call from another file may be the mistake. A dispatching function is
-    distinctive if everything began in it: it raised itself, or `died` there. If Python's stack is
-    `exhausted`, only the turn of the recursion counts, because the stack ran out at a random place in it. A
-    recursion in one line is identified by that line. Frames in a folder named like the compiler's `package`
-    are its own, also where it was installed from its sources.
+    If Python functions of one file call each other, the innermost counts: the caller of a file's own function
+    says little, while a call from another file may be the mistake. A dispatching function is distinctive if
+    everything began in it: it raised itself, or `died` there. If Python's stack is `exhausted`, only the turn
+    of the recursion counts, because the stack ran out at a random place in it. A recursion in one line is
+    identified by that line. Frames in a folder named like the compiler's `package` are its own, also where it
+    was installed from its sources.
     """
     # The program that called the compiler is the user's, and differs for each report of one bug.
     own = frames[_find_first_package(frames, package) :]
@@ -186,8 +186,8 @@ def _get_file(frame: Frame) -> str:
 
 
 def _find_innermost(run: list[Frame], died: bool) -> tuple[list[Frame], list[Frame]]:
-    """Of frames of one file, innermost first, return the first with a name and those inside of it; and all of
-    them.
+    """Return the first frame with a name among frames of one file, innermost first, with those inside of it;
+    and all frames.
 
     Text does not distinguish methods from functions, so two methods of one name in two classes look like one
     function with two callers; then all count, except where a process died, which its line shows.

@@ -317,7 +317,7 @@ class InlineModel:
 
 @dataclass(frozen=True, slots=True)
 class ReportContents:
-    """What a report names, and the models in it: at most `MOST` are read."""
+    """The facts that a report names, and its models: at most `MOST` are read."""
 
     facts: ReportFacts
     models: list[InlineModel]

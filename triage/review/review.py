@@ -318,7 +318,7 @@ def list_rule_problems(folder: Path, known: Path | None) -> list[str]:
 
 
 def _match_rules(folder: Path, known: Path | None) -> dict[int, str]:
-    """Return the clusters of which a rule of either store explains more than half, with the rule."""
+    """Return the clusters that a rule of either store explains for more than half, with the rule."""
     rules = [rule for place in (folder, known) if place is not None for rule in read_rules(place / FOLDER)[0]]
     counted: Counter[tuple[int, str]] = Counter()
     with join_index(folder) as database:

@@ -227,7 +227,7 @@ class NonBugRow:
     """An entry of verdicts that are not confirmed bugs: the missing feature as a template, its first message,
     and a count.
 
-    Of flaky failures `what` is the title, `target` all targets, and `case` the folder of the first one,
+    For flaky failures `what` is the title, `target` all targets, and `case` the folder of the first one,
     relative to the store ("": not kept).
     """
 

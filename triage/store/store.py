@@ -1,4 +1,4 @@
-"""Where a campaign keeps what it found: case folders that anybody can read, and an index of them in SQLite.
+"""The store of a campaign's failures: case folders as plain files, and an index of them in SQLite.
 
     STORE/cases/FINGERPRINT/N/   a case, its observations and failure.json, which tells all that the index
     knows of it STORE/index.sqlite           tests done, failures, fingerprints with counts, clusters,

@@ -105,8 +105,8 @@ def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -
 
 
 def around(size: int, before: int, after: int, mode: str) -> list[int]:
-    """Which of `size` elements stand at each place of the padded axis. Python's integers: a compiler would
-    trace numpy's.
+    """Return which of `size` elements each place of the padded axis holds. Python's integers: a compiler
+    would trace numpy's.
     """
     every = range(-before, size + after)
     if mode == "edge":

@@ -218,7 +218,7 @@ class Lowering:
     def function(
         self, function: Any, opsets: Mapping[str, int], node: NodeView, named: Sequence[bool]
     ) -> Block:
-        """Make a block for one call of a FunctionProto; `named` tells which of its outputs the node names."""
+        """Make a block for one call of a FunctionProto; `named` are the outputs that the node names."""
         self.depth += 1
         if self.depth > 100:
             raise Unsupported("functions that are nested more than 100 deep")

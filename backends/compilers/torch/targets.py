@@ -173,7 +173,7 @@ def choose_device(name: str) -> None:
 
 
 class Compiled(Torch):
-    """What inductor and the exporter share: the module, run once without them."""
+    """The common part of inductor and the exporter: the module, run once without them."""
 
     def lower_model(self, request: Request) -> tuple[Lowered, list[Any]]:
         """Return the module and its inputs; raise NotRun if torch alone fails."""
@@ -215,7 +215,7 @@ class Compiled(Torch):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """What torch alone does not run is not the compiler's fault."""
+        """Classify; a model that torch alone does not run is not the compiler's fault."""
         kind, text = exception.rpartition(".")[2], message[:4000]
         if kind == "NotRun":
             cause, _, rest = text.partition(": ")
@@ -385,8 +385,8 @@ class Exporter(Compiled):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """What onnxruntime has no kernel for is unsupported: the original is not a model that it could be
-        asked.
+        """Classify; an operator without a kernel in onnxruntime is unsupported, since onnxruntime cannot run
+        the original for comparison.
         """
         if exception.rpartition(".")[2] == "BrokenModel":
             if "NOT_IMPLEMENTED" in message[:4000]:

@@ -1,5 +1,5 @@
-"""What runs models for the transformers: onnxruntime with its optimiser off, and the reference for what
-onnxruntime does not take.
+"""Run models for the transformers: on onnxruntime with its optimiser off, or on the reference if onnxruntime
+does not take them.
 """
 
 from __future__ import annotations

@@ -55,14 +55,13 @@ class Transformed:
     `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what
     that needs; `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is
     given where the distribution is called otherwise than the target, `extra` then where it does not come with
-    opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
-    `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for
-    these operators; there is then no baseline either, beside which a lack of the result would be a fault.
-    `checked`: onnx's checker must accept the result; not what onnxruntime makes for itself, with operators of
-    its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where what the
-    result gave is not what it declares. `restore` gives a model that was narrowed, after the original, its
-    precision back: that one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs
-    too.
+    opsieve. `patterns` are meanings of messages, as `meaning_of` takes them. With `may_lack`, an operator of
+    the result without a kernel is onnxruntime's lack, since the user asked for these operators; there is then
+    no baseline to show a lack of the result as a fault. `checked`: onnx's checker must accept the result; not
+    what onnxruntime makes for itself, with operators of its own in ONNX's domain
+    (SimplifiedLayerNormalization). `examine` raises BrokenModel if outputs differ from the result's
+    declarations. `restore` gives a model that was narrowed, after the original, its precision back: that
+    one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs too.
     """
 
     runs_on = "onnxruntime:level=disable_all"
@@ -191,8 +190,8 @@ class Transformed:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """A lack is one that onnxruntime has with the original, or NotImplementedError; all else is an
-        error.
+        """Classify: a lack is one that onnxruntime has with the original, or NotImplementedError; all else is
+        an error.
         """
         kind = exception.rpartition(".")[2]
         if kind == "NotRun":

@@ -232,7 +232,7 @@ def _rotary(
 
 
 def _streams(section: Any, layout: int, width: int) -> Array:
-    """Which of the three places (time, height, width) each angle is taken at."""
+    """Return at which of the three places (time, height, width) each angle is taken."""
     if not layout:
         return np.repeat(np.arange(3), section)
     chosen = np.zeros(width, np.int64)

@@ -70,7 +70,9 @@ def _crop(
 
 
 def _crop_places(ends: Array, count: int, side: int) -> Array:
-    """Where the elements of each box lie along one axis, [boxes, count]: one alone lies in the middle."""
+    """Return where the elements of each box lie along one axis, [boxes, count]: one alone lies in
+    the middle.
+    """
     begin, end = ends[:, :1] * (side - 1), ends[:, 1:] * (side - 1)
     between = np.arange(count) / (count - 1) if count > 1 else 0.5
     return np.asarray(begin + (end - begin) * between)

@@ -1,7 +1,7 @@
 """A machine of ONNX operators: it computes each with the reference evaluator, and records it as a node.
 
-What a Relax module did with its inputs is then a model without control flow, which every compiler of ONNX can
-run, and which the reference evaluates again in float64. `PortableTrace` writes only operators that
+The computation of a Relax module on its inputs is then a model without control flow, which every compiler of
+ONNX can run, and which the reference evaluates again in float64. `PortableTrace` writes only operators that
 onnxruntime has kernels for on a CPU.
 """
 

@@ -11,9 +11,9 @@ worker gets a socket on which it serves frames of tests (`wire.py`), a memory fi
 small memory file in which it notes the test and stage it is in (read by the main process when it died), and a
 pipe over which the zygote reports how it ended.
 
-For releases there is a step more: a *template process* is a zygote that imports no compiler, only what all
-releases of a backend share (numpy, above all), and forks zygotes, each of which puts the folder of its
-release on its path and imports the compiler there.
+Releases take one more step: a *template process* is a zygote that imports no compiler, only what all releases
+of a backend share (numpy, above all), and forks zygotes. Each of these puts the folder of its release on its
+path and imports the compiler there.
 
 Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as
 the kernel lets it (`shut_in.py`).
@@ -21,8 +21,8 @@ the kernel lets it (`shut_in.py`).
 One that is given a listening socket takes requests of every process of its user that connects: of all lanes
 of a campaign.
 
-Every process here ends with those that ask it: the zygote sees the last control socket close, kills the
-workers' process groups, adopts and kills what escaped them, and removes the scratch folders.
+Every process here ends with its requesters: the zygote sees the last control socket close, kills the workers'
+process groups, adopts and kills processes that escaped them, and removes the scratch folders.
 """
 
 import array

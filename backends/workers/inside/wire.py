@@ -210,7 +210,7 @@ def attach_tensors(request: Any, outside: Dict[str, Any], file: int, maps: bool)
 
 
 def assemble_model(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
-    """Assemble a model of which only parts were sent, holding it once.
+    """Assemble a model from sent parts and parts in a file, holding it once.
 
     `pieces` are the lengths of sent parts, and offsets and lengths of parts in a file.
     """

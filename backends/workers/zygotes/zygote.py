@@ -346,12 +346,12 @@ class Zygote:
         return self._process.poll() is None
 
     def dismiss(self) -> None:
-        """Have it end, without waiting for it."""
+        """Tell it to end, without waiting."""
         self._control.close()
 
     def close(self) -> None:
-        """End it and, through it, all of its workers; waits until they are gone. One that is shared ends when
-        nobody is left to ask it.
+        """End it and, through it, all of its workers; waits until they are gone. A shared one ends with its
+        last requester.
         """
         self.dismiss()
         try:

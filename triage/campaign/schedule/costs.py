@@ -1,4 +1,5 @@
-"""The time of a campaign: what a test costs, which programs a slow target runs, and each strategy's share.
+"""Share the time of a campaign: the cost of a test, the programs that a slow target runs, and each strategy's
+share.
 
 The cost of a test on a target is in milliseconds stated by its backend, or measured by `opsieve doctor
 --costs` (cost_table.py), never by the campaign, so that equal campaigns decide alike. A campaign keeps its

@@ -169,7 +169,7 @@ class IndexReader(OpenIndex):
         return ClusterPage(tuple(_make_row(ClusterRow, row) for row in rows), total, more)
 
     def check_filter(self, text: str) -> None:
-        """Refuse a filter with a value that no cluster of the store has and that is no known name.
+        """Refuse a filter with an unknown value that no cluster of the store has.
 
         A misspelled operator would otherwise look like a store without such failures. A store without
         clusters refuses nothing but what `split_filter` refuses.
@@ -310,7 +310,7 @@ class IndexReader(OpenIndex):
         ones.
 
         Fingerprints identified by their graphs come first, because those identified by a place in the code
-        will mostly keep it; then the order of clusters decides. Of each fingerprint `members` cases are
+        will mostly keep it; then the order of clusters decides. For each fingerprint `members` cases are
         listed, reduced ones counted. All are listed if the fingerprint depends on a set of operators without
         a known culprit, since each of its cases may then be another bug.
         """

@@ -1,6 +1,6 @@
-"""What runs: jobs in the background (reductions, bisections, attributions, exports, replays, campaigns), each
-with its log; and a running campaign: its speed, its failures, its new clusters, read from the store only,
-whichever process writes it.
+"""The running jobs in the background (reductions, bisections, attributions, exports, replays, campaigns),
+each with its log; and a running campaign: its speed, its failures, its new clusters, read from the store
+only, whichever process writes it.
 """
 
 import json
