@@ -85,12 +85,12 @@ class Guesses:
         self._places = {tensor.name: place for place, step in enumerate(graph.nodes) for tensor in step.outs}
 
     def place(self, output: str) -> int:
-        """Where in the graph's order the node stands that makes a tensor; -1 for none."""
+        """Return the place of the node that makes a tensor, -1 if there is no such node."""
         return self._places.get(output, -1)
 
     def around(self, place: int) -> dict[str, Bounds]:
-        """For leaves that reach a node: for all of them one range, for each its own, or for one of them only.
-        {} where there are none.
+        """Draw ranges for the leaves that reach a node: one for all, one for each, or one for a single leaf;
+        {} if no leaf reaches it.
         """
         search = self._search
         names = search.floats(search.reach[place])
@@ -104,7 +104,7 @@ class Guesses:
         return {name: search.anywhere() for name in names}
 
     def everywhere(self) -> dict[str, Bounds]:
-        """For each float leaf of the graph a range."""
+        """Draw a range for each float leaf of the graph."""
         return {name: self._search.anywhere() for name in self._search.floats(list(self._search.tensors))}
 
 
@@ -167,7 +167,7 @@ class _Search:
         for place, names in enumerate(self.reach):
             for name in names:
                 self.fed[name].add(place)
-        # By place, up to the one that is to be mended
+        # Violations by place, up to the one to repair.
         self.met: list[DomainViolation | None] = []
 
     def list_moved(self) -> dict[str, Bounds]:
@@ -178,7 +178,7 @@ class _Search:
         }
 
     def mend(self, violation: DomainViolation, excused: set[int]) -> bool:
-        """Whether leaves were found under which the violation is gone; else they are as before."""
+        """Search leaf ranges without the violation; returns whether it found some, else restores them."""
         names = self.reach[violation.place][-_MOST_LEAVES:]
         before = {name: (self.tensors[name].low, self.tensors[name].high) for name in names}
         starts: Iterator[dict[str, Bounds]] = iter((before, *self.together(names), *self.anyhow(names)))
@@ -263,7 +263,7 @@ class _Search:
         return self.rng.choice(_MENU if self.rng.random() < 0.5 else _POINT_RANGES)
 
     def together(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
-        """All leaves at the same place."""
+        """Yield starts with the same range for all leaves."""
         floats = self.floats(names)
         if len(floats) > 1:
             for bounds in (*_MENU[:6], *((point, point) for point in _POINTS[:6])):

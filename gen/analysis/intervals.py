@@ -19,11 +19,11 @@ from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
 
 # The largest finite number of each floating-point type.
 FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
-# The place of a violation that is no operand's: the result may leave its type
+# The position of a violation by the result, which may leave its type.
 RESULT = -1
-# Operands that do not go together
+# The position of a violation by a relation between operands.
 RELATION = -2
-# Turns of a loop after which a state that still grows can be anything
+# Turns of a loop after which a state that still grows is widened to its whole type, so that the push ends.
 _ROUNDS = 4
 
 
@@ -67,7 +67,7 @@ class Interval:
 
     def __mul__(self, other: "Interval | float") -> "Interval":
         b = _interval(other)
-        # Zero times whatever an end stands for is zero, an infinity too.
+        # An end of infinity stands for large finite numbers, so zero times it is zero, not NaN.
         ends = [p * q if p and q else 0.0 for p in (self.low, self.high) for q in (b.low, b.high)]
         return Interval(min(ends), max(ends))
 
@@ -194,7 +194,7 @@ def _set(
         limit = FINITE.get(tensor.dtype)
         if limit is None:
             if low < widest[0] or high > widest[1]:
-                # An integer goes round
+                # Integers wrap around, so the result may be anything.
                 low, high = widest
         elif finite and (low < -limit or high > limit):
             left = left or (tensor, low, high)
@@ -205,7 +205,7 @@ def _set(
 
 
 def _inside(tensor: Tensor, domain: Domain) -> Bounds:
-    """The part of a tensor's interval that is in a domain; an end of the domain where there is none."""
+    """Return the part of a tensor's interval inside a domain, or the nearer end of the domain."""
     low, high = max(tensor.low, domain.low), min(tensor.high, domain.high)
     if low > high:
         low = high = domain.low if tensor.high < domain.low else domain.high
@@ -230,7 +230,7 @@ def _operand(step: TypedNode, place: int, position: int, tensor: Tensor, domain:
 
 
 def _result(step: TypedNode, place: int, left: tuple[Tensor, float, float]) -> DomainViolation:
-    """What tells of a result that may leave its type: the declaration's relation if it has one, else the
+    """Describe a result that may leave its type: by the declaration's relation if it has one, else by the
     sizes of the operands.
     """
     tensor, low, high = left
@@ -259,7 +259,7 @@ def _result(step: TypedNode, place: int, left: tuple[Tensor, float, float]) -> D
 
 
 def _measure(distance: float) -> float:
-    """A distance on a scale on which 1e-3 and 1e30 can be added; 1e9 for an infinite one."""
+    """Map a distance to a logarithmic scale, so that 1e-3 and 1e30 can be added; 1e9 if it is infinite."""
     return math.log1p(distance * 1e3) if math.isfinite(distance) else 1e9
 
 
@@ -310,13 +310,14 @@ def _push_loop(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
         for tensor, (low, high) in zip(body.inputs, ((0.0, 2.0**31), (0.0, 1.0)), strict=False):
             tensor.low, tensor.high = low, high
         if step.ins and step.ins[0] is not None and body.inputs:
+            # The first input of a Loop's body counts its turns from 0.
             body.inputs[0].high = max(step.ins[0].high - 1, 0.0)
     else:
         skipped, states = 0, len(step.ins) - int(step.attrs.get("num_scan_inputs", 0))
     _hand(body.inputs[skipped:], step.ins[skipped:])
     carried, made = body.inputs[skipped : skipped + states], body.outputs[skipped // 2 :]
     starts = [(tensor.low, tensor.high) for tensor in carried]
-    # from _ROUNDS on each turn gives up an end of one of them
+    # From _ROUNDS on each turn widens at least one end for good, so twice as many turns as states suffice.
     for count in range(_ROUNDS + 2 * len(carried) + 1):
         turn(body)
         grows = [(a, b) for a, b in zip(carried, made, strict=False) if b.low < a.low or b.high > a.high]
@@ -328,7 +329,7 @@ def _push_loop(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
                 min(a.low, wide[0]) if b.low < a.low else a.low,
                 max(a.high, wide[1]) if b.high > a.high else a.high,
             )
-    # What a turn gives from all of it is as sound, and less.
+    # The results of a turn from the widened states are sound too, and narrower.
     for a, b, (low, high) in zip(carried, made, starts, strict=False):
         a.low, a.high = min(low, b.low), max(high, b.high)
     _take(step.outs, [*carried, *made[states:]])

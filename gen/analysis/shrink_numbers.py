@@ -15,15 +15,15 @@ from typing import Literal, TypeAlias
 from opsieve.gen.analysis.validity import Typing, settle_types
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
-# Numbers that may follow one
+# The most numbers that may follow one.
 _REPAIRS = 12
-# Instances looked at for one system: about a tenth of a second
+# The most instances checked for one system: about a tenth of a second.
 _TRIALS = 6_000
-# Sizes up to which every smaller one is tried where no likely one mends anything
+# The size up to which every smaller one is tried if no likely one helps.
 _NEAR = 12
 # The number of rules charged for a node that can no longer be checked.
 _LOST = 100
-# The number of the rule that an output has elements
+# The number of the rule that outputs have elements.
 _EMPTY = 1_000
 
 
@@ -186,7 +186,7 @@ class System:
         if found is None:
             return None
         empty = any(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])
-        # An empty value shows no difference.
+        # A wrong result does not show in a tensor without elements.
         return (*found[0], _EMPTY) if empty else found[0], found[1]
 
     def _leaf(self, name: str, typing: Typing, new: Numbers) -> Typing:

@@ -49,6 +49,7 @@ class MarkedSize(int):
         return self._shift_by(-other) if type(other) is int else int(self) - _plain(other)
 
     def __mul__(self, other: Any) -> Any:
+        # A product with another factor is a different size: equality with it ties nothing.
         return self if type(other) is int and other == 1 else int(self) * _plain(other)
 
     __rmul__ = __mul__
@@ -94,7 +95,7 @@ def size_ties(
         None if tensor is None else _mark_sizes(tensor, number, ties) for number, tensor in enumerate(ins)
     ]
     try:
-        # Rules that look at an optional input say so
+        # The rules of operators with optional inputs check for None themselves.
         if not all(operator.requires(marked, attrs)):  # type: ignore[arg-type]
             return None
         types = operator.infer(marked, attrs)[: len(outs)]  # type: ignore[arg-type]  # as above
@@ -104,7 +105,7 @@ def size_ties(
         ):
             return None
     except Exception:  # noqa: BLE001
-        # Rules are written for what the generator draws; a foreign node may be anything
+        # Rules are written for drawn instances; on a node of a user's model they may raise anything.
         return None
     return [*ties, *_handed_on(types, outs, len(ins))]
 

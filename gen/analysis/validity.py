@@ -34,11 +34,11 @@ from opsieve.gen.model.tensors import (
     tensor_problem,
 )
 
-# Elements of a tensor that rules may look at: enough for shapes, axes and bounds
+# The most elements of a tensor that rules may read: enough for shapes, axes and bounds.
 KNOWN = 64
-# Bytes of an attribute that no rule looks into
+# The size in bytes from which an attribute is left unread: no rule reads so large a one.
 _LARGE = 4096
-# Bodies within bodies
+# The deepest nesting of bodies that is checked.
 _DEPTH = 8
 
 # dtype, shape, elements where they are known
@@ -189,7 +189,7 @@ def _check_rules(
     if attrs is None:
         return _SILENT
     parts = attrs.get("num_outputs", outputs)
-    # Even where nothing else is known: inference reads past the end (onnx 1.23)
+    # Checked even if nothing else is known: shape inference of onnx 1.23 reads past the end of the outputs.
     if parts != outputs:
         return NodeCheck(f"{name} has {outputs} outputs and num_outputs {parts}", ())
     if any(there and typing is None for typing, there in given):

@@ -36,9 +36,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _NUMERALS = ("0", "1", "-2", "3.5", "10", "-0.25")
-# Of an unknown image side: enough for the strides of usual networks
+# The size of an unknown image side: enough for the strides of usual networks.
 _WINDOW_SIZE = 32
-# Of a sequence
+# The number of values in a sequence: with two, order and position matter.
 _LENGTH = 2
 _SUM = re.compile(r"\s*[A-Za-z0-9_.]{1,80}\s*(?:\+\s*[A-Za-z0-9_.]{1,80}\s*){1,8}")
 
@@ -57,6 +57,7 @@ class Stream:
 
     def fractions(self, count: int) -> np.ndarray[Any, Any]:
         """Draw `count` numbers in [0, 1) as float64."""
+        # A float64 has 53 bits of precision, so the upper 53 of 64 bits make every fraction equally likely.
         return (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -125,8 +126,8 @@ def seeded_values(
 
 
 def _elements(type_: ValueType, shape: Shape) -> int:
-    """How many elements a value of this type has whose tensors have this shape. Each sequence around them
-    doubles them, and there a small tensor counts 64: it takes as much memory.
+    """Count the elements of a value whose tensors have this shape. Each sequence around them doubles the
+    number; inside, a small tensor counts 64, because it takes as much memory.
     """
     count = math.prod(shape) if isinstance(type_, TensorType) else max(64, math.prod(shape))
     while isinstance(type_, (SequenceType, OptionalType)):

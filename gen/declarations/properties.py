@@ -40,14 +40,14 @@ class Rounding(enum.Flag):
     REQUANTISES = COMPUTES | _SCALES
 
 
-# by the attributes of a node and how many outputs it has
+# A rule gets the attributes of a node and its number of outputs.
 RoundingRule = Callable[[Mapping[str, Any], int], Rounding]
-# narrower ones are steps
+# Narrower float types have so few numbers that a Cast to one is a step function.
 _FLOATS = frozenset(NUMBER[dtype] for dtype in ("float32", "float16", "bfloat16", "float64"))
 
 
 def cast_rounding(attrs: Mapping[str, Any], outputs: int) -> Rounding:
-    """A Cast jumps where it gives no floating-point numbers."""
+    """Return the rounding of a Cast: it jumps unless the target is a wide floating-point type."""
     return Rounding.NONE if attrs.get("to") in _FLOATS else Rounding.JUMPS
 
 
@@ -72,12 +72,12 @@ def broadcast_rows(ins: Sequence[Tensor]) -> Sequence[bool] | None:
 
 
 def rows_of_first(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """The first input alone: the others are the same for every row."""
+    """Split the first input only: the others are the same for every row."""
     return [place == 0 for place in range(len(ins))]
 
 
 def rows_beside_axis(default: int) -> RowRule:
-    """Of an operator along one axis, which is another than the first."""
+    """Make the row rule of an operator along one axis, if that is not the first one."""
 
     def rule(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
         rank = ins[0].rank
@@ -133,7 +133,7 @@ def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequen
 # Not a fault: `accumulation:4096` tells how many terms were added in an order left open.
 ACCUMULATION = "accumulation"
 RANDOM = "random-operator"
-# Terms from which on the order of a sum is worth telling
+# The number of terms from which the order of a sum matters.
 _LONG = 1024
 
 Values = Sequence[Any]
@@ -156,7 +156,7 @@ def _has_nan(value: Any) -> bool:
 
 
 def integer_division(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
-    """A divisor of 0, and the least number divided by -1."""
+    """Yield divisions by 0, and of the least number by -1."""
     a, b = inputs[0], inputs[1]
     if not _integers(b):
         return
@@ -170,7 +170,7 @@ def integer_division(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
 
 
 def cast_of_float(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
-    """A float that the target type does not hold, or that is written as text."""
+    """Yield floats that the target type does not hold, or that are written as text."""
     source, target = inputs[0], outputs[0]
     if not _floats(source):
         return
@@ -195,14 +195,14 @@ def _range(dtype: "np.dtype[Any]") -> tuple[float, float]:
 
 
 def far_shift(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
-    """A shift by as many bits as there are, or more."""
+    """Yield shifts by at least the width of the type."""
     far = np.asarray(inputs[1]) >= inputs[0].dtype.itemsize * 8
     if far.any():
         yield "shift-too-far", far
 
 
 def integer_power(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
-    """A negative exponent of an integer, or a power beyond its type."""
+    """Yield negative exponents of integers, and powers beyond their type."""
     base, exponent = inputs[0], inputs[1]
     if not _integers(base):
         return
@@ -264,7 +264,7 @@ def nan_element(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
 
 
 def softmax_of_infinity(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
-    """An infinity less an infinity."""
+    """Yield if a Softmax subtracts infinity from infinity."""
     infinite = _floats(inputs[0]) and bool(np.isposinf(inputs[0]).any())
     if infinite or (_has_nan(outputs[0]) and not _has_nan(inputs[0])):
         yield "softmax-of-infinity", np.isnan(outputs[0]) if _floats(outputs[0]) else None
@@ -277,7 +277,7 @@ def allow_any_order(node: Any, _: Values, __: Values) -> Iterator[Open]:
 
 
 def repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
-    """An element that is written twice."""
+    """Yield if an element is written twice."""
     data, indices = inputs[0], np.asarray(inputs[1])
     if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
         return
@@ -289,7 +289,7 @@ def repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
-    """A row that is written twice."""
+    """Yield if a row is written twice."""
     data, indices = inputs[0], np.asarray(inputs[1])
     if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
         return
@@ -328,7 +328,7 @@ def empty_range(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
 
 
 def random_numbers(_: Any, __: Values, ___: Values) -> Iterator[Open]:
-    """Numbers that no two compilers draw alike."""
+    """Yield always: no two compilers draw the same numbers."""
     yield RANDOM, None
 
 
@@ -341,7 +341,7 @@ def dropout(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def long_sum(terms: Callable[[Any, Values, Values], float]) -> OpenRule:
-    """A sum of many terms, in whatever order: with their number."""
+    """Make the rule for a sum of many terms, whose order is open; it names the number of terms."""
 
     def rule(node: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
         if _floats(outputs[0]):
@@ -353,7 +353,7 @@ def long_sum(terms: Callable[[Any, Values, Values], float]) -> OpenRule:
 
 
 def reduced_size(_: Any, inputs: Values, outputs: Values) -> float:
-    """How many elements go into one of the result."""
+    """Return how many input elements go into one element of the result."""
     return int(inputs[0].size) / max(int(outputs[0].size), 1)
 
 
@@ -373,7 +373,7 @@ def transposed_taps(_: Any, inputs: Values, __: Values) -> float:
 
 
 def normalised_size(_: Any, inputs: Values, __: Values) -> float:
-    """How many elements a mean is taken of."""
+    """Return how many elements a mean is taken over."""
     return float(np.prod(inputs[0].shape[2:])) if inputs[0].ndim > 2 else float(inputs[0].shape[-1])
 
 

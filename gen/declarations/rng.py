@@ -19,27 +19,28 @@ class Rng:
     __slots__ = ("bins", "random")
 
     def __init__(self, seed: int | str, bins: int = 7) -> None:
+        # Only `random` is used: Python does not promise the numbers of `randint` or `choice` across releases.
         self.random = random.Random(seed).random
         self.bins = bins
 
     def below(self, count: int) -> int:
-        """A number from 0 to `count` - 1."""
+        """Draw a number from 0 to `count` - 1."""
         return int(self.random() * count)
 
     def between(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included, all equally likely."""
+        """Draw a number from `low` to `high`, both included, all equally likely."""
         return low + int(self.random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
-        """True that often: 0.25 is once in four."""
+        """Return True at the given rate: 0.25 is once in four."""
         return self.random() < share
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Draw one of the items."""
         return items[int(self.random() * len(items))]
 
     def some(self, items: Sequence[T], count: int) -> list[T]:
-        """`count` different items, in their order."""
+        """Draw `count` different items, in their order."""
         left = list(range(len(items)))
         chosen = sorted(left.pop(self.below(len(left))) for _ in range(count))
         return [items[place] for place in chosen]

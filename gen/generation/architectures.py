@@ -73,7 +73,7 @@ def _read_at_oldest(architecture: Architecture) -> Source:
 
 def read_at(architecture: Architecture, opset: int) -> Source:
     """Read an architecture from its text at an opset."""
-    # The text is our own, so that onnx's inference need not be asked in a process apart.
+    # The text is trusted, so that onnx's inference may run in this process, where a crash would end it.
     model = onnx.shape_inference.infer_shapes(
         architecture.parse_model(opset), strict_mode=True, data_prop=True
     )
@@ -81,7 +81,7 @@ def read_at(architecture: Architecture, opset: int) -> Source:
     for node in source.nodes:
         for tensor in node.ins:
             if tensor is not None and tensor.leaf == "input":
-                # Any others in its interval will do
+                # Any elements of the interval will do: forgetting them lets the writer draw new ones.
                 tensor.values = None
                 if tensor.name.startswith(_PARAMETER):
                     tensor.leaf = "initializer"

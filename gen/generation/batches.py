@@ -35,6 +35,7 @@ class Batches(Generic[Memory, Made]):
         """Make the program of a seed after those before it in its batch, each with its own number of
         nodes.
         """
+        # A drawn number of nodes differs from seed to seed, and must not start a new batch.
         same = request if request.between is None else replace(request, nodes=0)
         # After an exception the memory is incomplete, so it is dropped.
         last, self._last = self._last, None

@@ -60,7 +60,7 @@ def find_false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int]
             for place, truth in enumerate(op.requires(ins, attrs))  # type: ignore[arg-type]
             if not truth
         ]
-    # Relations that only make sense when those before hold.
+    # Later relations may only make sense if the earlier ones hold, and raise otherwise.
     except (IndexError, KeyError, ValueError, ZeroDivisionError):
         return None
 
@@ -69,6 +69,7 @@ def _break_relations(node: Node, op: Operator) -> Iterator[Violation]:
     """Break each relation of the declaration by moving one number."""
     if find_false_relations(op, node.ins, node.attrs) != []:
         return
+    # One violation for each relation is enough: further ones would break the same rule again.
     met: set[int] = set()
     for place, ins, attrs in _move_numbers(node):
         false = find_false_relations(op, ins, attrs)
@@ -97,6 +98,7 @@ def _move_numbers(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
             continue
         if tensor.values is not None:
             for at, value in enumerate(tensor.values[:6]):
+                # By 1 to hit an off-by-one check, by 50 to leave any size that programs have.
                 for other in (value + 1, value - 1, value + 50, value - 50):
                     if not LEAST[tensor.dtype] <= other <= LARGEST[tensor.dtype]:
                         continue

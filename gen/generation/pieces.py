@@ -68,7 +68,7 @@ def _isolate(source: Source, places: list[int]) -> Source:
     def own(tensor: Tensor | None) -> Tensor | None:
         if tensor is None or tensor.leaf or tensor.name in made:
             return tensor
-        # Intervals of what is computed can be wider than their types.
+        # The interval of a computed value may be wider than its type; a leaf must stay inside its type.
         low, high = max(tensor.low, LEAST[tensor.dtype]), min(tensor.high, LARGEST[tensor.dtype])
         return leaves.setdefault(
             tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, low, high, None, "input")
@@ -95,7 +95,8 @@ def plant_piece(builder: GraphBuilder, piece: Source, joined: float) -> None:
         if tensor is not None and tensor.leaf
     }
     for leaf in leaves.values():
-        # Numbers that any others can stand for, rather than a condition of the piece.
+        # Float inputs are data that any numbers can replace; integers and booleans may be a condition of the
+        # piece.
         is_data = (
             leaf.leaf == "input"
             and leaf.dtype in FLOATS

@@ -36,7 +36,7 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.version import BASE_VERSION
 
-# The newest opset that a released onnxruntime takes
+# The newest opset that a released onnxruntime accepts.
 SUPPORTED: Final = 26
 _VERSIONS: Final = MappingProxyType({"opsieve": BASE_VERSION, "onnx": onnx.__version__})
 _PALETTES: Final = (
@@ -54,11 +54,11 @@ _PALETTES: Final = (
 
 
 _NEWEST_SHARE: Final = (
-    # Of programs at the newest opset: operators that came late would be seldom met otherwise
+    # The share of programs at the newest opset: recent operators would be rare otherwise.
     0.5
 )
 _MOST_COPIES: Final = 4
-# Of programs keep sequences and optionals closed
+# The share of programs that keep sequences and optionals as outputs (`open_containers` says why).
 _CLOSED_SHARE: Final = 1 / 7
 _RANKS: Final = (
     (1, 2, 3, 4),
@@ -70,7 +70,7 @@ _RANKS: Final = (
     (0, 1, 2, 3, 4, 5),
     (1, 3, 5),
 )
-# How programs hang together, by name: what a strategy may ask for, else drawn.
+# The connections of programs by name; a strategy may request one, otherwise it is drawn.
 TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "long": {},
@@ -87,7 +87,7 @@ _LONG_SHARE: Final = 0.87
 _JOIN_TRIES: Final = 8
 # The number of consecutive redraws of an operator.
 _REDRAWN: Final = 2
-# Families that would starve if another were drawn in their place.
+# Families that are never replaced by another draw: they would become too rare.
 SELDOM: Final = (
     "text",
     "signal",
@@ -100,20 +100,21 @@ SELDOM: Final = (
     "container",
     "cast",
 )
-# Families that no rewrite has, and how many more times their operators stand in the table of what is drawn.
+# Families that only plain draws reach, since no planted structure has them: the number of additional entries
+# of their operators in the table.
 _HELD_BACK: Final = MappingProxyType(
     {"text": 3, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 2}
 )
-# The family that reads no result
+# The family whose operators read no result, and so cannot lengthen a chain.
 _SOURCE: Final = "source"
-# The family that patterns are full of already: others join pieces rather
+# The family that patterns already use most: other families are preferred to join pieces.
 _COMMON: Final = "binary"
-# Of its operators may join the pieces of a program, drawn for each
+# The share of programs in which its operators may join pieces.
 _COMMON_SHARE: Final = 0.1
 # An operator may not fit any live tensor. The limit ends the program early instead of redrawing forever when
 # few operators are allowed.
 _TRIES_A_NODE: Final = 8
-# Of texts
+# Operators that turn texts into numbers.
 _MEASURES: Final = ("Equal", "Shape", "Size")
 
 _OPENERS: Final = {
@@ -194,7 +195,7 @@ def start(
     builder.program.supports = request.supports
     builder.program.only = request.only
     if opened:
-        # An input with a size, in case that all others are scalars
+        # An input with a size, in case all others are scalars: only sizes can be left open.
         builder.leaf(rng.choice(palette), builder.shape(1, 4), kinds=("input",))
     return builder
 
@@ -251,7 +252,7 @@ def draw_operator(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     fit = merging(from_all, last.dtype)
     if fit and rng.random() < (style.merged if _has_mate(builder, last) else style.alone):
         found = rng.choice(fit)
-        # Of these there are few beside how often they would be drawn
+        # Operators that pair broadcasting inputs are frequent anyway, so a second draw makes them rarer.
         if found.op.pairs:
             found = rng.choice(fit)
         if not count_steps_first(last, found, style.ranged):
@@ -363,8 +364,8 @@ class OtherPieces:
         # A failed draw takes back only its own nodes, so nodes before it stay valid.
         self._seen = len(nodes)
         self._every += new
-        # Pieces only grow: what hung together with the newest before still does, where the newest is of the
-        # same piece.
+        # Pieces only grow: results that were connected with the newest one remain so, as long as the newest
+        # one is of the same piece.
         grown = self._home and pieces.find_root(self._home) == home
         self._apart = [
             out for out in ((*self._apart, *new) if grown else self._every) if apart(out.name, home)
@@ -402,8 +403,9 @@ def choose_outputs(builder: GraphBuilder) -> list[Tensor]:
         if tensor.name and (not tensor.reads or rng.random() < builder.style.middle or tensor.name in exposed)
     ]
     if len(given) > 1 and rng.random() < builder.style.dead:
-        given.pop(rng.below(len(given)))  # a dead branch
-    # A body that was drawn and not taken can have read the last of them: a program gives something.
+        # A dead branch, which compilers must remove.
+        given.pop(rng.below(len(given)))
+    # A body that was drawn and dropped may have read the last result; a program needs an output all the same.
     return given or [tensor for node in builder.nodes[-1:] for tensor in node.outs if tensor.name][:1]
 
 
@@ -481,7 +483,7 @@ def build_single_node(
     first input's unless given).
     """
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
-    # An operator may not fit the drawn leaves; then all is drawn again.
+    # An operator may not fit the drawn leaves; then a new builder starts from the next random numbers.
     for _ in range(20):
         builder = GraphBuilder(
             ProgramState(

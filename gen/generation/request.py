@@ -101,6 +101,7 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
     Raises:
         BadInput: If the text makes no sense.
     """
+    # The record holds only a digest of the corpus, not its models.
     if "corpus" in record:
         given = shown(record["corpus"])
         raise BadInput(

@@ -23,17 +23,18 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 # An input and an axis
 _Place: TypeAlias = tuple[Tensor, int]
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
-# What nodes read at the old sizes, by index of the node and name
+# The tensors that nodes read at their old sizes, by index of the node and name.
 _Cuts: TypeAlias = dict[int, dict[str, Tensor]]
-# How much larger each group is to be
+# The increase of each group's size.
 _Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]
+# Drawn groups that are compared, and the most draws until one of them is possible.
 _TRIES, _MOST_TRIES = 6, 30
-# Of the names stand for one size
+# The share of names that stand for a single dimension.
 _ALONE = 0.5
 _MOST = 3
 # Resized tensors that are worth one more Slice
 _WORTH = 2
-# By round and group
+# The increase by round and group: primes, so that no two sizes keep a simple ratio or a constant difference.
 _MORE = ((2, 7, 13), (17, 5, 29))
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
 # Families whose declarations do not say all about the sizes of further inputs: a bias, a scale, a mask.
@@ -46,6 +47,7 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     Nodes are added to the builder where sizes have to be restored, and a leaf becomes an input if there is no
     other.
     """
+    # Only inputs can have open sizes, so stored leaves are used, as inputs, if there is no other way.
     places = _list_places(builder, ("input",)) or _list_places(builder, ("initializer", "constant"))
     best: tuple[int, list[tuple[_Place, ...]], _Cuts, list[_Sizes]] | None = None
     _compute_values(builder)
@@ -85,7 +87,7 @@ def _list_places(builder: GraphBuilder, kinds: Sequence[str]) -> list[_Place]:
         if leaf.leaf in kinds
         and leaf.reads
         and leaf.values is None
-        # Texts may yet become initializers, when the program is written
+        # Text inputs may become initializers when the program is written, and those have fixed sizes.
         and leaf.dtype in LARGEST
         and leaf.dtype != "string"
         for axis in range(len(leaf.shape))
@@ -206,7 +208,8 @@ def _resize_outputs(node: Node, changed: Sequence[Tensor | None]) -> list[tuple[
     # The declared results of a body have fixed sizes.
     if operator is None or bodies or not tells_sizes(operator, ins):
         return None
-    # Other elements: positions and counts may lie outside then, but for sizes, and what is computed of them.
+    # An input has other elements at the new sizes. If they are positions or counts they may be out of range
+    # then; only sizes and numbers computed from sizes follow.
     if (
         operator.size_rule is SizeRule.NONE
         and any(new and old and new.shape == old.shape for new, old in zip(changed, node.ins, strict=True))
@@ -304,6 +307,7 @@ def _name_sizes(
                 sides.append(seen[sizes])
             else:
                 unknown += 1
+                # A name of its own: a shared one would claim an equality that two trials do not prove.
                 sides.append(f"d{unknown}")
         found[tensor_name] = tuple(sides)
     return found

@@ -64,8 +64,7 @@ ADAPTERS: Final = (
     "Where",
 )
 _SIGNS: Final = ("Greater", "Less")
-# What a comparison is compared with so that some elements answer yes and some no: the largest element, or the
-# least.
+# The reduction whose result a comparison reads, so that some elements answer yes and some no.
 COMPARED: Final = {
     "Equal": "ReduceMax",
     "Less": "ReduceMax",
@@ -73,7 +72,7 @@ COMPARED: Final = {
     "Greater": "ReduceMin",
     "LessOrEqual": "ReduceMin",
 }
-# Results of a larger size soon leave their type: they are brought back first
+# Larger results soon leave their type, so they are clipped first.
 _LARGEST_USEFUL: Final = 1e4
 _EDGES: Final = ("constant", "constant", "edge", "reflect")
 
@@ -213,7 +212,7 @@ def _cast_to(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> T
     if dtype not in LARGEST or dtype == "string" or "Cast" not in operators():
         return None
     low, high = tensor.low, tensor.high
-    # what is computed is seldom zero: cast, nearly all of it were true
+    # Computed numbers are rarely zero, so that a Cast would make nearly all of them true.
     if dtype == "bool" and low < 0 < high:
         return _add_named(
             builder, builder.rng.choice(_SIGNS), [tensor, builder.ints([0], tensor.dtype, ())], {}

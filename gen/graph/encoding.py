@@ -84,13 +84,14 @@ class _Texts(dict[str, bytes]):
         self._tag = tag
 
     def __missing__(self, text: str) -> bytes:
+        # Clearing at the limit is cheaper than tracking which text was used last.
         if len(self) >= _KEPT:
             self.clear()
         made = self[text] = _encode_field(self._tag, text.encode())
         return made
 
 
-# An input that is left out
+# The encoding of an omitted input: an empty name.
 _ABSENT = b"\x0a\x00"
 _INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
 _INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"), _Texts(b"\x0a")
@@ -186,7 +187,7 @@ def encode_tensor(array: Array, dtype: str, name: str = "") -> bytes:
     if dtype == "string":
         texts = [_encode_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
         return b"".join((_encode_tensor_head(array.shape, dtype), *texts, _encode_tensor_name(name)))
-    # Types that ONNX packs
+    # ONNX packs types of fewer than 8 bits; onnx's own helper does that.
     if dtype not in RAW:
         proto = numpy_helper.from_array(array, name or None)
         return bytes(proto.SerializeToString(deterministic=True))

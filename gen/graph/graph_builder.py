@@ -44,17 +44,17 @@ from opsieve.gen.graph.parameters import compute_numbers
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
-# Sides of a new shape; of one with four dimensions or more
+# The longest side of a new shape, and of one with four dimensions or more.
 _LONGEST, _LONGEST_OF_MANY = 12, 8
 _HUB: Final = (
-    # Nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+    # The number of adapting nodes that cancels one reader in the choice of a hub.
     4
 )
-# Nodes that join two pieces: two that adapt, one that reads both
+# The nodes that join two pieces: two that adapt, one that reads both.
 _JOINING: Final = 3
 _HOLDING: Final = ("sequence({})", "optional({})")
 _BY_READS: Final = operator.attrgetter("reads")
-# A side that nothing hangs on
+# The longest side that no other size depends on.
 _LONGEST_FREE: Final = 9
 
 
@@ -88,7 +88,7 @@ class GraphBuilder:
         self._first: Tensor | None = None
         # Results of other pieces, one of which the draw should read, too.
         self._guests: list[Tensor] = []
-        # The instance that is drawn is one of this operator
+        # The comparison of which an instance is being drawn, or "".
         self._comparison = ""
 
     def start_body(self) -> "GraphBuilder":
@@ -123,7 +123,7 @@ class GraphBuilder:
         tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.rng.choice(kinds))
         program.leaves.append(tensor)
         if not program.has_input:
-            # A program without inputs would be folded away whole
+            # A compiler would fold a program without inputs into a constant.
             tensor.leaf = "input"
             program.has_input = True
         program.elements += math.prod(shape)
@@ -162,7 +162,7 @@ class GraphBuilder:
         program, elements = self.program, tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
         known = program.numbers.get(key)
-        # else the program has identical constants
+        # Otherwise the program gets identical constants, which compilers merge.
         if known is not None and self.rng.random() < self.style.shared:
             return known
         kind = "constant" if self.rng.random() < self.style.folded else "initializer"
@@ -429,14 +429,14 @@ class GraphBuilder:
                 outs.append(Tensor("", "", ()))
                 continue
             dtype, shape = typed
-            # mypy does not know what `several` tells
+            # mypy cannot derive the type of `bounds` from `several`.
             low, high = bounds[place] if several else bounds  # type: ignore[misc]
             # Nor that a pair has two numbers
             made = Tensor(program.make_name("v"), dtype, shape, low, high)  # type: ignore[arg-type]
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
-            # Of an unknown size nothing can be built, and what is empty has no element.
+            # Samplers need known sizes and at least one element.
             if 0 not in shape and is_closed(shape) and op != "SequenceEmpty":
                 enter(made)
                 program.elements += count_elements(shape)
@@ -499,18 +499,18 @@ class GraphBuilder:
         program, budget = self.program, self.budget
         if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
             return None
-        # Rules that look at an optional input say so
+        # The rules of operators with optional inputs check for None themselves.
         types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]
         work = 0
         for typed in types:
             if typed is not None:
                 size = count_elements(typed[1])
-                # compilers differ over what is empty, and few models have it
+                # Empty tensors are left out: compilers differ over them, and few models have them.
                 if not 0 < size <= budget.tensor:
                     return None
                 work += size
         if op.cost is not None:
-            # What has a cost gives its first output
+            # An operator with a cost has its first output, so mypy's optional types do not occur.
             work = op.cost(ins, attrs, types)  # type: ignore[arg-type]
         if program.work + work > budget.work or program.elements > budget.elements:
             return None
@@ -519,7 +519,7 @@ class GraphBuilder:
             try:
                 bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
             except (OverflowError, ValueError):
-                # Tensors of a model of anybody may be infinite
+                # Tensors of a user's model may have infinite bounds.
                 return None
             if not _is_in_range(bounds, types):
                 return None

@@ -16,12 +16,13 @@ from opsieve.gen.graph.graph import Shape
 OPERATORS: Final = frozenset(
     ("Shape", "Size", "Gather", "Slice", "Concat", "Add", "Sub", "Mul", "Cast", "Div")
 )
-# In how many parts numbers of a dtype are computed. Floats end in a Div, because onnx's inference takes what
-# it follows through a Cast for integers. Compilers take zero points for constants, so narrow integers are.
+# The divisor with which numbers of a dtype are computed. Floats end in a Div, because onnx's inference treats
+# whatever it follows through a Cast as integers. Narrow integers are left out: compilers expect constant
+# zero points.
 _PARTS: Final = MappingProxyType({"int64": 1, "int32": 1, "float32": 2, "float64": 2, "float16": 2})
-# Of numbers that are computed in integers: every float type holds them
+# The largest number that is computed in integers: every float type holds it exactly.
 _LARGEST_FLOAT: Final = 1024
-# Leaves that a chain may begin at
+# The number of latest leaves at which a chain may begin.
 _LATEST: Final = 4
 # The first opset at which Shape has attributes
 _SHAPE_OF_AXES: Final = 15
@@ -36,7 +37,7 @@ def compute_numbers(
 ) -> Tensor | None:
     """Add nodes that compute these numbers, or an input that holds them; None if that is impossible."""
     rng, program, mark = builder.rng, builder.program, len(builder.nodes)
-    # Analyses of bodies do not follow what is computed there.
+    # Only in the main graph: the analyses do not follow values that bodies compute.
     parts = _PARTS.get(dtype, 0) if numbers and len(shape) < 2 and builder.scope.outer is None else 0
     if not parts or not (program.only is None or program.only >= OPERATORS):
         return None

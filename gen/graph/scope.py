@@ -26,10 +26,11 @@ class Pieces:
         self.count = 0
 
     def find_root(self, name: str) -> str:
-        """Return the result that stands for the piece of another."""
+        """Return the result that represents the piece of another."""
         parent = self._parent
         top = parent.setdefault(name, name)
         while top != parent[top]:
+            # Path halving: later look-ups take half as many steps.
             parent[top] = parent[parent[top]]
             top = parent[top]
         parent[name] = top
@@ -43,7 +44,7 @@ class Pieces:
         """Connect these results; with `main` a node of the main graph makes or reads them."""
         parent, mains, top, held = self._parent, self._main, "", 0
         for name in names:
-            # As a result of the node.
+            # A new name is a result of this node and joins the piece of its inputs.
             if name not in parent:
                 top = top or name
                 parent[name] = top
@@ -63,6 +64,7 @@ class Pieces:
             self.count += 1 - held
 
 
+# Draws before a search gives up: the time of an answer must not grow with the program.
 _TRIES: Final = 3
 _RECENT: Final = 8
 BY_DEPTH: Final = operator.attrgetter("depth")
@@ -152,6 +154,7 @@ class TensorScope:
             place = int(random() * len(loose))
             tensor = loose[place]
             if tensor.reads:
+                # Tensors that were read since are removed lazily, by swapping with the last: constant time.
                 loose[place] = loose[-1]
                 loose.pop()
                 tries += 1

@@ -26,11 +26,11 @@ from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import BEHIND, EncodedProgram, fill_array
 
-# Draws of each kind for a node; most of them are not allowed
+# Draws of each kind for a node; most of them are rejected.
 _TRIES: Final = 3
-# Of inner tensors
+# The number of inner tensors that may become outputs or get a second reader.
 _SHOWN: Final = 4
-# It has every float at every opset
+# The added reader: it takes every float type at every opset.
 _READER: Final = "Neg"
 _FLOATS: Final = ("float32", "float64", "float16")
 # Thousandths of the siblings from one to the next: the golden ratio scatters their choices.
@@ -79,6 +79,7 @@ class Template:
             return None
         others = self.count - 1
         step = max(1, others * _SCATTER // 1000)
+        # A step without a common divisor visits every number once before it repeats.
         while others and math.gcd(step, others) > 1:
             step += 1
         place = 1 + step * number % others if number else 0
@@ -124,7 +125,7 @@ class Template:
                 attrs = {**(node.attrs if each is operator else {}), **(drawn or {})}
                 if drawn is not None and self._is_allowed(each, node.ins, attrs, node):
                     yield Node(each.name, "", node.ins, node.outs, attrs, node.name)
-        # Names of sizes would no longer be those of the same size.
+        # Not with open sizes: tensors of one shape may have different names of sizes.
         for place, old in enumerate(node.ins if not self._builder.program.opened else ()):
             there = seen.get((old.dtype, old.shape), ()) if old is not None and old.values is None else ()
             for _ in range(min(_TRIES, len(there))):

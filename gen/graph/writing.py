@@ -31,9 +31,9 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a
 # stream for each.
 _FRACTIONS: Final = Stream(0, "generated values").fractions(1 << 16)
-# Leaves
+# The number of leaves with the same bounds before a block is made for them.
 _BEFORE_BLOCK: Final = 2
-# Of these are made elements of a dtype, for leaves of at most half as many
+# The elements of a block; leaves of at most half as many take a slice of it.
 _BLOCK: Final = 1 << 13
 _WORDS: Final = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _DTYPES: Final = {
@@ -41,9 +41,10 @@ _DTYPES: Final = {
     for dtype, n in NUMBER.items()
 }
 _ROUND, _ENDS, _EQUAL = "round", "ends", "equal"
-# An index behind all parts
+# An index behind all parts: a part that replaces nothing is appended.
 BEHIND: Final = 1 << 30
 _FIELDS: Final = ("nodes", "initializers", "inputs", "outputs", "infos")
+# Types of inputs that can be fed next to texts: numpy has no bfloat16.
 _FED: Final = (RAW - {"bfloat16"}) | {"string"}
 
 
@@ -180,7 +181,7 @@ def _draw_numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     if held is not None:
         return held
     low, high = leaf.low, leaf.high
-    # It stands for a tensor of a program that is grown without ranges
+    # A program that is grown without ranges has leaves without bounds; they get the usual ones.
     if not math.isfinite(high - low):
         low, high = leaf_range(leaf.dtype, ANY)
     place, count = builder.rng.random(), math.prod(leaf.shape)
@@ -211,6 +212,7 @@ def _draw_character(builder: GraphBuilder) -> str:
             varied = how == _EQUAL and any(
                 (op := operators().get(node.op)) and op.varied for node in builder.nodes
             )
+            # An operator that needs different elements (`Operator.varied`) would be undefined on equal ones.
             return "" if varied else how
         drawn -= rate
     return ""
@@ -245,6 +247,7 @@ def _round_numbers(array: Array, low: float, high: float, how: str, start: int =
         ends = np.array([low, high, min(max(low, 0.0), high)])
         if array.dtype.kind in "iu":
             ends = np.trunc(ends)
+        # A fixed scatter of the three ends without a period of 3, which strides and axes often have.
         made: Array = ends[np.arange(start, start + len(array)) * 7 % 11 % 3].astype(array.dtype)
         return made
     numbers = np.clip(np.round(numbers * 2) / 2, low, high)

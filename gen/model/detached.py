@@ -1,4 +1,4 @@
-"""Data of large tensors outside of memory: in one file of no name for each process, which models refer to by
+"""Keep the data of large tensors outside of memory: in one unnamed file per process, to which models refer by
 a digest.
 
 A model that is read keeps a large tensor of its main graph as a reference: `data_location` is EXTERNAL, and
@@ -20,7 +20,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-# Bytes of a tensor that is kept so
+# The size in bytes from which a tensor's data is kept outside of memory.
 LEAST = 1 << 20
 SCHEME = "opsieve-sha256:"
 _PAGE = mmap.ALLOCATIONGRANULARITY
@@ -68,7 +68,7 @@ class _DataFile:
         self._owner = os.getpid()
 
     def _copy(self) -> None:
-        """In a process that was forked: a file of its own, for both would write to the same places of one."""
+        """Give a forked process a file of its own: both would write to the same places of one file."""
         old = self.descriptor
         self._open()
         for part in self.parts.values():
@@ -84,8 +84,10 @@ class _DataFile:
                 state.update(chunk)
                 at += _write_all(self._written, chunk, at)
             digest = state.hexdigest()
+            # A known digest leaves the end where it was, so that the next data overwrites the second copy.
             if digest not in self.parts:
                 self.parts[digest] = DataPart(self._end, at - self._end)
+                # `mmap` takes offsets at page boundaries only.
                 self._end = -(-at // _PAGE) * _PAGE
             return digest
 

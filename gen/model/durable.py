@@ -30,13 +30,13 @@ from opsieve.gen.model.files import kind_of, read_file, reason
 
 SAVING = ".saving-"
 _LEFT = re.compile(r"\.saving-(\d{1,10})-\w{1,32}")
-# RENAME_EXCHANGE of linux/fs.h
+# RENAME_EXCHANGE of linux/fs.h, and AT_FDCWD of fcntl.h: paths are relative to the working folder.
 _EXCHANGE = 2
 _AT_FDCWD = -100
 
 
 def step(what: str) -> None:
-    """Called before each system call that changes something. Tests end the process here."""
+    """Mark the moment before a system call that changes something. Tests end the process here."""
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
@@ -50,6 +50,7 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
             step("write")
             file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
+            # `mkstemp` makes files that only their owner can read.
             os.fchmod(file.fileno(), 0o644)
             step("fsync")
             os.fsync(file.fileno())
@@ -73,11 +74,13 @@ def make_folder(folder: Path) -> None:
 
 
 def check_output(path: Path) -> None:
-    """BadInput unless a file can be written at a path that the user, or a default of ours, names: a new one
-    or in place of a regular one.
+    """Check that a file can be written at a path: a new one, or in place of a regular file.
 
-    In a folder of a stranger it may be a link to anything, which is not followed, or a FIFO, for whose reader
-    opening it would wait.
+    In a foreign folder the path may be a link, which must not be followed, or a FIFO, on which opening would
+    block.
+
+    Raises:
+        BadInput: If it cannot be written.
     """
     try:
         mode = path.lstat().st_mode
@@ -163,7 +166,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def put_folder(fresh: Path, folder: Path) -> bool:
-    """Move a finished folder to its place; whether another was there, which lies at `fresh` then."""
+    """Move a finished folder to its place; returns whether it replaced one, which then lies at `fresh`."""
     if not os.path.lexists(folder):
         step("rename")
         fresh.rename(folder)
@@ -172,7 +175,7 @@ def put_folder(fresh: Path, folder: Path) -> bool:
     step("exchange")
     if exchange is not None and exchange(os.fsencode(fresh), os.fsencode(folder)):
         return True
-    # Nothing that `sweep` takes
+    # A name that `sweep` does not remove: until the next rename it is the only complete copy.
     old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
     folder.rename(old)
     step("rename")
@@ -187,7 +190,7 @@ def put_folder(fresh: Path, folder: Path) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def sweep(folder: Path) -> None:
-    """Remove what processes that are dead were saving in a folder; once for each folder."""
+    """Remove the leftovers of dead processes in a folder; once for each folder."""
     for entry in os.scandir(folder):
         match = _LEFT.fullmatch(entry.name)
         if match is None or int(match[1]) == os.getpid() or _lives(int(match[1])):
@@ -206,7 +209,7 @@ def _lives(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        # Another user's
+        # EPERM: the process exists and belongs to another user.
         return True
     return process > 0
 
@@ -216,7 +219,7 @@ def _renameat2() -> Callable[[bytes, bytes], bool] | None:
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
-        # Another system, an older C library
+        # The system is not Linux, or its C library is older than 2.28.
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, _EXCHANGE) == 0

@@ -23,30 +23,30 @@ from opsieve.gen.errors import BadInput, shown
 
 @dataclass(frozen=True, slots=True)
 class ReadingBudget:
-    """Most of each. `bytes` is what protobuf can hold in one message: of a file, and of a model with its
-    external data.
+    """The limits. `bytes` is the largest message that protobuf can hold; it bounds a file, and a model with
+    its external data.
     """
 
     bytes: int = 2**31 - 1
-    # Of all graphs and functions: to open more takes longer than a person waits
+    # Nodes of all graphs and functions: opening more takes longer than a person waits.
     nodes: int = 500_000
-    # Graphs inside graphs; protobuf itself stops at about 32
+    # Nested graphs; protobuf's parser itself stops at about 32.
     depth: int = 24
-    # Functions inside functions
+    # Nested calls of functions.
     calls: int = 100
-    # Nodes that facts of inputs are looked for at, a function's at every call
+    # Nodes visited to derive facts about inputs; those of a function count at every call.
     visits: int = 200_000
     rank: int = 64
     # The limit on the declared elements of one tensor.
     elements: int = 1 << 40
     # Elements of inputs that are drawn, over all inputs: a model may declare inputs of any size.
     made_elements: int = 1 << 26
-    # Of an archive of values
+    # Entries of an archive of values.
     entries: int = 10_000
-    # times that external data may be more than its files hold, which may have holes and be named again and
-    # again
+    # The ratio of external data to the disk usage of its files. A sparse file, or one that is named many
+    # times, would expand without limit.
     repeated: int = 4
-    # And so many bytes besides
+    # Bytes that are allowed in addition, so that small models may repeat data.
     repeated_bytes: int = 64 << 20
 
 
@@ -191,7 +191,8 @@ def bound_reading(read: _Read) -> _Read:
             return read(*arguments, **named)
         try:
             size = sum(each.stat().st_size for each in (path, *path.glob("*")) if each.is_file())
-        except OSError:  # a name too long, a folder that may not be read: the reader says so
+        except OSError:
+            # A name that is too long, or an unreadable folder: the reader reports it.
             size = 0
         _bounds.append(
             (

@@ -51,6 +51,7 @@ def lowest_ir(model: onnx.ModelProto) -> int:
     own.
     """
     have = model.ir_version
+    # IR version 3 introduced operator sets.
     floor = 3 if model.opset_import else 1
     imports = [
         *model.opset_import,
@@ -123,6 +124,7 @@ def _features(model: onnx.ModelProto, floor: int) -> int:
     if model.functions:
         needs.append(8)
         for function in model.functions:
+            # IR version 8 brought functions, 9 their attributes with defaults.
             needs.append(9 if function.attribute_proto else 8)
             needs.append(10 if function.overload or function.metadata_props else 8)
             needs += (_type_ir(info.type) for info in function.value_info)

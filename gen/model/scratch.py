@@ -15,7 +15,7 @@ from pathlib import Path
 
 PREFIX = "opsieve-"
 OWNER = ".opsieve-owner"
-# Where this process has looked
+# The folders in which this process has already swept.
 _swept: set[str] = set()
 
 
@@ -30,7 +30,7 @@ class Scratch:
             _swept.add(parent)
             sweep(Path(parent))
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-" if name else PREFIX))
-        # It gets its name once it is locked: whoever finds it before would take the folder for nobody's.
+        # The file is renamed only after it is locked: whoever finds it unlocked would remove the folder.
         making = self.path / f"{OWNER}-"
         self.lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         # On a file system without locks, leftovers stay.
@@ -57,9 +57,7 @@ class Scratch:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the scratch folders in `parent` whose owners have ended. What cannot be looked at or removed
-    stays, silently.
-    """
+    """Remove the scratch folders in `parent` whose owners have ended; unreadable ones stay."""
     # Sweeping is a courtesy: a folder of another user, or one that vanishes, must not stop this process.
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):

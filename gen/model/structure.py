@@ -1,4 +1,4 @@
-"""What can be wrong with a model's structure, found without running any compiler's code.
+"""Check a model's structure without running any compiler's code.
 
 Every value of a graph is defined once, before it is used, and every tensor holds the data that it declares.
 The rules of scope are those of ONNX's own checker (a body sees the names around it, may hide them by its
@@ -28,7 +28,7 @@ def check_structure(model: onnx.ModelProto) -> None:
         raise BadInput("it names no operator set")
     for entry in chain(model.opset_import, *(function.opset_import for function in model.functions)):
         _text(entry.domain, "an operator set's domain")
-        # More than onnx's own functions take
+        # onnx's own functions take 32-bit versions.
         if abs(entry.version) >= 2**31:
             raise BadInput(f"it imports version {entry.version} of an operator set")
     _check_size(model)
@@ -48,9 +48,7 @@ def _check_size(model: onnx.ModelProto) -> None:
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a model, wherever it lies: initializers, attributes, bodies, functions, training
-    graphs.
-    """
+    """Yield every tensor of a model: in initializers, attributes, bodies, functions and training graphs."""
     yield from _graph_tensors(model.graph, 1)
     for function in model.functions:
         yield from _node_tensors(function.node, 1)
@@ -144,9 +142,7 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_v
 def _check_nodes(
     nodes: Iterable[onnx.NodeProto], known: frozenset[str], outer: frozenset[str], depth: int, ir_version: int
 ) -> set[str]:
-    """The names that the nodes of one graph or function define, when each is defined once and before its
-    use.
-    """
+    """Check that each name is defined once and before its use; returns the names that the nodes define."""
     made: set[str] = set()
     visible = set(outer | known)
     for index, node in enumerate(nodes):
@@ -170,12 +166,12 @@ def _check_nodes(
 
 
 def _where(index: int, node: onnx.NodeProto) -> str:
-    """A node in a sentence."""
+    """Describe a node for a message."""
     return f"node {index} ({shown(node.op_type, 40)}{' ' + shown(node.name) if node.name else ''})"
 
 
 def _absence(name: str, nodes: Iterable[onnx.NodeProto]) -> str:
-    """Why a name is not there yet; linear, but asked only once, for the sentence that ends the check."""
+    """Explain why a name is undefined. Linear, but called only once, for the message that ends the check."""
     if any(name in node.output for node in nodes):
         return "is made only later: the graph is cyclic or not in order"
     return "is nowhere defined"
