@@ -23,6 +23,7 @@ class Notes:
         self._pages = -(-(HEAD + 4 * room) // mmap.PAGESIZE) * mmap.PAGESIZE
         size = self._pages + counter_pages
         os.ftruncate(self.file, size)
+        # Mapped and not sent: notes of a worker that died in native code can still be read.
         self._memory = mmap.mmap(self.file, size, prot=mmap.PROT_READ)
         self._room = room
         self._read = 0
@@ -48,6 +49,7 @@ class Notes:
             yield pages
 
     def _between(self, begin: int, end: int) -> tuple[int, ...]:
+        # The number was written by the worker's process, which a compiler may have corrupted.
         end = min(end, self._room)
         self._read = end
         if not 0 <= begin < end:

@@ -59,7 +59,9 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
     built with SanitizerCoverage has its own probes.
     """
     library = Library(path)
+    # A library may be built without a build-id.
     identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]
+    # The root is part of the name, because it decides which functions count.
     name = hashlib.sha256(f"{_EDITION} {root}".encode()).hexdigest()[:8]
     section = counter_section(library)
     if section is not None:
@@ -76,6 +78,7 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
         starts, sizes = own_functions(library, root)
         found = starts if granularity == "functions" else _blocks(library, starts, sizes)
         stands = library.bytes_of(".text")[found - library.text.address]
+        # A trap of the library's own could not be distinguished from a probe.
         found, stands = found[stands != _TRAP], stands[stands != _TRAP]
         _keep(file, _narrow(path, found) + stands.tobytes())
     data = file.read_bytes()
@@ -100,6 +103,7 @@ def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
     named = [at for at, file in source_files(library).items() if file.startswith(root)]
     if not named:
         return starts, sizes
+    # A linker lays object files one behind the other, so that own code is one stretch.
     inside = (starts >= min(named)) & (starts <= max(named))
     return starts[inside], sizes[inside]
 
@@ -115,6 +119,7 @@ def unstable(points: Points) -> npt.NDArray[np.int64]:
     """
     try:
         found = np.frombuffer(unstable_file(points).read_bytes(), "<u4").astype(np.int64)
+    # Without the file, or with a damaged one, probes are calibrated again.
     except (FileNotFoundError, ValueError):
         return np.zeros(0, np.int64)
     return found[found < len(points.addresses)]
@@ -167,4 +172,5 @@ def leaders(code: Iterator[tuple[int, int, str, str]] | Any, start: int, end: in
         follows = jumps or name.startswith("ret")
         if jumps and operands.startswith("0x") and start <= (target := int(operands, 16)) < end:
             found.add(target)
+    # A sweep that lost step would put a probe into the middle of an instruction.
     return sorted(found & first_bytes) if last == end else [start]

@@ -40,6 +40,8 @@ def counter_section(library: Library) -> CounterSection | None:
     table = library.sections.get(_TABLE)
     for name, width in _COUNTERS.items():
         found = library.sections.get(name)
+        # An entry of the table is two words; with another number of entries, counters and addresses do not
+        # match.
         if found is None or table is None or not found.size or found.size * 16 != table.size * width:
             continue
         if width > 1 and _GUARD_CALLED in library.symbols.values():

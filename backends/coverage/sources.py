@@ -30,6 +30,7 @@ def source_files(library: Library) -> dict[int, str]:
     paths = {
         found.start() + readable.address: found.group().decode()
         for found in _PATH.finditer(content)
+        # A bare file name says nothing of the folder.
         if b"/" in found.group()
     }
     if not paths:
@@ -49,6 +50,7 @@ def _loads(library: Library, paths: dict[int, str]) -> list[tuple[int, str]]:
     wanted = np.array(sorted(paths), np.int64)
     found = []
     for begin in range(0, len(text), _STRIDE):
+        # With the bytes of one more instruction, which may lie across the border.
         code = text[begin : begin + _STRIDE + _LEA]
         if len(code) <= _LEA:
             break

@@ -122,6 +122,7 @@ class Tracer:
         self.total = total
         self.numbered = 0
         self.counted: List[Counted] = []
+        # A page of its own, whose address is written into the machine code.
         block = map_file(PAGE, -1, writable=True)
         self.state = State.from_address(block)
         self.state.hits = map_file(max(total, 1), hits, writable=True)
@@ -141,6 +142,7 @@ class Tracer:
         action.flags = 4 | 0x08000000 | 0x40000000
         if libc.sigaction(signal.SIGTRAP, ctypes.byref(action), ctypes.byref(before)):
             raise OSError(ctypes.get_errno(), "no handler of SIGTRAP can be installed")
+        # Armed twice, the handler would call itself for foreign traps.
         if before.handler != self.trap:
             self.state.earlier = before.handler or 0
 
@@ -161,6 +163,7 @@ class Tracer:
         region.points, region.bytes = table, table + 4 * count
         region.index = self.numbered
         begin = first & -PAGE
+        # Done once in the zygote, whose forks inherit the writable pages.
         if libc.mprotect(
             begin, (last + PAGE & -PAGE) - begin, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         ):
@@ -183,6 +186,7 @@ class Tracer:
     def plant(self, unknown_only: bool = True) -> int:
         """Put probes where the campaign has not been yet, or everywhere; returns their number."""
         for item in self.counted:
+            # What the import of the compiler reached is no merit of a program.
             ctypes.memset(item.counters, 0, item.size)
         return int(self._plant(self.block, int(unknown_only)))
 
@@ -214,6 +218,7 @@ class Tracer:
     @property
     def position(self) -> int:
         """How many notes there are."""
+        # The handler counts on when the notes are full.
         return min(int(self.counts[0]), self.total)
 
     @property
@@ -267,6 +272,7 @@ def share_pages(address: int, size: int, fd: int, place: int) -> int:
     """
     begin = address & -PAGE
     length = (address + size + PAGE - 1 & -PAGE) - begin
+    # The pages also hold the library's other data, which must be there when the file takes their place.
     os.pwrite(fd, ctypes.string_at(begin, length), place)
     flags = mmap.MAP_SHARED | MAP_FIXED
     if libc.mmap(begin, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, place) != begin:
@@ -276,6 +282,7 @@ def share_pages(address: int, size: int, fd: int, place: int) -> int:
 
 def install(code: bytes) -> int:
     """Return the address of machine code, ready to be called."""
+    # Written first and made executable later: some systems refuse memory that is both.
     at = map_file(PAGE, -1, writable=True)
     ctypes.memmove(at, code, len(code))
     if libc.mprotect(at, PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
@@ -289,6 +296,7 @@ def modules() -> List[Tuple[str, int]]:
     with open("/proc/self/maps") as maps:
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
+            # The first mapping of a file begins at its offset 0.
             if len(fields) == 6 and fields[5].startswith("/") and fields[2].strip("0") == "":
                 found.setdefault(fields[5], int(fields[0].partition("-")[0], 16))
     return list(found.items())

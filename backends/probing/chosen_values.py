@@ -38,6 +38,7 @@ def choose_values(
     ):
         say(f"{name}: {describe_found(found)}")
         same = found.how in KEPT
+        # Outputs that a user vouched for belong to the inputs that they came with.
         if not same and case.expected is not None:
             say(f"{name}: expected outputs ignored: they belong to other inputs")
         made.append((name, apply_found(case, found, case.expected if same else None)))

@@ -60,6 +60,7 @@ def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...]
     found = []
     for program, (model, _) in zip(loaded, infer_types(workers, loaded), strict=True):
         try:
+            # Tried once here, so that a campaign does not meet an unreadable model in the middle.
             read(model, seeded_inputs(model, 0))
         except BadInput as error:
             refused.append(
@@ -69,6 +70,7 @@ def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...]
         except UnreadableModel as error:
             refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
             continue
+        # Deterministic, since the bytes are part of what a seed gives.
         found.append(OnnxProgram(model.SerializeToString(deterministic=True), program.name))
     if not found:
         why = f"; {refused[0]}" if refused else ""

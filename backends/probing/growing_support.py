@@ -59,6 +59,7 @@ class GrowingSupport(Support):
     def has(self, key: str, rank: int) -> bool:
         """Whether an instance of a signature is worth a test."""
         assert self.asked is not None
+        # A signature that every known compiler has is rarely missing; one probe of the operator tells.
         if self.others and all(key in other.known and other.has(key, rank) for other in self.others):
             operator = get_beginning(key)
             if operator not in self._of:
@@ -96,6 +97,7 @@ class SignatureProber:
         if key in self._kept:
             return (self._kept[key],)
         drawn = self._drawn.setdefault(probe.name, iter_instances(probe, 1))
+        # Drawn until the signature comes; others that come before are kept for later questions.
         while key not in self._tests:
             found = next(drawn, None)
             if found is None:
@@ -109,6 +111,7 @@ class SignatureProber:
         if probe is None:
             return ()
         dtypes = first_dtypes(probe.operator, probe.opset)
+        # float32 first, as every compiler has it if it has the operator.
         usual = min(dtypes, key=lambda dtype: (dtype != "float32", dtype))
         found = next(iter_instances(replace(probe, dtype=usual), 1), None)
         if found is None:

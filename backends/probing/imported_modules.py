@@ -26,6 +26,7 @@ def import_models(name: str, cases: Sequence[Case], workers: Workers) -> list[Pr
         for value in (answer.outputs or {}).values():
             program = ir.load(bytes(value.tobytes()), (), case.program.name)
             if ir.is_editable(program):
+                # By the bytes: different models often import to the same module.
                 found[program.data] = program
     return list(found.values())
 

@@ -63,6 +63,7 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
     """Return the properties that support depends on: `Cast 13 float32 to=10`."""
     had = None if operator.domain else form(operator.name, opset)
     dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
+    # Equal neighbours count once: a Concat of three floats needs the same kernel as one of two.
     if had is not None and had.inputs and had.inputs[-1].variadic:
         dtypes = [dtype for place, dtype in enumerate(dtypes) if not place or dtype != dtypes[place - 1]]
     elif len(dtypes) > 3:
@@ -72,6 +73,7 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
     for name in _WAYS:
         if name in attrs:
             key += f" {name}={attrs[name]}"
+    # Only whether there is a dilation, as its size chooses no kernel.
     if "dilations" in attrs and max(attrs["dilations"]) > 1:
         key += " dilated"
     if "output_padding" in attrs:
@@ -160,6 +162,7 @@ class Support:
 
     def has(self, key: str, rank: int) -> bool:
         """Whether an instance of a signature, with the rank of its first input, is worth a test."""
+        # By the kin, since a bug of one dtype mostly shows with similar ones.
         if self.sound and get_kin(key) in self.broken:
             return False
         if key in self.known:
@@ -206,6 +209,7 @@ def explain_support(support: Support) -> list[str]:
     refused += [(key, "", f"broken: {reason}") for key, reason in support.broken.items()]
     for key, rank, reason in refused:
         name, since, rest = (*key.split(" ", 2), "")[:3]
+        # Names of values vary, and would split one reason into many lines.
         plain = re.sub(r"(?<=name )'[^']{0,80}'|\b[nvcx]\d++", "...", " ".join(reason.split()))
         of_reason[f"{name}-{since}", plain[:200]].append((rest or "no inputs") + rank)
     lines = []
@@ -252,6 +256,7 @@ def collect_support(
             broken.setdefault(get_kin(key), wrong[0].message)
         bad = [answer for answer in given if answer.outcome in _REFUSED]
         good = {answer.rank for answer in given if answer.outcome not in _REFUSED}
+        # An attribute with a value chooses a kernel; without one, ranks that work are still generated.
         if bad and ("=" in key or not good - {answer.rank for answer in bad}):
             refused[key] = bad[0].message
         else:
@@ -280,6 +285,7 @@ class AnswerFile(Journal[ProbeAnswer]):
         """Append answers; raises BadInput if the file cannot be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Without waiting for the disk: what a power cut takes is probed again.
             self.add(answers, sync=False)
         except OSError as error:
             raise BadInput(

@@ -85,6 +85,7 @@ def list_probes(only: Collection[str] | None = None, dtypes: Collection[str] | N
     """
     found = []
     for name, operator in operators().items():
+        # Operators of extensions only on request, because most compilers have none.
         if (operator.domain and only is None) or (only is not None and name not in only):
             continue
         last: dict[int, int] = {}
@@ -230,6 +231,7 @@ class Prober:
                 ProbeAnswer(probe.name, key, rank, *end)
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
+            # Written behind the answers: a probe without this line was interrupted and runs again.
             given += [ProbeAnswer(probe.name, "", 0, "done", compute_generator_version()) for probe in chunk]
             self._file.append_answers(given)
             self._answers = [*self._answers, *given]
@@ -294,6 +296,7 @@ def iter_instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, 
     met: dict[str, list[int]] = {}
     idle = 0
     for seed in range(_DRAWS_CHOOSY if windows else _DRAWS):
+        # Every other draw has the plain element types only, whose signatures are the commonest.
         builder = build_single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
         if builder is None or (idle == _PATIENCE and not windows):
             return

@@ -74,6 +74,7 @@ def split_version(version: str) -> tuple[int, ...]:
     """Return the first four numbers of a version without its local part: `0.27.dev3+build.12` has 0, 27, 3
     and 0.
     """
+    # Nine digits at most, since a version may hold a date or a hash of any length.
     found = [int(part[:9]) for part in re.findall(r"\d+", version.partition("+")[0])[:4]]
     return tuple(found + [0] * (4 - len(found)))
 
@@ -115,6 +116,7 @@ def read_table(path: Path) -> SupportTable:
 def unpack_table(data: bytes) -> SupportTable:
     """Decode a table of `pack_table`; raises ValueError for other data."""
     try:
+        # Bounded: a small file can unpack to any size, and a campaign's tables may be a stranger's.
         facts = json.loads(lzma.LZMADecompressor().decompress(data, _MOST))
         if facts["format"] != _FORMAT:
             raise ValueError("the table has another format")
