@@ -196,8 +196,8 @@ def _decode_file(path: Path) -> _File:
 
 
 def _put(fresh: Path, folder: Path) -> None:
-    """Move a finished case to its place; what others keep there is in it, too, before it takes the other's
-    place.
+    """Move a finished case to its place. Foreign files of the old folder are linked into it before, so that
+    they are never missing.
     """
     if os.path.lexists(folder):
         owned = {"case.json", DATA, *(file for ir in all_irs() for file in ir.files)}

@@ -24,11 +24,11 @@ from opsieve.gen.model.files import bound_reading, is_folder, read_file
 from opsieve.gen.model.printable import escape_surrogates
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
-# Folders inside folders
+# The deepest nesting of folders that is searched.
 _DEPTH = 8
-# Things looked at
+# The most entries that are looked at.
 _MOST = 100_000
-# what belongs to a model
+# Endings of files that belong to a model; they are not reported as skipped.
 _PASSED_BY = (
     ".pb",
     ".npz",
@@ -65,7 +65,7 @@ class Skipped:
 
     path: Path
     reason: str
-    # It was opsieve that could not, and this is why
+    # The exception, if a fault of opsieve itself is the reason.
     fault: Exception | None = None
 
 
@@ -101,7 +101,7 @@ def gather(path: Path) -> Iterator[ImportResult]:
         except BadInput:
             raise
         except Exception as error:  # noqa: BLE001
-            # A fault of ours on one folder costs the others nothing
+            # A fault of opsieve in one folder must not stop the import of the others.
             found, used = [Skipped(here, "opsieve failed to read it", error)], set()
         yield from found
         if is_case(here):
@@ -115,7 +115,7 @@ def gather(path: Path) -> Iterator[ImportResult]:
 
 
 def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
-    """The links among these names that are not followed."""
+    """Return the links among these names that are not followed: a foreign folder may link to any file."""
     found = {}
     for name in names:
         path = folder / name
@@ -132,13 +132,13 @@ def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
                     path, "it is a link out of the folder that is imported: put the file itself there"
                 )
         except (OSError, RuntimeError):
-            # A link to itself
+            # A broken link, or a link to itself.
             found[name] = Skipped(path, "it is a link that leads nowhere")
     return found
 
 
 def _stranger(name: str) -> str:
-    """Why a file in a folder without a model is not taken."""
+    """Explain why a file in a folder without a model is not imported."""
     for what, endings in _FOREIGN.items():
         if name.lower().endswith(endings):
             return what

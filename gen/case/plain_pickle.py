@@ -21,6 +21,7 @@ from opsieve.gen.model.files import bound_reading, read_file
 
 # The unpickler calls nothing, but a pickle can still repeat objects until memory or time runs out.
 _LIMIT = 256 << 20
+# The most opcodes of a pickle: the oracle of a model has a few for each array.
 _MOST_STEPS = 1 << 18
 _DTYPE = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248])")
 
@@ -114,7 +115,7 @@ class _StandInUnpickler(pickle.Unpickler):
         return _NAMES[module, name]
 
     def persistent_load(self, pid: object) -> NoReturn:
-        """Refused."""
+        """Refuse references to other files."""
         raise pickle.UnpicklingError("it refers to other files")
 
 

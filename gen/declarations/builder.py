@@ -32,20 +32,20 @@ class SamplerRates:
     negative_cache_axis: float = 0.5
     negative_start: float = 0.25
     negative_end: float = 0.25
-    # A slice ends beyond the last element, or is counted from the back
+    # A slice ends beyond the last element, or is counted from the end.
     end_beyond: float = 0.25
     all_axes: float = 0.12
     all_axes_named: float = 0.2
-    # Only some are named
+    # Only some axes are padded and named.
     padded_axes: float = 0.3
     negative_pad: float = 0.2
     axis_left_out: float = 0.3
 
     # Shapes and orders.
     to_scalar: float = 0.2
-    # -1 in a shape
+    # A size of a shape is -1.
     inferred_size: float = 0.4
-    # 0 in a shape
+    # A size of a shape is 0.
     copied_size: float = 0.2
     copied_open_size: float = 0.3
     new_axis: float = 0.4
@@ -59,7 +59,7 @@ class SamplerRates:
     dilated_transposed: float = 0.2
     auto_pad: float = 0.2
     padded: float = 0.5
-    # Where sizes are open
+    # The same rate with open sizes.
     open_padded: float = 0.6
     uneven_pads: float = 0.4
     grouped: float = 0.4
@@ -79,10 +79,10 @@ class SamplerRates:
     # Otherwise a branch only passes a value through.
     branch_grown: float = 0.7
     handed_on: float = 0.5
-    # Where a strategy plants something into bodies
+    # A body gets a planted structure, if the strategy has some.
     planted_body: float = 0.7
     loop_condition: float = 0.4
-    # Of loops that collect nothing
+    # A loop without stacked results has no turn.
     no_turn: float = 0.2
     early_end: float = 0.3
     second_scan: float = 0.3
@@ -94,7 +94,7 @@ class SamplerRates:
 Sizes = tuple[Size, ...]
 # A size that a sampler leaves open
 FREE: Final = -1
-# Of leaves
+# The kinds of leaves.
 KINDS: Final = ("input", "initializer", "constant")
 
 
@@ -181,8 +181,8 @@ class Style:
 
 
 class Builder(Protocol):
-    """A program under construction. Every question is answered at once: with an existing tensor where one
-    fits, else with a new leaf.
+    """A program under construction. Each request is answered at once: with an existing tensor if one fits,
+    else with a new leaf.
     """
 
     rng: Rng
@@ -191,29 +191,27 @@ class Builder(Protocol):
     budget: Budget
 
     def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = KINDS) -> Tensor:
-        """A new leaf of one of the kinds, with elements in a domain."""
+        """Make a new leaf of one of the kinds, with elements in a domain."""
 
     def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
-        """A new leaf where models have parameters."""
+        """Make a new leaf where models have parameters."""
 
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
-        """A tensor with exactly these elements; a vector unless a shape is given."""
+        """Return a tensor with exactly these elements; a vector unless a shape is given."""
 
     def constant(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
-        """A leaf with exactly these elements; a vector unless a shape is given."""
+        """Return a leaf with exactly these elements; a vector unless a shape is given."""
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
-        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes."""
+        """Return a tensor of this dtype and shape inside the domain; FREE fits any size."""
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
-        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one
-        given.
+        """Return a tensor that broadcasts with `x` (to the shape of `x` if `oneway`), of its dtype or the
+        given one.
         """
 
     def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
-        """Whether two shapes broadcast to something that is not too large; to the first of them if
-        `oneway`.
-        """
+        """Return whether two shapes broadcast to a shape within the budget; to the first one if `oneway`."""
 
     def side(self) -> Size:
         """A size of a dimension."""
@@ -225,7 +223,7 @@ class Builder(Protocol):
         """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
 
     def choose_dtype(self, allowed: frozenset[str]) -> str:
-        """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
+        """Choose an allowed dtype of the palette; sometimes, or without one, any allowed dtype."""
 
 
 class OpenBuilder(Builder, Protocol):
@@ -247,4 +245,4 @@ class OpenBuilder(Builder, Protocol):
         """
 
     def pin_number(self, size: Size) -> int:
-        """A drawn number that the size is asked to be: products stay linear so."""
+        """Draw a number and require the size to equal it, which keeps products linear."""

@@ -82,28 +82,28 @@ class Draft:
         return self.x.shape[self.axis]
 
     def shape(self, asked: "Shaped | str") -> Sizes:
-        """A shape that a part asks for."""
+        """Return the shape that a part asks for."""
         wanted = asked if isinstance(asked, str) else asked(self)
         return shape_of(wanted, self.sizes, self.attrs) if isinstance(wanted, str) else wanted
 
     def number(self, low: int, high: Size, widest: int = 0) -> Size:
-        """A number from `low` to `high`; where sizes are open an open one, to `widest` if that is given."""
+        """Draw a number from `low` to `high`; with open sizes an open number up to `widest`, if given."""
         return self.rng.between(low, high) if self.open is None else self.open.number(low, widest or high)
 
     def holds(self, *truths: Truth) -> bool:
-        """Whether something is true of sizes; where they are open it is asked of them."""
+        """Return whether relations hold; with open sizes they are required, and the answer is True."""
         if self.open is None:
             return all(truths)
         self.open.relations += truths
         return True
 
     def begin(self, x: Tensor) -> None:
-        """Let another tensor be the first input."""
+        """Replace the first input by another tensor."""
         self.x = x
         self.inputs = [x]
 
     def draws(self, share: float | None) -> bool:
-        """Whether a part that is there at this rate (None: always) is there this time."""
+        """Draw whether a part with this rate (None: always) is present."""
         return share is None or self.rng.random() < share
 
     def instance(self) -> Instance:
@@ -139,12 +139,12 @@ class Attr:
 
 
 def flag(name: str, share: float | None = None) -> Attr:
-    """An attribute that is 0 or 1."""
+    """Make an attribute that is 0 or 1."""
     return Attr(name, (0, 1), share)
 
 
 def between(low: int, high: int) -> Callable[[Draft], int]:
-    """A number from `low` to `high`, both included."""
+    """Make a rule that draws a number from `low` to `high`, both included."""
     return lambda draft: draft.rng.between(low, high)
 
 
@@ -154,7 +154,7 @@ def look_up(name: str) -> Callable[[Draft], Any]:
 
 
 def axis_of(builder: Builder, x: Tensor) -> int:
-    """An axis of a tensor with at least one, now and then counted from the back."""
+    """Draw an axis of a tensor of rank 1 or more, sometimes counted from the end."""
     axis = builder.rng.below(x.rank)
     return axis - x.rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
@@ -170,16 +170,14 @@ def with_sizes(x: Tensor, shape: Sizes) -> Tensor:
 
 
 def drawn_axis(draft: Draft) -> int:
-    """An axis of the first input, now and then counted from the back."""
+    """Draw an axis of the first input, sometimes counted from the end."""
     draft.axis = axis_of(draft.builder, draft.x)
     return draft.axis
 
 
 @dataclass(frozen=True, slots=True)
 class AxisAttr:
-    """The attribute `axis`, which is drawn in any case: where it is the default it is given at the rate
-    `share` only.
-    """
+    """The attribute `axis`. It is always drawn; if it equals the default, it is given at the rate `share`."""
 
     default: int | None = None
     share: float = 0.5
@@ -337,7 +335,7 @@ def some(*parts: Part, share: float | None = None, where: Callable[[Draft], obje
 
 
 def left_out(draft: Draft) -> None:
-    """The place of an optional input that is not there."""
+    """Leave out an optional input."""
     draft.inputs.append(None)
 
 
@@ -347,18 +345,18 @@ def never(draft: Draft) -> bool:
 
 
 def since(opset: int, *parts: Part) -> Part:
-    """Parts that an operator has from an opset on."""
+    """Make parts that an operator has since an opset."""
     return some(*parts, where=lambda draft: draft.opset >= opset)
 
 
 def one_of(*parts: Part) -> Part:
-    """One of several parts, all of them alike often."""
+    """Make a part that draws one of several parts with equal likelihood."""
     return lambda draft: draft.rng.choice(parts)(draft)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputCount:
-    """How many outputs are wanted: from `low` to `high`, or only the first where `high` is left out."""
+    """The number of outputs: from `low` to `high`, or `low` if `high` is omitted."""
 
     low: int = 1
     high: int | None = None
@@ -369,20 +367,20 @@ class OutputCount:
 
 
 def whole(draft: Draft) -> Sizes:
-    """The shape of the first input."""
+    """Return the shape of the first input."""
     return draft.x.shape
 
 
 def channels(draft: Draft) -> Sizes:
-    """One number for each channel: the second axis of the first input."""
+    """Return a shape of one number for each channel: the second axis of the first input."""
     return (draft.x.shape[1],)
 
 
 def last(draft: Draft) -> Sizes:
-    """One number for each place of the first input's last axis."""
+    """Return a shape of one number for each place of the first input's last axis."""
     return tuple(draft.x.shape[-1:])
 
 
 def from_axis(draft: Draft) -> Sizes:
-    """The sizes of the first input from the drawn axis on."""
+    """Return the sizes of the first input from the drawn axis on."""
     return tuple(draft.x.shape[draft.axis :])

@@ -25,7 +25,7 @@ COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class OpenSize(Exception):
-    """Something hangs on a size that is open."""
+    """Raised where a decision depends on an open size."""
 
 
 class Term:
@@ -80,7 +80,7 @@ class Term:
     def __ge__(self, other: Operand) -> "Term":
         return Term("<=", (other, self))
 
-    # A relation, whose truth is asked later
+    # Equality gives a relation whose truth is evaluated later, so the types differ from those of `object`.
     def __eq__(self, other: object) -> "Term":  # type: ignore[override]
         return Term("==", (self, other))
 

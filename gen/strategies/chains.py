@@ -97,14 +97,14 @@ _FIELD: Final = 59
 _RECURRENCE: Final = (2, 1, 3)
 _PERIOD: Final = _FIELD**3 - 1
 _PALETTES: Final = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
-# Symbols that wait
+# The symbols among which the first one that fits is taken.
 _AHEAD: Final = 4
-# Results before the last that a chain may go on from
+# The number of results before the last from which a chain may continue.
 _ENDS: Final = 1
 # The cost of a desired node in symbols: some need adapters for the last result.
 _READ: Final = 0.55
 
-# The place to begin at is reached by a leap for each digit of it in this base
+# The base of the leaps to a start: one leap for each digit instead of one step for each symbol.
 _LEAPS = 64
 
 Row = tuple[int, int, int]

@@ -28,7 +28,7 @@ from opsieve.gen.model.program import Broken
 
 BATCH = 64
 NAME = "disruptive"
-# Nodes that a program may have above the request
+# The most nodes above the request, which are added until some rule can be broken.
 _MORE = 20
 _WITH_BODIES = ("control", "container", "text")
 

@@ -39,7 +39,7 @@ from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value
 
 NAME = "documented"
-# Nodes of a test that is planted
+# The most nodes of a test that is planted.
 _LARGEST_PIECE = 12
 _TRIES = 8
 
@@ -105,7 +105,7 @@ def _choose_piece(request: GenRequest, rng: Rng, seed: int, opset: int) -> Sourc
         wanted = request.only is None or all(
             operator is not None and operator.name in request.only for operator in named
         )
-        # A model in training draws numbers, or has more outputs than it is asked for.
+        # A test in training mode draws random numbers, or has more outputs than its node names.
         training = any(node.attrs.get("training_mode") for node in found.nodes)
         if (
             wanted

@@ -33,8 +33,8 @@ BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6
 _RECENT: Final = 3
-# The value of one more node on the path to a result, and the loss if twice as many operators have read such
-# a result
+# The value of one more node on the path to a result, and the loss if twice as many operators have read a
+# result of its kind.
 _DEPTH, _READ = 3, 2
 # An operator this many times rarer than the others is chosen whatever it reads.
 _RARE: Final = 4
@@ -85,9 +85,9 @@ class Guide:
     """The coverage of a batch's programs, and the sources of the results of the growing program."""
 
     def __init__(self) -> None:
-        # Of a dtype, and of a shape
+        # The operators that have read a result of a dtype, and of a shape.
         self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)
-        # an operator, and two links
+        # The operators that have read behind an operator, and behind two links.
         self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)
         self._counts: Counter[str] = Counter()
         self._total = 0

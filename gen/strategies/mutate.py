@@ -48,11 +48,11 @@ _KINDS: Final = (
     "dtype",
     "shape",
 )
-# Nodes
+# The most nodes of a spliced part.
 _MOST_SPLICED: Final = 8
-# From a seed to those of its sources, so that they are no programs that `mix` has of the other strategies.
+# The offset from a seed to those of its sources: `mix` also runs the other strategies with the plain seeds.
 _BESIDE: Final = 1 << 48
-# Nodes added to a program of the corpus, at most
+# The most nodes that are added to a program of the corpus.
 _GROWN: Final = 5
 
 
@@ -126,7 +126,7 @@ def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
     if piece is not None:
         plant_piece(builder, piece, _RATES.joined)
     fill(builder, wished)
-    # One large node was left out, and nothing that was drawn fits the budget
+    # A single large node was left out, and no drawn node fits the budget: the program stays as it was.
     if not builder.nodes:
         ModelReplay(builder, Changes({})).replay_nodes(source)
     return builder

@@ -1,5 +1,5 @@
-"""The main graph of a subject with who reads what, and cuts: any subset of its nodes as a model of its
-own.
+"""The main graph of a subject with its producers and readers, and cuts: any subset of its nodes as a model of
+its own.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,18 +17,18 @@ from opsieve.gen.irs.onnx.subject import Recording, Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
 
-# Bytes of a constant that is worth storing instead of the nodes that compute it
+# The largest constant, in bytes, that is stored instead of the nodes that compute it.
 SMALL = 1024
 _CONTENT = frozenset(
     ("graph", "functions", "node", "initializer", "sparse_initializer", "input", "output", "value_info")
 )
-# Nodes that compute one large constant; with more of them it becomes an input
+# The most nodes that are kept to compute one large constant; otherwise it becomes an input.
 _LONGEST_CLOSURE = 8
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes by their place in the main graph, and who reads what from whom. Linear to make; the subject is
+    """Nodes by their place in the main graph, with producers and readers. Made in linear time; the subject is
     not copied.
     """
 
@@ -51,7 +51,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> Mapping[str, int]:
-        """The node that makes a value."""
+        """The node that makes each value."""
         return {name: place for place, names in enumerate(self.results) for name in names}
 
     @cached_property
@@ -108,7 +108,7 @@ class Graph:
 
     @cached_property
     def constant(self) -> frozenset[int]:
-        """Nodes whose results depend on no graph input, and on no chance."""
+        """The nodes whose results depend neither on graph inputs nor on random numbers."""
         found: set[int] = set()
         for place, node in enumerate(self.nodes):
             fixed = all(
@@ -121,7 +121,7 @@ class Graph:
         return frozenset(found)
 
     def ancestors(self, places: Iterable[int]) -> set[int]:
-        """The nodes that some of these depend on, they themselves included."""
+        """Return these nodes and all nodes that they depend on."""
         found: set[int] = set()
         left = list(places)
         while left:
@@ -132,8 +132,8 @@ class Graph:
         return found
 
     def nearest(self, start: Iterable[int], among: Iterable[int], most: int | None = None) -> list[int]:
-        """The nodes of `among` by graph distance from `start`, at most `most` of them; those out of reach
-        last, from behind.
+        """Sort nodes of `among` by graph distance from `start`, and return at most `most`. Unreachable ones
+        come last, in reverse order.
 
         A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from
         their last node on.
@@ -170,7 +170,7 @@ class Graph:
 
 
 def _draws(node: onnx.NodeProto) -> bool:
-    """Whether two runs of a node may give different numbers."""
+    """Return whether two runs of a node may give different numbers."""
     found = find_operator(node.domain, node.op_type)
     return found is not None and found.random
 
@@ -208,10 +208,11 @@ def cut(
     want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
     model = shell(graph.subject.model)
     fed: dict[str, Value] = {}
-    # The given order of inputs stays, those that are cut come behind
+    # The old inputs keep their order; new inputs come behind.
     for name, info in graph.inputs.items():
         if name in needed:
             model.graph.input.append(info)
+            # An input with a default need not be fed.
             if name not in graph.initializers and name not in graph.sparse:
                 fed[name] = graph.subject.inputs[name]
     for name in needed:
@@ -240,7 +241,7 @@ def cut(
 
 
 def want(graph: Graph, names: list[str]) -> None:
-    """Have values recorded together that will be asked for one by one."""
+    """Record values together that will be read one by one: one run instead of many."""
     if isinstance(graph.subject.values, Recording):
         graph.subject.values.want(names)
 
@@ -252,7 +253,7 @@ def _only(values: Mapping[str, Value], names: Collection[str]) -> Mapping[str, V
 
 
 def _constants_needed(graph: Graph, kept: set[int]) -> set[int]:
-    """Nodes that compute the large constants which the kept nodes read."""
+    """Return the nodes that compute the large constants which the kept nodes read."""
     found: set[int] = set()
     sources = sorted({source for place in kept for source in graph.producers[place]} - kept)
     sources = [source for source in sources if source in graph.constant]
@@ -308,7 +309,7 @@ def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> 
 
 
 def _make_info(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
-    """A value's name and type: as declared when the model has open dimensions, as recorded otherwise."""
+    """Make a value's name and type, preferably as declared, which keeps open dimensions, else as recorded."""
     found = _find_declared_type(graph, name) or type_of(graph.subject.values.get(name))
     if found is None and name in graph.declared and graph.declared[name].tensor_type.elem_type:
         found = graph.declared[name]

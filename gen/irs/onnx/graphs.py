@@ -24,17 +24,17 @@ _FIELDS = {
     **dict.fromkeys(("uint32", "uint64"), "uint64_data"),
     **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16", "int32"), "int32_data"),
 }
-# elements; a varint of more would cost more time than it is worth
+# The most elements that are tried as varints: for more, the time is not worth the bytes.
 _MOST_COMPACTED = 1 << 16
 
 
 def first_output(node: onnx.NodeProto) -> str:
-    """The name of a node's first output that is not left out; "" when it has none."""
+    """Return the name of a node's first output that is not omitted; "" if there is none."""
     return next((name for name in node.output if name), "")
 
 
 def label(node: onnx.NodeProto) -> str:
-    """A node as the log names it."""
+    """Return the name of a node for the log."""
     return f"{node.op_type} {(node.name or first_output(node))[:40]!r}"
 
 
@@ -105,6 +105,7 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
     kept = [attribute for attribute in node.attribute if attribute.name != name]
     if value is not None:
         kept.append(helper.make_attribute(name, value))
+    # A fixed order gives equal models equal bytes, whatever edits led to them.
     kept.sort(key=lambda attribute: attribute.name)
     del node.attribute[:]
     node.attribute.extend(kept)
@@ -196,7 +197,7 @@ def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) 
     for tensor in graph.initializer:
         if tensor.name == name:
             tensor.CopyFrom(encode_array(array, name))
-            # It may be the default of an input
+            # An initializer of the main graph may be the default of an input, whose type follows.
             if not path:
                 retyped_input(model, name, array)
             return True
@@ -228,8 +229,8 @@ def held_array(model: onnx.ModelProto, inputs: Mapping[str, Value], path: Path, 
 
 
 def put_array(model: onnx.ModelProto, inputs: dict[str, Value], path: Path, name: str, array: Array) -> bool:
-    """Give an input that is fed, an initializer or a Constant node another value, in place, of any type;
-    whether it was there.
+    """Give a fed input, an initializer or a Constant node another value of any type, in place; returns
+    whether it exists.
     """
     old = None if path else inputs.get(name)
     if not isinstance(old, np.ndarray):

@@ -29,7 +29,7 @@ from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tenso
 
 # onnx's checker quotes whole nodes in its messages; one sentence is enough on a terminal.
 _MAX_COMPLAINT = 300
-# Bytes of external data that are read at once
+# Bytes of external data that are read at once, which bounds the memory.
 _CHUNK = 4 << 20
 _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
 
@@ -64,10 +64,10 @@ def load_program(path: Path) -> OnnxProgram:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
     if changed:
         data = model.SerializeToString(deterministic=True)
-        # the memory of a message's parts comes back only with all of it
+        # protobuf frees the memory of a message's parts only with the whole message, so it is parsed again.
         model = onnx.ModelProto.FromString(data)
     program = OnnxProgram(data, name=escape_surrogates(path.name))
-    # Where `cached_property` keeps it: it is not parsed again
+    # Filling the slot of the `cached_property` saves parsing the bytes again.
     program.__dict__["proto"] = model
     return program
 
@@ -102,17 +102,15 @@ def check(model: bytes) -> str:
         line = " ".join(str(error).split())
         return "" if line.count("Inference error(s)") > 1 else ascii(line)[1:-1][:_MAX_COMPLAINT]
     except Exception as error:  # noqa: BLE001
-        # The checker raises classes of its own, of its C++ parts and of protobuf
+        # The checker raises exceptions of its own, of its C++ parts and of protobuf.
         line = " ".join(str(error).split()) or type(error).__name__
         return ascii(line)[1:-1][:_MAX_COMPLAINT]
     return ""
 
 
 def infer_types(model: bytes) -> bytes:
-    """The serialised model with the types that ONNX's shape inference finds, without initializers; for
-    workers only, like `check`.
-
-    Where inference meets a contradiction it goes on without that type.
+    """Return the serialised model with the types that ONNX's shape inference finds, without initializers; for
+    workers only, like `check`. At a contradiction inference continues without that type.
     """
     proto = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(model), data_prop=True)
     del proto.graph.initializer[:]
@@ -170,8 +168,11 @@ def _chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
 
 
 def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
-    """BadInput where tensors take much more than their files hold: a small file can be named thousands of
-    times, and one with holes be small.
+    """Check that tensors do not take much more than their files hold: a small file can be named thousands of
+    times, and a sparse file occupies little.
+
+    Raises:
+        BadInput: If they do.
     """
     wanted = sum(length for _, length in parts)
     if wanted <= BUDGET.repeated_bytes:

@@ -9,7 +9,7 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir
 
-# Bytes of a model that is not kept twice
+# The size in bytes from which the lowered copy of a model is not cached.
 _HEAVY = 16 << 20
 
 

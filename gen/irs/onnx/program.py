@@ -16,7 +16,7 @@ from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import ValueType, graph_inputs, graph_outputs
 
-# Its file in a case folder
+# The model's file in a case folder.
 MODEL = "model.onnx"
 _MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
 
@@ -41,7 +41,7 @@ class OnnxProgram(Program):
         give equal bytes.
         """
         program = cls(proto.SerializeToString(deterministic=True))
-        # Where `cached_property` keeps it
+        # Fill the slot of the `cached_property`.
         program.__dict__["proto"] = proto
         return program
 
@@ -52,16 +52,16 @@ class OnnxProgram(Program):
 
     @cached_property
     def pieces(self) -> tuple[bytes | DataPart, ...]:
-        """Between them lie the data of large tensors, which are not in memory."""
+        """The parts of the serialised model, with references for the data of large tensors."""
         return pieces(self.proto, self.model) if may_refer(self.model) else (self.model,)
 
     @property
     def byte_size(self) -> int:
-        """How many bytes it has, serialised; data outside of memory is not read for that."""
+        """The bytes of the serialised model, computed without reading data outside of memory."""
         return sum(map(len, self.pieces))
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """Its bytes, a piece at a time in memory."""
+        """Yield the bytes, with one piece in memory at a time."""
         for piece in self.pieces:
             yield piece.view() if isinstance(piece, DataPart) else piece
 
@@ -102,11 +102,11 @@ class OnnxProgram(Program):
 
     @property
     def size(self) -> int:
-        """How many nodes the main graph has."""
+        """The number of nodes of the main graph."""
         return len(self.proto.graph.node)
 
     def edges(self) -> Iterator[tuple[str, str]]:
-        """By the names of values, bodies included."""
+        """Yield the edges by the names of values, bodies included."""
         nodes = list(all_nodes(self.proto.graph.node))
         made = {name: node.op_type for node in nodes for name in node.output if name}
         yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
@@ -129,7 +129,7 @@ class OnnxProgram(Program):
 
 
 def onnx_programs(programs: Iterable[object]) -> list[OnnxProgram]:
-    """Those of several programs that are ONNX models, in order."""
+    """Select the programs that are ONNX models, in order."""
     return [program for program in programs if isinstance(program, OnnxProgram)]
 
 

@@ -1,4 +1,4 @@
-"""A body put in the place of the node that owns it: the branch of an If, one turn of a Loop, a Scan or a
+"""Put a body in the place of the node that owns it: the branch of an If, one turn of a Loop, a Scan or a
 SequenceMap.
 """
 
@@ -92,13 +92,14 @@ def splice_turn(
 
 
 def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__Loop.html: trip count, condition, carried values; condition,
-    carried, stacked out.
+    """Unroll a Loop (https://onnx.ai/onnx/operators/onnx__Loop.html): trip count, condition and carried
+    values in; condition, carried values and stacked results out.
     """
     carried = len(node.input) - 2
     if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
         return None
     constants = [
+        # In the first turn the counter is 0 and the condition is true.
         encode_array(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
         encode_array(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
     ]
@@ -136,8 +137,8 @@ def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
 
 
 def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__SequenceMap.html: the first element of each sequence; of tensors,
-    the tensor itself.
+    """Unroll a SequenceMap (https://onnx.ai/onnx/operators/onnx__SequenceMap.html): the first element of a
+    sequence, and tensors as they are.
     """
     if len(body.input) != len(node.input) or len(body.output) < len(node.output):
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.tensors import Array
 
-# Elements of a tensor
+# The most elements of a tensor.
 LIMIT = 1024
 # Small sizes keep a test cheap. 2 and 3 occur twice, so that axes of equal size are frequent.
 SIZES = (1, 2, 2, 3, 3, 4, 5, 6, 7, 8)
@@ -53,7 +53,7 @@ class Draw:
         return T.size_value(size, self.symbols)
 
     def count(self, shape: Sequence[T.Size]) -> int:
-        """How many elements a shape has when the program runs."""
+        """Return the number of elements of a shape when the program runs."""
         return math.prod(map(self.value, shape))
 
     def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> T.RelaxTensorType:
@@ -104,7 +104,7 @@ class Draw:
         return tuple(shape)
 
     def chance(self, share: float) -> bool:
-        """True in this share of calls."""
+        """Return True in this share of calls."""
         return self.rng.random() < share
 
     def axis(self, rank: int) -> int:
@@ -113,9 +113,7 @@ class Draw:
         return axis - rank if self.chance(RATES.negative_axis) else axis
 
     def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> R.Constant:
-        """A constant with elements between two numbers, both included; of whole numbers where the type has no
-        others.
-        """
+        """Draw a constant with elements between two numbers, both included; whole ones for integer types."""
         count = math.prod(shape)
         if dtype.startswith(("float", "bfloat")):
             return numbers(dtype, shape, [round(self.rng.uniform(low, high), 3) for _ in range(count)])
@@ -158,22 +156,22 @@ class GraphRates:
     """Rates, each named by its choice."""
 
     # Types and shapes.
-    # A parameter of main has a type that the result has
+    # A parameter of main has a type that occurs in the result.
     of_result: float = 0.5
-    # In one of two shapes that broadcast
+    # A side is 1 in one of two shapes that broadcast.
     side_of_one: float = 0.12
-    # Of one of the two
+    # One of the two shapes has fewer sides.
     fewer_sides: float = 0.2
 
     # Constructs.
-    # A variable rather than a literal, where there is one
+    # A variable is chosen instead of a literal, if there is one.
     in_scope: float = 0.9
     cached: float = 0.2
-    # An inner variable of a dataflow block
+    # An inner variable of a dataflow block is exported too.
     exported: float = 0.3
     # For a tensor whose shape was dropped.
     named_sizes: float = 0.6
-    # Each of them
+    # Each of these sizes gets a name.
     named_size: float = 0.6
     more_computed: float = 0.6
     copied: float = 0.5
@@ -186,23 +184,23 @@ class GraphRates:
     applied_twice: float = 0.5
 
     # Attributes and inputs of operators.
-    # Either value is as good
+    # A flag whose values are equally interesting.
     flag: float = 0.5
     negative_axis: float = 0.3
-    # Each of several axes
+    # Each of several axes is counted from the end.
     negative_of_many: float = 0.2
     # Omitted where the default is equal.
     left_out: float = 0.5
     uneven_pieces: float = 0.5
-    # A size that is broadcast
+    # A size is 1, to be broadcast.
     one: float = 0.4
     fewer_dimensions: float = 0.3
-    # A product of int8 summed up in int32
+    # The factors of an int32 product are int8.
     narrow_factors: float = 0.5
     second_vector: float = 0.5
-    # A letter of an einsum
+    # The first operand of an einsum has a letter of the result.
     first_has: float = 0.7
-    # One that the first has
+    # The second operand has a letter that the first has too.
     second_has: float = 0.3
     ceil: float = 0.2
     pads_count: float = 0.3

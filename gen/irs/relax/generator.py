@@ -23,14 +23,14 @@ from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.relax.walk import is_recursive
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
-# Of TVM's runtime: yields its argument
+# A function of TVM's runtime that returns its argument.
 COPY = "vm.builtin.copy"
 DPS_COPY = (
-    # Registered by our workers and scripts: copies the first argument into the last
+    # Registered by workers and exported scripts: it copies the first argument into the last.
     "opsieve.copy_into"
 )
 _CLIPPED = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8")
-# what infers the type of a call
+# The function of TVM that infers the type of a call from its type arguments.
 _PACKED = T.FuncType(None, T.AnyType(), False, "tvm.relax.type.infer_by_ty_args")
 
 
@@ -149,6 +149,7 @@ class Generator:
     def variable(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """Choose a variable in scope, recent ones more often, so that computed values get used."""
         found = [var for var in body.scope if var.type == kind]
+        # The larger of two draws prefers variables at the end of the scope.
         return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
 
     def literal(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
@@ -302,7 +303,7 @@ class Generator:
     def branch(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """A branch on a boolean that is computed, with a body on either side."""
         condition = self.expr(T.RelaxTensorType("bool", ()), body, min(fuel, 2))
-        # TVM 0.27 dies of a condition that turns out to be a constant
+        # TVM 0.27 crashes if a condition folds to a constant: computing it from a `full` prevents that.
         if not self.policy.known_faults:
             no = self._full(T.RelaxTensorType("bool", ()), body)
             condition = self._bind(
@@ -377,7 +378,7 @@ class Generator:
     def function(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         """The call of another function of the module, one that is there or a new one."""
         if isinstance(kind, T.RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
-            # Sizes that are unknown cannot be left open one by one.
+            # With an unknown shape there are no single sizes to leave open.
             return self._generic(kind, body, fuel) if kind.shape is not None else self._base(kind, body)
         static = T.concrete(kind, body.symbols)
         known = [
@@ -386,7 +387,7 @@ class Generator:
             if isinstance(function, R.Function)
             and function.result == static
             and not set(symbols(function.type))
-            # A count that is computed could be any number of calls.
+            # The count of a recursive function would be computed, and could ask for any number of calls.
             and not is_recursive(self.functions, name)
         ]
         if known and self.rng.random() < RATES.known_function:
@@ -403,7 +404,7 @@ class Generator:
         draw = self._draw({})
         types: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         if self.rng.random() < RATES.other_field:
-            # Never empty: TVM 0.27 dies of an empty tuple that is yielded.
+            # Never empty: TVM 0.27 crashes on a function that returns an empty tuple.
             pair = T.TupleType((draw.tensor_type(), *types))
             types.append(self.rng.choice((T.ShapeType(draw.shape(2)), T.PrimType("int64"), pair)))
         if self.rng.random() < RATES.of_own_type:

@@ -37,20 +37,19 @@ class GenerationPolicy:
     dtypes: ClassVar[Sequence[str]] = DTYPES
     # The share of sizes that are symbols
     symbolic = 0.15
-    # How many symbols main has at most
+    # The most symbols of main.
     symbols = 1
-    # How deep expressions nest
+    # The deepest nesting of expressions.
     fuel = 7
-    # How many bindings are made at most, about
+    # The approximate limit on bindings.
     bindings = 18
-    # whether to generate what TVM 0.27 is known to fail at, always and in the same way
-    # (docs/explanation/tvm.md)
+    # Whether to generate patterns at which TVM 0.27 always fails in the same way (docs/explanation/tvm.md).
     known_faults = False
     # The share of arguments with a domain that are kept inside it
     guarded = 0.95
 
     def weight(self, operator: str) -> float:
-        """How much more often than others an operator is chosen."""
+        """Return the weight of an operator among others."""
         return 1.0
 
     def target(self, draw: Draw, rng: random.Random) -> T.Type:

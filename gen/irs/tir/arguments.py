@@ -9,7 +9,7 @@ from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
-# Of all arguments
+# The most elements of all arguments together, which bounds the cost of a run.
 MOST_ELEMENTS = 1 << 16
 
 
@@ -34,7 +34,7 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
             return None
         elements += int(np.prod(sizes))
         if str(param["name"]) in found:
-            # They are distinguished by name
+            # Values are fed by name, so two arguments of one name would be mixed up.
             return None
         found[str(param["name"])] = param
     return found if elements <= MOST_ELEMENTS else None
@@ -56,8 +56,10 @@ def with_own_names(function: ObjectNode) -> ObjectNode:
 
 
 def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
-    """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can
-    be none.
+    """Draw values for the arguments by name: small whole numbers, quarters, both signs.
+
+    Raises:
+        ValueError: If an argument is no dense buffer of constant shape.
     """
     wanted = arguments(function)
     if wanted is None:
@@ -69,6 +71,7 @@ def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
         if kind == "bool":
             made = np.array([number < 0.5 for number in numbers])
         elif "float" in kind:
+            # Quarters are exact in every float type, so that sums of a few are exact too.
             made = np.array([round(16 * number - 8) / 4 for number in numbers])
         else:
             low = 0 if kind.startswith("u") else -3

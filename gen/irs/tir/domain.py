@@ -35,8 +35,8 @@ TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockI
 
 
 def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """New loops around a statement, some of its indices made of theirs; or another kind, split or annotation
-    for a loop.
+    """Wrap new loops around a statement, and use their variables in some of its indices; or change the kind
+    or annotations of a loop, or split it.
     """
     hole = _statement_hole(rng, function)
     if hole is None:
@@ -44,6 +44,7 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
         changed = rng.choice((annotate_loop, of_other_kind, split))(rng, hole.node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
+    # Each loop multiplies the work of what is inside, so the depth is bounded.
     around = len(hole.scope.kinds)
     if around > 5:
         return None
@@ -57,9 +58,7 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A load, a store or a buffer more: before or behind a statement, or a value taken from memory
-    instead.
-    """
+    """Add a load, a store or a buffer before or behind a statement, or take a value from memory instead."""
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
@@ -82,8 +81,8 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A statement done by threads: virtual ones, those of a parallel loop, or (which a CPU's code refuses) a
-    GPU's.
+    """Run a statement in threads: virtual ones, those of a parallel loop, or those of a GPU, which code
+    generation for a CPU refuses.
     """
     hole = _statement_hole(rng, function)
     if hole is None:
@@ -98,7 +97,7 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if rng.chance(RATES.more_in_thread):
         body = N.sequence(body, statement(rng, inner, 2))
     if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
-        # Threads would meet in memory
+        # Several threads would write to one place, so the result would depend on their order.
         return None
     if way < 0.25:
         if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
@@ -116,7 +115,7 @@ def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
 
 
 def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
-    """The statement with some indices of its accesses made of variables that are new around it."""
+    """Make some indices of a statement from the variables that are new around it."""
     wrap = N.function([], body)
     places = [hole for hole in holes(wrap) if hole.role == "index"]
     places = [
@@ -137,7 +136,7 @@ def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> 
         try:
             wrap = put(wrap, hole.path, index(rng, scope, hole.bound))
         except (KeyError, IndexError, AssertionError):
-            # An earlier change took the place away
+            # An earlier change has removed this place.
             continue
     result = wrap["body"]
     assert isinstance(result, ObjectNode)
@@ -145,7 +144,7 @@ def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> 
 
 
 def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
-    """A store by way of a small buffer of its own."""
+    """Redirect a store through a small buffer of its own."""
     node = hole.node
     into, value, at = node["buffer"], node["value"], node["indices"]
     assert isinstance(into, ObjectNode)
@@ -166,9 +165,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
 
 
 def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
-    """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a
-    branch.
-    """
+    """Put a statement behind a branch on memory, or into a loop with a double-buffered allocation."""
     if not hole.scope.buffers:
         return None
     if rng.chance(RATES.behind_branch):

@@ -32,7 +32,7 @@ def constant(rng: Rng, kind: str) -> ObjectNode:
 
 
 def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
-    """An expression of a type with at most about `fuel` operators."""
+    """Make an expression of a type with about `fuel` operators at most."""
     if fuel <= 0 or rng.chance(RATES.leaf):
         return _leaf(rng, scope, kind)
     forms = giving(kind)
@@ -124,8 +124,8 @@ def element(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
 
 
 def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
-    """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything
-    modulo `size`.
+    """Make an int32 from 0 to `size` - 1: a loop's variable in that range, a sum of two, a constant, or
+    anything modulo `size`.
     """
     fitting = [
         (var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"

@@ -15,12 +15,12 @@ from opsieve.gen.irs.tir.statements import statement
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 Mutator = Callable[[Rng, ObjectNode], ObjectNode | None]
-# Of a new part, at most
+# The most operators of a new part.
 FUEL = 6
 
 
 def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A new part where another stood; beside it, where that is a statement."""
+    """Put a new part in the place of another, or next to it if that is a statement."""
     hole = pick_hole(rng, function)
     if hole is None:
         return None
@@ -45,7 +45,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A node gives way to one of its own parts of the same type; a statement of several loses one."""
+    """Replace a node by one of its own parts of the same type; a sequence of statements loses one."""
     hole = pick_hole(rng, function)
     if hole is None:
         return None
@@ -84,7 +84,7 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or
+    """Give a leaf another value, replace an operator over the same parts, or change a loop's kind or
     extent.
     """
     hole = pick_hole(rng, function)
@@ -137,7 +137,7 @@ def fresh(rng: Rng, hole: Hole) -> ObjectNode:
     if hole.role == "extent":
         return N.integer(rng.choice(EXTENTS), kind)
     if hole.role == "bound":
-        # Indices inside rely on it
+        # The bounds of indices inside the loop rely on its start.
         return hole.node
     return expression(rng, hole.scope, kind, rng.between(1, FUEL))
 
@@ -164,7 +164,7 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         if rng.chance(RATES.loop_of_other_kind):
             return of_other_kind(rng, node, scope)
         extent = N.number(node["extent"])
-        # Larger ones would leave the buffers.
+        # A larger extent would lead indices out of their buffers.
         smaller = [size for size in EXTENTS if extent is not None and size < extent]
         kind = N.dtype(node["loop_var"])
         return N.with_fields(node, extent=N.integer(rng.choice(smaller), kind)) if smaller else None

@@ -22,15 +22,13 @@ ANNOTATIONS: dict[str, tuple[Value, ...]] = {
     "disable_lower_init_block": (True,),
 }
 OUT_OF_PLACE = (
-    # How often a loop gets a kind that TVM forbids there, or that breaks its promise.
+    # The share of loops with a kind that TVM forbids there, or whose promise (independent turns) is broken.
     0.05
 )
 
 
 def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | None, body: ObjectNode) -> int:
-    """A kind for a loop over a body inside others: mostly one that its place allows and that says the
-    truth.
-    """
+    """Draw a kind for a loop, mostly one that its place allows and whose promise holds."""
     if rng.chance(OUT_OF_PLACE):
         return rng.choice(KINDS)
     bad = set()
@@ -38,14 +36,15 @@ def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | Non
         bad |= {N.PARALLEL, N.VECTORIZED}
     if has_loops(body) or extent is None or extent < 2:
         bad.add(N.VECTORIZED)
+    # Unrolling needs a constant number of turns.
     if extent is None:
         bad.add(N.UNROLLED)
     return rng.choice([kind for kind in KINDS if kind not in bad])
 
 
 def independent(body: ObjectNode, var: ObjectNode) -> bool:
-    """Whether every store to memory from outside has the variable in its indices, as iterations that do not
-    meet have.
+    """Return whether every store to outer memory has the variable in its indices, so that turns write to
+    different places.
     """
     own = {of for item in N.walk(body) for of in defines(item)}
     for item in N.walk(body):
@@ -58,7 +57,7 @@ def independent(body: ObjectNode, var: ObjectNode) -> bool:
 
 
 def has_loops(node: ObjectNode) -> bool:
-    """Whether there are loops or buffers in a statement: no lanes can be made of it."""
+    """Return whether a statement contains loops or buffers, which cannot be vectorised."""
     held = ("tirx.For", "tirx.While", "tirx.AllocBuffer", "tirx.AttrStmt", "s_tir.SBlock")
     return any(item.type in held for item in N.walk(node))
 
@@ -141,9 +140,7 @@ def annotate_loop(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
 
 
 def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
-    """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make
-    them.
-    """
+    """Split a loop in two, as schedules do: with a branch inside if the factor does not divide the extent."""
     extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
     if (
         extent is None

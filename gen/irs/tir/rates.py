@@ -10,22 +10,22 @@ class TirRates:
     # Expressions.
     leaf: float = 0.15
     negative: float = 0.2
-    # By a Max, rather than a constant
+    # A divisor is kept positive by a Max instead of being a constant.
     divisor_kept_positive: float = 0.2
     constant_shift: float = 0.7
     index_moved: float = 0.3
     index_backwards: float = 0.15
-    # By a remainder, rather than cut off at both ends
+    # An index is wrapped by a remainder instead of being clamped at both ends.
     index_wrapped: float = 0.85
     index_divided: float = 0.4
-    # Variables
+    # An index is made of two variables.
     index_of_two: float = 0.6
 
     # Statements and loops.
     # The stored value is combined with the old one.
     updated: float = 0.25
     has_else: float = 0.5
-    # An allocated buffer
+    # An allocated buffer is written a second time.
     written_again: float = 0.5
     # A loop's condition has a second part
     ends_by_more: float = 0.3
@@ -35,10 +35,10 @@ class TirRates:
     # It has no annotation.
     bare_loop: float = 0.75
     pipelined: float = 0.06
-    # Where a loop's kind is changed
+    # A loop gets a software pipeline where its annotations are changed.
     pipelined_anew: float = 0.3
     stages_in_order: float = 0.6
-    # Of the check that a split loop needs
+    # The check that a split loop needs is marked as likely.
     said_likely: float = 0.7
 
     # Mutations.

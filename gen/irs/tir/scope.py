@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
-# A field, and the place in its tuple (-1: the field itself)
+# A field, and the place in its tuple (-1 for the field itself).
 Step = tuple[str, int]
 Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may be used at a place: scalar variables (with the values they take, where known), buffers, and
-    the loops and branches around it.
+    """The names usable at a place: scalar variables (with their ranges, if known), buffers, and the kinds of
+    the loops around it.
     """
 
     variables: tuple[ObjectNode, ...] = ()
-    # Of loops: the least and the greatest value
+    # Loop variables with their least and greatest value.
     ranges: tuple[tuple[ObjectNode, int, int], ...] = ()
     buffers: tuple[ObjectNode, ...] = ()
-    # Of the loops around, outermost first
+    # The kinds of the loops around, outermost first.
     kinds: tuple[int, ...] = ()
     block: bool = False
 
@@ -34,12 +34,12 @@ class Scope:
         return [var for var in self.variables if N.dtype(var) == kind]
 
     def with_variable(self, var: ObjectNode, low: int | None = None, high: int | None = None) -> "Scope":
-        """The scope with one more."""
+        """Return the scope with one more variable."""
         ranges = (*self.ranges, (var, low, high)) if low is not None and high is not None else self.ranges
         return replace(self, variables=(*self.variables, var), ranges=ranges)
 
     def with_buffer(self, *buffers: ObjectNode) -> "Scope":
-        """The scope with more buffers: those of plain elements and constant shape."""
+        """Return the scope with more buffers: those of plain elements and constant shape."""
         fit = tuple(
             item for item in buffers if N.is_buffer(item) and N.shape(item) is not None and N.dtype(item)
         )
@@ -77,7 +77,7 @@ def put(root: ObjectNode, path: Path, new: ObjectNode) -> ObjectNode:
 
 
 def holes(function: ObjectNode) -> list[Hole]:
-    """Every place of a function's body, outer ones first."""
+    """List every place of a function's body, outer ones first."""
     params = function["params"]
     assert isinstance(params, tuple)
     scope = Scope()
@@ -202,8 +202,8 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
     if not N.dtype(node) or N.is_buffer(node):
         return
     yield Hole(path, node, scope, role, bound)
-    # What stands deep in an index is still held in its bounds by what is around it only if that is one of
-    # ours: leave it.
+    # A part of an index may stay inside the bounds only because of the expression around it, which need not
+    # be one of this generator. It is left alone.
     inner = "part" if role in ("index", "extent", "bound") else "value"
     if node.type == "ir.TensorLoad":
         yield from _indices(node, "source", path, scope)
@@ -227,14 +227,12 @@ def defines(item: ObjectNode) -> set[ObjectNode]:
 
 
 def open_holes(function: ObjectNode) -> list[Hole]:
-    """The holes that can be filled otherwise or built around: not the definitions that statements behind them
-    need.
-    """
+    """List the holes that can be filled otherwise: all except definitions, which later statements need."""
     return [hole for hole in holes(function) if not defines(hole.node)]
 
 
 def free(node: ObjectNode) -> set[ObjectNode]:
-    """The variables and buffers that a tree reads and does not define."""
+    """Return the variables and buffers that a tree reads but does not define."""
     defined: set[ObjectNode] = set()
     used: set[ObjectNode] = set()
     for item in N.walk(node):

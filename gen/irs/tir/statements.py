@@ -15,7 +15,7 @@ MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
 
 
 def statement(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A statement with at most about `fuel` parts; without a buffer to write to, one that allocates some."""
+    """Make a statement with about `fuel` parts at most; without a buffer to write to, one that allocates."""
     if not scope.buffers:
         return allocation(rng, scope, fuel)
     if fuel <= 1:
@@ -25,7 +25,7 @@ def statement(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """One element of a buffer gets a new value, often made of its old one."""
+    """Store a new value in one element of a buffer, often made from its old one."""
     of = rng.choice(scope.buffers)
     sizes = N.shape(of) or ()
     indices = [index(rng, scope, size, fuel // 2) for size in sizes]
@@ -36,7 +36,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """One to three loops around statements."""
+    """Make one to three loops around statements."""
     return wrap_in_loops(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
 
 
@@ -47,7 +47,7 @@ def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def binding(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A variable, and a statement that may read it."""
+    """Make a variable, and a statement that may read it."""
     kind = rng.choice(TYPES[:4])
     var = N.variable(f"x{rng.below(1000)}", kind)
     value = expression(rng, scope, kind, fuel // 2)
@@ -55,7 +55,7 @@ def binding(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 
 def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
-    """A buffer, filled, and statements that may use it."""
+    """Make a filled buffer, and statements that may use it."""
     kind = rng.choice(TYPES)
     sizes = [rng.choice(EXTENTS[1:7]) for _ in range(rng.between(1, 2))]
     of = N.buffer(f"b{rng.below(1000)}", sizes, kind, rng.choice(MEMORY_SCOPES))
@@ -63,6 +63,7 @@ def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     rest = statement(rng, inner, fuel // 2)
     if rng.chance(RATES.written_again):
         rest = N.sequence(rest, write(rng, inner, fuel // 3))
+    # Filled first: reading uninitialised memory would make results differ from run to run.
     return N.sequence(N.allocate(of), make_fill(rng, scope, of), rest)
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Union
 
-# Of the TVM that the schema describes
+# The release of TVM that the schema describes.
 VERSION = "0.27.0.post1"
 _LITERAL: dict[str, Any] = {"int": int, "bool": bool, "float": (int, float), "dtype": str}
 _PLAIN: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "ffi.String": str}
@@ -234,12 +234,12 @@ class _NodeWriter:
 # Limits on the size and depth of a graph of nodes, which may be hostile.
 
 
-# In the list
+# The most nodes in the list.
 NODES = 2_000_000
 # The JSON is a graph, so a small file can unfold to an exponentially large tree. The limit refuses it before
 # it is built.
 TREE = 50_000_000
-# A nested branch takes about six
+# The deepest nesting; a nested branch takes about six levels. It bounds recursion over the graph.
 DEPTH = 400
 
 
@@ -252,7 +252,7 @@ class Measure:
         self._sizes: list[int] = []
 
     def add(self, references: Iterable[int]) -> None:
-        """The next node, which refers to these earlier ones."""
+        """Add the next node, which refers to these earlier ones."""
         depth, size = 1, 1
         for index in references:
             depth = max(depth, self._depths[index] + 1)

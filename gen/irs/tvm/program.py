@@ -21,9 +21,9 @@ from opsieve.gen.model.program import AnotherIR, Chunks, Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
-# No bracket, quote or end of a line
+# Words without brackets, quotes and line ends: as part of a script they cannot be code.
 _WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)
-# Passes in a sequence
+# The most passes in a sequence.
 LONGEST = 1000
 MODULE, PASSES, SCRIPT = "module.json", "passes.json", "module.py"
 NOTE = (
@@ -45,10 +45,10 @@ class TvmProgram(Program):
     name: str = field(default="", compare=False)
     # TVM's printing of it, where a worker was asked; never read back here.
     script: str = field(default="", compare=False)
-    # TVM reads it back as the same module
+    # Whether TVM reads the text back as the same module.
     script_is_exact: bool = field(default=False, compare=False)
 
-    # Of the function that is run
+    # The type key of the function that is run.
     entry_type: ClassVar[str]
 
     @classmethod
@@ -58,7 +58,7 @@ class TvmProgram(Program):
         program = cls(
             read_file(path, _MAX_MODULE), _read_passes(path.parent / PASSES), escape_surrogates(path.name)
         )
-        # Refuse an unreadable program now.
+        # Reading the inputs refuses an unreadable program now rather than in the middle of a campaign.
         program.inputs()
         return program
 
@@ -140,7 +140,7 @@ class TvmProgram(Program):
         return [name for function in self.functions.values() for name in _operators(function)]
 
     def edges(self) -> Iterator[tuple[str, str]]:
-        """By the variables that calls are bound to."""
+        """Yield the edges by the variables to which calls are bound."""
         made: dict[int, str] = {}
         calls: list[tuple[str, ObjectNode]] = []
         for function in self.functions.values():
@@ -166,7 +166,7 @@ class TvmProgram(Program):
         return found
 
     def text(self) -> str:
-        """TVM's printing where it was asked for it, else one line a function and one an operator call."""
+        """Return TVM's printed text if available, else a line for each function and each operator call."""
         if self.script:
             return self.script
         lines = []
@@ -233,7 +233,9 @@ def walk(root: ObjectNode) -> Iterator[ObjectNode]:
 
 
 def _texts(root: ObjectNode) -> Iterator[str]:
-    """Every string in the graph but the bytes of tensors and the names of operators, which TVM looks up."""
+    """Yield every string in the graph except the bytes of tensors, and names of operators, which TVM looks
+    up.
+    """
     for node in walk(root):
         if isinstance(node.raw, str) and node.type not in ("ffi.Tensor", "ir.Op"):
             yield node.raw

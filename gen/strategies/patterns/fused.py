@@ -103,7 +103,7 @@ def pad_window(w: PatternBuilder) -> Tensor:
     kind = w.one_of("Conv", "MaxPool", "AveragePool", "Filter")
     if kind == "Conv":
         return _conv(w, y)
-    # The pad of a filter is not that of the image
+    # A near miss: a pad of the filter must not be merged into the pads of the convolution.
     if kind == "Filter":
         filters = w.weight(y.dtype, (2, x.shape[1], 1, 1), Domain(-1, 1))
         padded = w.op("Pad", filters, w.ints(0, 0, 0, 0, 0, 0, *(min(1, side - 1) for side in y.shape[2:])))

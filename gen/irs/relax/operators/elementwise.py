@@ -52,7 +52,7 @@ def _pair(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _solve_division(draw: Draw, kind: RelaxTensorType) -> Solution:
-    """Integer division by zero ends the process: the divisor is a constant, and positive."""
+    """Use a positive constant as integer divisor, because a division by zero ends the process."""
     if kind.dtype in FLOATS:
         left, right = draw.broadcast(kind.shape or ())
         return Solution(
@@ -98,8 +98,8 @@ def _clip(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _cast(draw: Draw, kind: RelaxTensorType) -> Solution:
-    """From any other element type; a float that an integer cannot hold has no defined value, so it is kept in
-    range.
+    """Cast from any other element type; floats are kept in range, since a float that an integer cannot hold
+    has no defined value.
     """
     source = draw.rng.choice(
         [dtype for dtype in draw.dtypes if dtype in ALL and dtype != kind.dtype] or ["float32"]

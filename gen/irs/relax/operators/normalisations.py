@@ -106,6 +106,7 @@ def _cross_entropy(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _nll(draw: Draw, kind: RelaxTensorType) -> Solution:
     rows, classes = draw.size(), draw.size()
+    # "none" is left out: the recogniser accepts scalars only.
     attrs = attributes("NLLLossAttrs", reduction=draw.rng.choice(("mean", "sum")), ignore_index=-100)
     weights = draw.constant(kind.dtype, (classes,), 0.5, 2)
     return Solution(

@@ -67,6 +67,7 @@ def _conv(dims: int) -> Solver:
         for size in space:
             taps = draw.rng.choice((1, 2, 3))
             step, gap = draw.rng.choice((1, 1, 2)), draw.rng.choice((1, 1, 2))
+            # The padded input that gives exactly this output: the solver goes from results to operands.
             needed = (size - 1) * step + gap * (taps - 1) + 1
             left = draw.rng.randint(0, min(1, needed - 1))
             right = draw.rng.randint(0, min(1, needed - 1 - left))
@@ -102,7 +103,7 @@ def _solve_transposed_conv(dims: int) -> Solver:
         for size in space:
             step = draw.rng.choice([n for n in (1, 1, 2) if n <= size])
             count = draw.rng.randint(1, (size - 1) // step + 1)
-            # Taps - paddings + the addition at the end.
+            # The part of the size that taps, paddings and output padding make up together.
             rest = size - (count - 1) * step
             left, right = draw.rng.randint(0, 1), draw.rng.randint(0, 1)
             added = draw.rng.randint(0, min(step - 1, rest - 1))

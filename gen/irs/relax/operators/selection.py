@@ -77,7 +77,7 @@ def _gather_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
-    """One update along the axis, so that no place is written twice."""
+    """Write one update along the axis, so that no place is written twice."""
     axis = draw.rng.randrange(kind.rank)
     shape = list(static_sizes(kind))
     size = shape[axis]

@@ -21,7 +21,7 @@ from opsieve.gen.irs.relax.spellings.spelling import (
 
 
 def _spell_rounding(operator: str) -> Spelling:
-    """Integers are round already; ONNX rounds floats alone."""
+    """Spell a rounding: ONNX's operators take floats only, and integers need none."""
     return spell_unary(lambda onnx, x: onnx(operator if is_float(x) else "Identity", x))
 
 
@@ -79,20 +79,20 @@ def _atan2(onnx: Onnx, y: Any, x: Any) -> Any:
 
 
 def _log_add_exp(onnx: Onnx, x: Any, y: Any) -> Any:
-    """Around the larger one, so that no exponential overflows."""
+    """Compute relative to the larger operand, so that no exponential overflows."""
     apart = onnx("Neg", onnx("Abs", onnx("Sub", x, y)))
     return onnx("Add", onnx("Max", x, y), onnx("Softplus", apart))
 
 
 def _left_shift(onnx: Onnx, x: Any, by: Any) -> Any:
-    """ONNX shifts unsigned numbers; those have the same bits."""
+    """Shift unsigned numbers of the same bits, the only ones that ONNX shifts."""
     bits = x.dtype.name if x.dtype.kind == "u" else f"u{x.dtype.name}"
     shifted = onnx("BitShift", cast_to(onnx, x, bits), cast_to(onnx, by, bits), direction="LEFT")
     return cast_to(onnx, shifted, x.dtype.name)
 
 
 def _right_shift(onnx: Onnx, x: Any, by: Any) -> Any:
-    """Shifts of negative numbers keep the sign: they divide and round down."""
+    """Shift right with the sign kept: a signed shift divides and rounds down."""
     if x.dtype.kind == "u":
         return onnx("BitShift", x, by, direction="RIGHT")
     wide, power = cast_to(onnx, x, "int64"), onnx("Pow", np.array(2, np.int64), cast_to(onnx, by, "int64"))
@@ -109,7 +109,7 @@ def _spell_slope(onnx: Onnx, x: Any, slope: Any) -> Any:
 
 
 def _per_channel(call: SpelledCall, vector: Any) -> Any:
-    """A vector along the axis that the attributes name."""
+    """Reshape a vector to lie along the axis that the attributes name."""
     shape = [1] * call.args[0].ndim
     shape[call["axis"]] = vector.size
     return reshape_to(call, vector, shape)

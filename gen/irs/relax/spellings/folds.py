@@ -56,7 +56,7 @@ def _cumsum(call: SpelledCall) -> Any:
 
 
 def _cumprod(call: SpelledCall) -> Any:
-    """Written out, since ONNX has no such operator before opset 26."""
+    """Write a running product out, since ONNX has no such operator before opset 26."""
     x, axis = _prepare_scan(call)
     size = x.shape[axis]
     if not size:

@@ -79,7 +79,7 @@ def _flip(call: SpelledCall) -> Any:
 
 
 def _reverse(call: SpelledCall) -> Any:
-    """ONNX reverses along the first or second axis, so both are moved there and back."""
+    """Move both axes to the front and back, since ONNX reverses along the first or second axis only."""
     data, lengths = call.args
     first: list[Any] = [call["batch_axis"], call["seq_axis"]]
     order = [*first, *(axis for axis in range(data.ndim) if axis not in first)]

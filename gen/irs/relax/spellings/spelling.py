@@ -1,4 +1,4 @@
-"""What an operator of Relax means, written in operators of ONNX.
+"""The meaning of Relax operators, written in operators of ONNX.
 
 A spelling is a function of a call. It calls operators of ONNX through `Onnx`, which computes them and records
 them as nodes, so one text serves as the reference and as a model that other compilers run.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-# numpy then knows bfloat16 by name
+# Importing ml_dtypes registers bfloat16 with numpy by name.
 import ml_dtypes  # noqa: F401
 import numpy as np
 
