@@ -59,13 +59,17 @@ class Target:
     def parse(text: str) -> "Target":
         """Parse the target in `text`; raise BadTarget if it does not follow the grammar."""
         if text.startswith(COMMAND) and len(text) <= _MAX:
+            # No grammar for the rest: a command may hold colons, equals signs and commas.
             return Target(COMMAND[:-1], build=text.removeprefix(COMMAND))
         match = _TARGET.fullmatch(text) if len(text) <= _MAX else None
         if match is None:
             raise BadTarget(f"{text[:80]!r} is not a target: write {_FORM}")
+        # Surrogates carry bytes of a file name that are no UTF-8.
         build = urllib.parse.unquote(match["build"] or "", errors="surrogateescape")
+        # Python's own calls raise a ValueError for such a path, far from here.
         if "\0" in build:
             raise BadTarget(f"{text[:80]!r} is not a target: no path holds a null character")
+        # The later one of two equal options would win silently.
         pairs: dict[str, str] = {}
         for item in filter(None, (match["options"] or "").split(",")):
             name, sign, value = item.partition("=")
@@ -121,6 +125,7 @@ def absolute_command(text: str) -> str:
                     f"the command {shown(text)} has {shown(like)}, which stands for nothing: write"
                     f" {_COMMAND_FORM}"
                 )
+    # The model would be run as a program.
     if _PLACE.search(words[0]):
         raise BadTarget(f"the command {shown(text)} begins with no program: write {_COMMAND_FORM}")
     paths = [_absolute(word, place == 0) for place, word in enumerate(words)]
@@ -131,6 +136,7 @@ def command_words(text: str) -> list[str]:
     """Split a command into words; raise BadTarget if there are none, or a quotation does not end."""
     if not text.strip():
         raise BadTarget(f"command needs what it runs: write {_COMMAND_FORM}")
+    # Control characters could rewrite the line in which the user is asked for consent.
     if not text.isprintable():
         raise BadTarget(
             f"the command {shown(text)} holds what cannot be printed: write it in plain characters"
@@ -145,6 +151,7 @@ def command_words(text: str) -> list[str]:
 
 def _absolute(word: str, program: bool) -> str:
     path = os.path.expanduser(word)
+    # As a shell does it: without a slash the name is looked up on PATH when it runs.
     if program:
         return os.path.abspath(path) if "/" in path else word
     return os.path.abspath(path) if os.path.isfile(path) or ("/" in path and os.path.exists(path)) else word

@@ -238,8 +238,10 @@ def reduce(
 
     if same not in LEVELS:
         raise BadInput(f"same is one of {', '.join(LEVELS)}")
+    # Each job keeps worker processes with a compiler loaded.
     if not 1 <= (jobs or 1) <= 64:
         raise BadInput("jobs is a number from 1 to 64")
+    # With a cluster the tests run there; one worker here is enough for the rest.
     here = 1 if scheduler is not None else jobs or 1
     limits = make_limits(seconds, memory)
     with (
@@ -276,6 +278,7 @@ def _open_output(output: str | os.PathLike[str] | None) -> Iterator[Path]:
     if output is not None:
         yield Path(output)
         return
+    # Not a TemporaryDirectory: the results must outlive the call.
     folder = Path(tempfile.mkdtemp(prefix="opsieve-reduced-"))
     try:
         yield folder
@@ -335,6 +338,7 @@ def assert_agrees(
         AssertionError: If a verdict is not ``pass``, with one line per target. Targets that could not run,
             lack an operator or stay undecided do not agree either.
     """
+    # Pytest then shows the caller's line, not this function.
     __tracebackhide__ = True
     with write_files(model, inputs, expected) as files:
         given: dict[str, Any] = {
@@ -357,6 +361,7 @@ def assert_agrees(
                 f"{verdict.verdict} ({verdict.kind} at {verdict.stage})" if verdict.kind else verdict.verdict
             )
             lines.append(f"  {result.target.display}: {what}: {verdict.reason}")
+        # Only what fails for certain can be reduced.
         failed = next((result for result in wrong if result.judged.verdict.verdict == "fail"), None)
         if reduced and failed is not None:
             found = reduce(files.model, files.inputs, [failed.target.display], output=output, **given)
@@ -413,6 +418,7 @@ def write_files(model: Model, inputs: Values, expected: Values, pass_: Any = Non
 
 def _place_model(model: Any, folder: Path, pass_: Any) -> tuple[Path, str]:
     """Return the path of a model, in `folder` if it was in memory, and its name."""
+    # By the name of its module: importing TVM to ask would load a compiler into the caller.
     if type(model).__module__.partition(".")[0] == "tvm":
         from opsieve.backends.workers.questions.module_reader import write_module
 
@@ -446,6 +452,7 @@ def _serialise_model(model: Any) -> tuple[bytes, str]:
             "a model is a path, an onnx.ModelProto, its bytes, a Case or a module of TVM,"
             f" not a {type(model).__name__}"
         )
+    # The limit of protobuf: serialising would raise its own error, or write a broken file.
     if proto.ByteSize() > 1 << 31:
         raise BadInput(
             "a model over 2 GB cannot be held in one ModelProto; save it with external data and pass its path"
@@ -482,6 +489,7 @@ def make_limits(seconds: float, memory: int) -> "Limits":
     """Return the limits of a run; raises BadInput for numbers that are none."""
     from opsieve.backends.workers.zygotes.zygote import Limits
 
+    # Not `seconds <= 0`, which a NaN would pass.
     if not seconds > 0 or memory < 0:
         raise BadInput("seconds is a number above 0, memory a number of bytes")
     return Limits(seconds=seconds, memory=memory) if memory else Limits(seconds=seconds)
@@ -501,6 +509,7 @@ def name_targets(
 ) -> Iterator[Named]:
     """Allow the named builds and oracles while the block lasts; raises BadInput for a single string."""
     for word, given in (("targets", targets), ("oracle", oracle)):
+        # A string is a sequence too: each of its letters would be a target.
         if isinstance(given, str):
             raise BadInput(f"{word} is a list: {word}=[{given!r}]")
     from opsieve.backends.judge.oracle_names import choose_oracles
@@ -511,6 +520,7 @@ def name_targets(
 
     named = tuple(map(str, targets))
     choice = choose_oracles(oracle, None if oracle_file is None else Path(oracle_file))
+    # The caller wrote these names, so that they are consent to run code of the caller's own.
     own = [resolve(name) for name in named if may_be_own(name)]
     for target in own:
         allow(target)

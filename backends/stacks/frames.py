@@ -26,12 +26,15 @@ from opsieve.backends.stacks.frame_lines import (
 _MAX_TEXT = 1 << 20
 # Recursion until the stack overflows leaves tens of thousands of frames; only the innermost ones count.
 _MAX_FRAMES = 400
+# Characters: TVM and torch quote whole modules and graphs in their messages.
 _MAX_MESSAGE = 8000
 _MAX_BLOCKS = 100
 _HEAD = "Traceback (most recent call last)"
 _GROUP = "Exception Group " + _HEAD
+# Possessive quantifiers: hostile text must not make an expression backtrack.
 _RAISED = re.compile(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)")
 _RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
+# Frames further in than these belong to the report of the crash, not to the crash.
 _HANDLERS = (
     "<signal handler called>",
     "rust_begin_unwind",
@@ -71,8 +74,10 @@ def chain_frames(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
     an exception group the first member counts.
     """
     frames: list[Frame] = []
+    # Python prints the root cause first, but a stack lists its innermost frames last.
     for block in reversed(blocks):
         if frames and block.frames and _same_function(frames[-1], block.frames[0]):
+            # The frame that caught one exception and raised the next is in both tracebacks.
             frames.pop()
         frames += block.frames
     return tuple(frames)[-_MAX_FRAMES:]
@@ -90,6 +95,7 @@ def read_tracebacks(text: str) -> list[Raised]:
     traceback's head are those of one exception whose class is "".
     """
     blocks: list[_Block] = []
+    # From the start: a chain of exceptions begins with its root cause.
     for raw in text[:_MAX_TEXT].splitlines():
         line = raw[:MAX_LINE].rstrip()
         at = line.find(_HEAD)
@@ -97,6 +103,7 @@ def read_tracebacks(text: str) -> list[Raised]:
             _begin(blocks, line, at)
         elif blocks:
             blocks[-1].take(line)
+        # A log that was cut at its start may have lost the head of the traceback.
         elif (frame := python_frame(line, mixed=True)) is not None:
             blocks.append(_Block("", headless=True))
             blocks[-1].frames.append(frame)
@@ -109,10 +116,12 @@ def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
     """
     current = blocks[-1] if blocks else None
     before = line[:at].removesuffix("Exception Group ")
+    # A member's own head: it continues the group, which is the one exception.
     if current is not None and current.member:
         current.go_on(before)
         return
     raised = _RAISED.fullmatch(before.strip())
+    # TVM's message begins with a traceback of its own, on the line that names the exception.
     if raised is not None and current is not None and current.state == "frames":
         current.name(line[:at].strip())
         current.go_on("")
@@ -148,6 +157,7 @@ class _Block:
             return
         if self.state == "closed":
             return
+        # Each line of a group or of a launcher's rank has the prefix.
         if self.prefix.strip() and line.strip() and not line.startswith(self.prefix.rstrip()):
             # Another program's output
             self.state = "closed"
@@ -162,9 +172,11 @@ class _Block:
         elif self.state == "frames":
             self._take_frame(line)
         else:
+            # Only indented: a message may hold a numbered list of its own.
             numbered = numbered_frame(line, None) if line.startswith(("frame #", "  ")) else None
             numbered = numbered or symbols_frame(line, None)
             if numbered is not None and len(self.numbered) < _MAX_FRAMES:
+                # A second list in the same message does not overwrite the first one's frames.
                 self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
             elif self.size < _MAX_MESSAGE and not self.member:
                 self.message.append(line)
@@ -227,14 +239,17 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
     stacks: dict[str, list[Frame]] = {}
     into = ""
     sanitizer = False
+    # From the end: a worker may have printed for long before it died.
     for raw in text[-_MAX_TEXT:].splitlines():
         line = raw[:MAX_LINE]
         if "Sanitizer: " in line and ("ERROR: " in line or "WARNING: " in line):
             sanitizer = True
+            # What another tool listed before the report is not the stack of the fault.
             stacks.pop("numbered", None)
         start = _block(line)
         if start is not None:
             into = start
+            # A later crash replaces an earlier one of the same kind.
             stacks[into] = []
             continue
         stack = stacks.get(into, [])
@@ -246,13 +261,16 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
             if into in ("numbered", "symbols") or (into == "shim" and line.startswith("@end")):
                 into = ""
             found = _read_listed(line, build_id)
+            # The stacks behind the first one of a sanitizer's report tell of allocations and other threads.
             if found is None or into or (sanitizer and stacks.get("numbered")):
                 continue
             into, frame = found
             stacks[into] = []
         if into and len(stacks[into]) < _MAX_FRAMES:
             stacks[into].append(frame)
+    # Faulthandler marks the thread that died as the current one where it can.
     python = stacks.get("current") or stacks.get("thread", [])
+    # The most exact description first.
     kinds = ("shim", "numbered", "symbols", "tvm", "c")
     native: list[Frame] = next((stacks[kind] for kind in kinds if stacks.get(kind)), [])
     return tuple([frame for frame in python if frame.function][::-1] + _without_handler(native)[::-1])
@@ -314,6 +332,7 @@ def _without_handler(frames: list[Frame]) -> list[Frame]:
     last = max(
         (
             i
+            # A handler has few frames; further out the same name could be one of the program's.
             for i, frame in enumerate(frames[:40])
             if ("libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS))
         ),

@@ -21,6 +21,7 @@ import platformdirs
 _SOURCE = Path(__file__).with_name("native.c")
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC")
+# A compiler behind a wrapper or on a slow disk takes seconds; without the shim a run still works.
 _COMPILE_SECONDS = 60.0
 # Program headers read of one module; real ones have about ten
 _MAX_HEADERS = 128
@@ -71,12 +72,15 @@ def _build(cache: Path) -> tuple[Path | None, str]:
         return None, "Native frames need a C compiler: install one that is called cc, gcc or clang."
     try:
         found = os.stat(compiler)
+        # Another compiler or machine gives another file: a home folder may be shared between machines.
         identity = (os.path.realpath(compiler), found.st_size, found.st_mtime_ns, platform.machine(), _FLAGS)
         digest = hashlib.sha256(_SOURCE.read_bytes() + repr(identity).encode()).hexdigest()[:16]
         target = cache / f"native-{digest}.so"
         if target.is_file():
             return target, ""
+        # 0700: whoever could write here could make workers load code.
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Inside the cache, so that the rename stays on one file system.
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             made = Path(scratch, "native.so")
             command = [compiler, *_FLAGS, "-o", str(made), str(_SOURCE), "-ldl"]
@@ -117,6 +121,7 @@ def _build_id(path: str, size: int, mtime_ns: int) -> str:
 
 def _note_segments(file: int) -> list[tuple[int, int]]:
     """Offset and length of the note segments of an ELF file; struct.error when it is cut short."""
+    # 64 bytes: the size of the larger one of the two ELF headers.
     head = os.pread(file, 64, 0)
     if head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
         return []
@@ -137,11 +142,13 @@ def _find_note(notes: bytes) -> str:
     order, at = "<", 0
     while at + 12 <= len(notes):
         name, size, kind = struct.unpack_from(order + "III", notes, at)
+        # Sizes out of range: the file has the other byte order, or is no valid one in either.
         if name > len(notes) or size > len(notes):
             if order == ">":
                 return ""
             order = ">"
             continue
+        # Name and value are padded to four bytes each.
         begin = at + 12 + (name + 3 & ~3)
         if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 16] == b"GNU\0":
             return notes[begin : begin + min(size, _MAX_ID)].hex()

@@ -92,6 +92,7 @@ class ExportedFailure:
         was used.
         """
         program, ir = self.case.program, ir_of(self.case.program)
+        # The compiler refused the newer opset, which the script would show instead of the failure.
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
             program = ir.older(program) or program
         return ir.lower(program)
@@ -103,6 +104,7 @@ def use_given_program(exported: ExportedFailure) -> ExportedFailure:
     found = rewrite_program(case.program, case.inputs, target.rewrite) if target.rewrite else None
     if found is None:
         return replace(exported, target=target.unrewritten)
+    # Of the rewritten program itself the outputs are just wrong.
     if verdict.kind == "metamorphic":
         verdict = replace(verdict, kind="mismatch")
     case = replace(case, program=found.program, inputs=found.inputs)
@@ -132,6 +134,7 @@ def find_expected(
     ill-conditioned one would fail in any compiler. Outputs that ONNX leaves open are excluded.
     """
     dtypes = case.program.output_dtypes()
+    # The user's own values were taken for the truth, so that an oracle must not contradict them.
     asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
     for oracle in asked:
         answer = lab.observe(oracle, case.program, case.inputs)
@@ -139,19 +142,23 @@ def find_expected(
             continue
         terms = find_sum_lengths(answer.hazards)
         differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
+        # An oracle with the same outputs cannot show the failure.
         if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.agrees:
             continue
         wanted = set(answer.outputs)
         if oracle == FLOAT64:
+            # In the types of the model: where both evaluators agree the value does not depend on rounding.
             native = lab.observe(NATIVE, case.program, case.inputs).outputs
             steady = None if native is None else compare(native, answer.outputs, dtypes, POLICY, terms)
             wanted -= set(answer.outputs if steady is None else steady.mismatches)
         if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.worst is not None:
             found = differing.mismatches
+            # A sequence's output is named with its index.
             blamed = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
             wanted.add(
                 blamed if blamed in found else next(name for name in found if found[name] == differing.worst)
             )
+        # What ONNX leaves open is right with any value.
         open_ = {name for name in wanted if list_open_rules(answer.hazards, name)}
         right = {
             name: _make_expected(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
@@ -174,6 +181,7 @@ def _make_typed_outputs(types: Mapping[str, ValueType], got: Values) -> dict[str
     right = {}
     for name, type_ in types.items():
         own = np.shape(got.get(name, ()))
+        # Inference knows types only, so that the value is zeros and every difference passes.
         if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype != "string":
             dims = dict(enumerate(own)) | {
                 axis: dim for axis, dim in enumerate(type_.shape) if isinstance(dim, int)
@@ -196,6 +204,7 @@ def _make_expected(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
     sizes = np.concatenate([np.abs(widen(leaf)).ravel() for leaf in floats])
     sizes = sizes[np.isfinite(sizes)]
     within = float(POLICY.get_bound(kind, terms, sizes)) if sizes.size else 0.0
+    # Within the tolerance of the largest number a compiler may still round down to it.
     limit = LARGEST.get(kind, np.inf) + within
     return ExpectedOutput(_saturate(value, limit), dtype, within)
 

@@ -41,7 +41,9 @@ def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
         files["case/repro.py"] = write_script(exported, text).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+        # The order of rglob depends on the file system.
         for name, data in sorted(files.items()):
+            # A fixed date and mode: equal failures give equal bytes.
             entry = zipfile.ZipInfo(name, _LONG_AGO)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             file.writestr(entry, data)

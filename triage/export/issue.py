@@ -41,13 +41,16 @@ _OF_WORKERS = re.compile(
 # Modules with which every stack begins.
 _INTERPRETER = re.compile(r"python|libpython|libc\.so|ld-linux")
 _TEMPLATES = Path(__file__).with_name("issue_templates.toml")
+# Only such an address is left as a link; it comes from a data base of others.
 _ISSUE = re.compile(r"https://github\.com/[A-Za-z0-9-]{1,60}/[A-Za-z0-9._-]{1,100}/issues/\d{1,9}")
 # characters; GitHub takes 65,536 for a whole issue
 _MOST_SCRIPT = 40_000
 _MOST_GRAPH = 8_000
 _MOST_LOG = 4_000
+# Characters of one line, and of its end that is kept
 _LINE = 400
 _TAIL = 150
+# The innermost ones; the others only say how the compiler was called.
 _MOST_FRAMES = 20
 _WORDS = {
     "crash": "The process dies",
@@ -103,7 +106,10 @@ def write_title(exported: ExportedFailure) -> str:
     nodes = exported.case.program.operators()
     operators = list(
         dict.fromkeys(
-            re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40] for name in nodes if name != "Constant"
+            # Names of operators come from the model: nothing of Markdown may be left in a title.
+            re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40]
+            for name in nodes
+            if name != "Constant"
         )
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
@@ -114,6 +120,7 @@ def write_title(exported: ExportedFailure) -> str:
     names = exported.passes or applied
     guilty = f"{_clean_word(names[0], 60)}: " if len(names) == 1 else ""
     words = _describe_failure(exported)
+    # Behind the name of a pass the sentence goes on.
     words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
     since = f" since {_clean_word(exported.first_bad, 40)}" if exported.first_bad else ""
     return f"{guilty}{words}{where}{blame}{since} ({_name_compiler(exported)})"
@@ -164,7 +171,9 @@ def _is_broken_model(seen: Observation) -> bool:
 def escape_text(text: str, most: int = _MOST_LOG) -> str:
     """Escape everything but printable ASCII and line ends, and truncate long lines and texts."""
     lines = []
+    # Twice as much: escaping and cutting change the length, and a log may have megabytes.
     for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
+        # Also against text that only seems to be something else (bidirectional controls, look-alikes).
         shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
         lines.append(_cut_middle(shown))
     whole = "\n".join(lines).strip("\n")
@@ -182,11 +191,13 @@ def _cut_middle(line: str) -> str:
 def _end_at_word(line: str) -> str:
     """Cut a truncated line back to its last whole word if that is near."""
     kept = line.rpartition(" ")[0]
+    # A mangled name of C++ has no spaces for hundreds of characters.
     return kept if len(kept) > len(line) - 60 else line
 
 
 def fence_text(text: str, language: str = "text") -> str:
     """Put text in a fence that it cannot end."""
+    # CommonMark: a fence ends only at a run at least as long as its own.
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -204,6 +215,7 @@ def _describe_regression(exported: ExportedFailure) -> str:
         else "Likely commits, by what they changed between the two releases (nothing was built):"
     )
     lines = []
+    # The others are mostly guesses of a few percent.
     for one in exported.commits[:3]:
         # a number alone would link to another project's
         subject = re.sub("#([0-9]+)", r"pull request \1", one.subject)
@@ -266,6 +278,7 @@ def _write_numbers(exported: ExportedFailure) -> str:
     worst = exported.verdict.mismatch
     if exported.verdict.kind != "mismatch" or worst is None or worst.what in _WRONG:
         return ""
+    # Text of the compiler must not stand outside of a fence.
     if not (_NUMBER.fullmatch(worst.got) and _NUMBER.fullmatch(worst.expected)):
         return ""
     place = f"Element {list(worst.index)}" if worst.index else "The output"
@@ -303,6 +316,7 @@ def _print_frames(observation: Observation) -> str:
     """Print the stack without the user's folders and without the frames of opsieve's worker."""
     lines = []
     for frame in dropwhile(lambda frame: _INTERPRETER.match(frame.module), observation.frames):
+        # The folders before it are the user's private ones.
         name = re.split(r"site-packages[/\\\\]", frame.file)[-1]
         if frame.language == "python" and name == frame.file:
             name = re.split(r"[/\\\\]", name)[-1]
@@ -322,6 +336,7 @@ def _describe_expected(exported: ExportedFailure) -> str:
             (n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), ""
         )
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
+        # A larger output is in the script.
         if name and len(source := write_literal(exported.expected[name].value)) <= 600:
             text.append(source)
         who = f", by {_name_author(exported)}" if exported.source else ""
@@ -344,6 +359,7 @@ def _name_second_oracle(exported: ExportedFailure) -> str:
     """Name the second compiler that agrees with the reference, if the verdict rests on one."""
     verdict = exported.verdict
     second = next((name for name in verdict.oracles if name == "onnxruntime:disable_all"), "")
+    # As a witness it counts only for the faults of another compiler.
     if not (second and verdict.reason.endswith(f"{second} agree")) or exported.target.family == "onnxruntime":
         return ""
     return " and by onnxruntime without optimisation"
@@ -372,6 +388,7 @@ def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
         source = write_script(exported, text)
     except BadInput as error:
         return f"No script shows it ({error}); the case is attached as `case.zip`."
+    # Whole or not at all: half a script shows nothing.
     if len(source) > _MOST_SCRIPT:
         return "The script is too long for an issue and is attached as `repro.py`."
     looked = "" if exported.shows is None else f" It looks for it in up to {exported.runs} runs."
@@ -388,6 +405,7 @@ def _describe_environment(exported: ExportedFailure) -> list[str]:
         item.split("==", 1) for item in list_requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
     )
     for name in list_packages(exported):
+        # It is in the first line.
         if name == exported.target.facts.package:
             continue
         # It has an environment of its own, so local packages say nothing about it.
@@ -435,6 +453,7 @@ def _list_names(names: tuple[str, ...]) -> str:
 def _clean_sentence(text: str) -> str:
     # No link
     plain = text.translate(str.maketrans("[]", "()"))
+    # GitHub makes links of `//` and of `www.` even without brackets, and mentions of `@`.
     return re.sub(r"[^A-Za-z0-9 .,:()+=_/'-]|//+|(?i:www)(?=\.)", "?", plain)[:300]
 
 

@@ -49,7 +49,9 @@ def quote(text: str) -> str:
 def encode_bytes(data: bytes, indent: str = "    ") -> str:
     """Return bytes as the argument of `decode`: string literals in parentheses, one per line."""
     packed = b"z" + zlib.compress(data, 9) if len(data) > _WORTH else b""
+    # Random weights do not compress; the first byte says which of the two it is.
     text = base64.b64encode(packed if packed and len(packed) < len(data) else b"=" + data).decode()
+    # In lines that an editor can show and a diff can compare.
     parts = [text[start : start + WIDTH - 10] for start in range(0, len(text), WIDTH - 10)]
     if len(parts) == 1:
         return repr(parts[0])
@@ -64,6 +66,7 @@ def write_literal(value: Value, indent: str = "    ") -> str:
         return f"[{', '.join(write_literal(item, indent) for item in value)}]"
     array = np.asarray(value)
     shape = str(tuple(int(size) for size in array.shape))
+    # Surrogates carry bytes that are no UTF-8.
     if array.dtype.kind in "OUS":
         flat = [
             ascii(item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item))
@@ -72,10 +75,12 @@ def write_literal(value: Value, indent: str = "    ") -> str:
         return f"np.array({_write_list(flat, indent)}, dtype=object).reshape({shape})"
     dtype = _write_dtype(array.dtype)
     if (
+        # Compared as bytes: NaN is not equal to itself, and -0 is equal to 0.
         array.size > 1
         and (array.view(f"V{array.itemsize}") == array.ravel()[:1].view(f"V{array.itemsize}")).all()
     ):
         text = _write_item(array.ravel()[0])
+        # Only text that gives the same bytes again, else the bytes themselves.
         if _is_exact([text], array.ravel()[:1]):
             return f"np.full({shape}, {text}, {dtype})"
     if array.size <= _FEW:
@@ -119,6 +124,7 @@ def _parse_value(text: str, kind: type | None) -> Any:
         return text == "True"
     if kind is complex:
         real, imaginary = text.removeprefix("complex(").removesuffix(")").split(", ")
+        # Not `eval`: no text of a model is ever run.
         return complex(_parse_value(real, None), _parse_value(imaginary, None))
     bare = text.replace("np.", "")
     return float(bare) if set(bare) & set(".enai") else int(bare)
@@ -163,6 +169,7 @@ def get_text(exported: ExportedFailure, workers: Workers) -> ModelText:
     if not ir.keeps_script:
         return print_program(ir.load(exported.model, program.passes, program.name), workers)
     text = (program.script or program.text()).strip()
+    # The text stands in a raw string of three quotes, which it must not end.
     safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
     return ModelText(text, program.script_is_exact and safe)
 
@@ -215,6 +222,7 @@ def write_brief_run(exported: ExportedFailure) -> str:
 
     Returns "" if only the backend's own lines show the failure: a flaky one, or one of time or memory.
     """
+    # The short form has neither loop nor time limit.
     if exported.verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
     imports, lines = get_brief_source(exported)
@@ -231,6 +239,7 @@ def get_brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
     """
     backend: Any = exported.target.backend
     seen, program = exported.observation, exported.case.program
+    # What fails before the run needs no call of the compiled program.
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
     if seen.exception.rpartition(".")[2] == BROKEN_MODEL:
         failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
@@ -254,6 +263,7 @@ def write_model(exported: ExportedFailure, text: ModelText, plain: Callable[[obj
         return [f"{'TEXT' if facts.parse else 'MODEL'} = r'''{text.text}'''"]
     # TVM's printing begins with all constants.
     shown = text.text if facts.serialised else exported.case.program.text()
+    # Cleaned, since a line end in a name would leave the comment.
     remark = [f"# {plain(line, 160)}" for line in shown.split("\n")[:_LINES] if line.strip()]
     return [
         *remark,

@@ -69,6 +69,7 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
             f"the case holds {size >> 20} MiB, too much for one script: reduce it first, or export the case"
         )
     apart = verdict.kind in _APART
+    # Processes of their own and comparisons of runs have a loop already.
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
     run = write_brief_run(exported) or write_run(exported, text) or write_opsieve_run(exported)
@@ -86,6 +87,7 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
         parts.append(template.TEST.format(name=make_test_name(exported), failure=failure))
+    # The limit is set after the imports, whose mapped files would count.
     limit = ""
     if verdict.kind == "memory":
         module = exported.target.facts.module or exported.target.facts.package
@@ -151,6 +153,7 @@ def list_packages(exported: ExportedFailure) -> list[str]:
 
 def clean_line(text: object, limit: int = 600) -> str:
     """Return one line of printable ASCII without backslashes and quotes that end a docstring."""
+    # Cut first: a message may have megabytes.
     line = " ".join(str(text)[: 4 * limit].split())
     line = "".join(c if " " <= c <= "~" and c not in '\\"' else {'"': "'"}.get(c, "?") for c in line)
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
@@ -193,6 +196,7 @@ def _get_size(value: Value) -> int:
 
 
 def _check_version(version: str) -> str:
+    # A version comes from the compiler's process and ends in a pip command that people paste.
     return version if re.fullmatch(r"[A-Za-z0-9.!+_-]{1,60}", version) else ""
 
 
@@ -254,6 +258,7 @@ def _write_imports(data: str, apart: bool, environment: bool) -> str:
 def _write_constants(exported: ExportedFailure, apart: bool, several: bool) -> list[str]:
     facts = exported.target.facts
     lines = [f"PACKAGES = {list_packages(exported)!a}"]
+    # One run cannot differ from itself.
     if exported.verdict.kind == "nondeterminism":
         lines.append(f"RUNS = {max(_TURNS, exported.runs)}")
     elif apart or several:
@@ -263,6 +268,7 @@ def _write_constants(exported: ExportedFailure, apart: bool, several: bool) -> l
     if exported.verdict.kind == "memory":
         lines.append(f"MEMORY = {exported.memory}")
     if facts.environment:
+        # Before the compiler is imported, which reads it only then.
         lines.append(f"os.environ.update({dict(facts.environment)!a})")
     return lines
 
@@ -277,6 +283,7 @@ def _write_failure(exported: ExportedFailure) -> str:
         return template.ENDS
     values = [item.value for item in exported.expected.values()]
     lists = any(value is None or isinstance(value, (list, tuple)) for value in values)
+    # Only the branches that are needed, so that people can read the script.
     texts = any(
         getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in iter_leaves(values)
     )
@@ -306,6 +313,7 @@ def _write_data(exported: ExportedFailure, text: ModelText) -> str:
 
 
 def _write_number(value: float) -> str:
+    # The text of an infinity is no literal of Python.
     return 'float("inf")' if math.isinf(value) else repr(value)
 
 

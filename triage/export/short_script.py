@@ -36,6 +36,7 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
     """
     verdict, facts = exported.verdict, ir_of(exported.case.program).script
     shown = f"r'''{_join_head(text.text)}'''"
+    # Bytes in base64 would say nothing to a reader.
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
@@ -47,9 +48,11 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
         return ""
     values = _write_inputs({name: write_literal(value) for name, value in exported.case.inputs.items()})
     body = "\n".join([*values, *checks])
+    # `decode` marks base64, which no one reads.
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
     environment = dict(exported.target.facts.environment) if whole else {}
+    # A failure to compile needs no inputs.
     fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
         f"# pip install {' '.join(quote(item) for item in list_requirements(exported))}",
@@ -94,6 +97,7 @@ def _write_checks(exported: ExportedFailure) -> list[str] | None:
     failure.
     """
     worst = exported.verdict.mismatch
+    # numpy takes -0 and 0 for equal, and a missing output is none of its cases.
     if worst is None or worst.what not in ("value", "nan", "inf", "shape", "dtype") or not exported.expected:
         return None
     if worst.what in ("shape", "dtype"):
@@ -102,6 +106,7 @@ def _write_checks(exported: ExportedFailure) -> list[str] | None:
             return None
         wanted = tuple(item.value.shape) if worst.what == "shape" else item.dtype
         given = f"np.asarray(outputs[{quote(worst.output)}]).{worst.what}"
+        # An empty shape is that of a scalar, an empty dtype is unknown.
         return [f"assert {given} == {wanted!a}, {given}"] if wanted or worst.what == "shape" else None
     lines = []
     for name, item in exported.expected.items():
@@ -119,7 +124,9 @@ def _round_value(item: ExpectedOutput) -> "np.ndarray[Any, Any]":
     value = np.asarray(item.value)
     if value.dtype.kind != "f" or item.within <= _TINY:
         return value
+    # Seven digits are enough to read; the full ones only if rounding comes near the tolerance.
     short = np.array([float(f"{number:.7g}") for number in value.ravel()], value.dtype).reshape(value.shape)
     with np.errstate(invalid="ignore"):
         near = np.abs(short - value) <= item.within / 100
+    # A hundredth, so that rounding cannot decide whether a value passes.
     return short if (near | ~np.isfinite(value)).all() else value

@@ -28,6 +28,7 @@ from opsieve.triage.fingerprint.stack import list_calls
 from opsieve.triage.fingerprint.traces import FailureTrace, find_wrong_result, read_trace
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
+# Names that tools for TVM, torch and ONNX give their phases; any other is taken for the run.
 _STAGES: Mapping[str, Stage] = {
     "import": "import",
     "load": "import",
@@ -44,6 +45,7 @@ _STAGES: Mapping[str, Stage] = {
     "export": "compile",
 }
 _COMPARING = frozenset(["compare", "verify", "check", "comparison"])
+# The kernel's out-of-memory killer sends it; nothing else does to a compiler that crashes.
 _SIGKILL = 9
 # Bad lines that are named; the others are counted
 _MAX_SKIPPED = 1000
@@ -91,6 +93,7 @@ def read_and_cluster(path: Path) -> LogTriage:
         nonlocal bad
         for index, record in read_records(path):
             if isinstance(record, Record):
+                # A text log is no failure by itself: most of a CI run passes.
                 if not record.text or read_trace(record.text).kind:
                     yield index, record
                     continue
@@ -112,9 +115,11 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     failures: list[tuple[int, LoggedFailure]] = []
     for index, record in records:
         observation, found = fingerprint_record(record)
+        # Of a crash the frames are in the key already.
         calls = list_calls(observation.frames) if found.get_value(ComponentName.KIND) == "error" else ()
         failure = describe_failure(found.key, observation.exception, observation.message, calls)
         clusters.add_failure(failure, found.components, calls)
+        # The first one gives the title, so that the order of the file decides and not that of a set.
         seen.setdefault(failure, found)
         failures.append((index, failure))
     assigned = clusters.assign_clusters()
@@ -161,6 +166,7 @@ def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatc
     """Find the wrong property in a record of a wrong result, by its phase and message, or by its message
     alone.
     """
+    # A process that died compared nothing.
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
     if record.phase.lower() in _COMPARING or (record.exception or trace.exception).endswith("AssertionError"):
@@ -177,6 +183,7 @@ def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: St
         return "crash"
     if is_from_interpreter(message) and _is_callers_own(trace.frames):
         return "environment"
+    # Cut for the cache, which would hold whole logs as keys.
     return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
 
 
@@ -212,14 +219,17 @@ def _find_backend(record: Record, trace: FailureTrace) -> str:
     else `unknown`.
     """
     if record.backend:
+        # It becomes a part of the fingerprint, so that a stranger's text is cut and cleaned.
         named = record.backend[:60].lower()
         name = next((name for name, lists in _load_backends().items() if named in lists["aliases"]), named)
         return _NOT_A_NAME.sub("-", name).strip("-") or "unknown"
+    # The innermost frame: a compiler that calls another one is not at fault for it.
     return next((name for frame in trace.frames[::-1] if (name := _find_owner(frame))), "unknown")
 
 
 @functools.lru_cache(maxsize=4096)
 def _find_owner(frame: Frame) -> str:
+    # The patterns begin with a folder, and the end of a path says whose it is.
     places = [f"/{place[-400:].lstrip('/')}" for place in (frame.file, frame.module, frame.function) if place]
     for name, lists in _load_backends().items():
         for pattern in lists["places"]:

@@ -27,10 +27,12 @@ from opsieve.triage.store.failure_record import read_observations
 _MAX_LINE = 4 << 20
 # Bytes of one file, unpacked
 _MAX_BYTES = 8 << 30
+# A folder of a stranger may hold any number.
 _MAX_FILES = 1_000_000
 _MAX_OPERATORS = 10_000
 # Bytes of one failure in a plain text log
 _MAX_LOG = 4 << 20
+# Possessive quantifiers: a line of many `=` must not make it backtrack.
 _HEADER = re.compile(rb"(?:={3,}+|_{3,}+) ?[^=_\s][^\r\n]{0,200}(?:={3,}|_{3,})\s*+")
 _LOG_ENDINGS = (".log", ".txt", ".out", ".err", ".xml")
 # Bytes of a JUnit report
@@ -123,6 +125,7 @@ def _read_case(folder: Path, number: int) -> Record | BadRecord:
     if not found:
         return BadRecord(number, problem)
     seen = found[0]
+    # `run --save` keeps failures only: one with outputs has wrong ones.
     wrong = seen.outcome == "ok"
     return Record(
         seen.target.partition(":")[0].partition("=")[0],
@@ -140,8 +143,10 @@ def _read_case(folder: Path, number: int) -> Record | BadRecord:
 def _read_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     with ExitStack() as stack:
         plain = stack.enter_context(open_file(path))
+        # By the content: a name may lack `.gz`.
         packed = plain.peek(2)[:2] == b"\x1f\x8b"
         file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=plain))) if packed else plain
+        # Some tools on Windows begin a file with a byte order mark.
         head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
         if head[:1] == b"{":
             yield from _read_json_lines(file)
@@ -165,6 +170,7 @@ def _iter_lines(file: BinaryIO) -> Iterator[bytes | BadRecord]:
     while line := file.readline(_MAX_LINE):
         number += 1
         total += len(line)
+        # A small `.gz` can unpack to petabytes.
         if total > _MAX_BYTES:
             yield BadRecord(number, f"the file is longer than {_MAX_BYTES >> 30} GiB: the rest was not read")
             return
@@ -209,7 +215,9 @@ def make_record(data: Mapping[str, Any]) -> Record:
         text("message"),
         text("traceback", "trace", "stack"),
         text("output", "log", "stderr"),
+        # Python's subprocess gives a signal as a negative number.
         abs(number) if isinstance(number, int) and abs(number) < 1000 else 0,
+        # Other tools put the limit in seconds there.
         data.get("timeout") is True,
         tuple(dict.fromkeys(filter(None, operators))),
     )
@@ -220,11 +228,13 @@ def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
 
     The report is not parsed as XML, so that no entity of it can grow.
     """
+    # In one piece: a failure's text can go over any border.
     text = file.read(_MAX_JUNIT).decode("utf-8", "replace")
     at = count = 0
     while match := _JUNIT.search(text, at):
         at = match.end()
         end = at if match[2].endswith("/") else text.find(f"</{match[1]}>", at)
+        # A report that was cut off: what is not closed is not read.
         if end < 0:
             break
         body = html.unescape(text[at:end].replace("<![CDATA[", "").replace("]]>", ""))

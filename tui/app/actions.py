@@ -70,6 +70,8 @@ class Actions:
     def rename_cluster(self, subject: ActionSubject) -> None:
         """Write the title of the cluster, or of all marked ones."""
         row, names = subject.cluster, subject.marked or (subject.cluster.id,)
+        # The generated title is only the hint, so that an unchanged answer does not make it a title of one's
+        # own.
         own = row.title if row.title != row.own_title else ""
 
         def set_title(text: str) -> None:
@@ -82,9 +84,11 @@ class Actions:
         the link.
         """
         row, names = subject.cluster, subject.marked or (subject.cluster.id,)
+        # A link must not undo a person's judgement.
         status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"
 
         def set_issue(text: str) -> None:
+            # Without an issue there is no reason to change the status.
             kept = status if text else row.status
             self._app.decide(*(lambda ledger, name=name: ledger.mark(name, kept, text) for name in names))
 
@@ -148,6 +152,7 @@ class Actions:
                 "{store}": str(self._app.folder),
             }
             command = []
+            # Within each word after splitting: a path with spaces stays one argument and no shell reads it.
             for word in words:
                 for name, value in values.items():
                     word = word.replace(name, value)
@@ -158,6 +163,7 @@ class Actions:
 
     def replay_case(self, subject: ActionSubject) -> None:
         """Run the case again on its own target or another."""
+        # Taken before the dialog opens, which is then the screen.
         beneath = self._app.screen
 
         def start_replay(target: str | None) -> None:
@@ -215,6 +221,7 @@ class Actions:
         def start_job(case: "CaseDetails") -> None:
             from opsieve.backends.releases.consent import named_by_file
 
+            # A store may be a stranger's: its targets are no consent to run code of the user's own.
             target = named_by_file(case.member.target)
             command = (
                 *OPSIEVE,
@@ -266,6 +273,7 @@ class Actions:
 
         def use_one(case: "CaseDetails") -> None:
             try:
+                # One case that cannot be used must not stop those behind it.
                 use(case)
             except BadInput as error:
                 self._app.show_notice(str(error), "error")
@@ -358,6 +366,7 @@ def make_command(action: Action, subject: ActionSubject, folder: Path) -> str:
     """Return the command for a key; words in capitals are placeholders."""
     cluster, member = subject.cluster, subject.member or subject.cluster.representative
     target = to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
+    # Quoted, since names and targets of a stranger's store end in a shell when someone pastes the command.
     others = [shlex.quote(name) for name in subject.marked if name != cluster.id]
     return action.command.format(
         cluster=shlex.quote(cluster.id),

@@ -105,7 +105,9 @@ class OpsieveApp(App[None]):
         self._demo, self.now = demo, clock
         self._queries: Queries | None = None
         self._watch: Watch | None = None
+        # Decisions run in threads, one at a time: an undo must not run beside the decision before it.
         self._deciding = threading.Lock()
+        # When the output of each job was drawn last.
         self._drawn: dict[int, float] = {}
         self._type_ahead = TypeAhead(super().on_event, self._find_receiver)
 
@@ -127,6 +129,7 @@ class OpsieveApp(App[None]):
         """Open the store or show the welcome screen; from now on SIGHUP and SIGTERM end the app and its jobs
         cleanly.
         """
+        # Their default would kill the app, leave the terminal raw and the jobs running.
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
         try:
@@ -148,6 +151,7 @@ class OpsieveApp(App[None]):
                 lambda sentence: self.post_message(Trouble(sentence)),
             )
             self._watch.start_watching()
+            # It was shown for an absent or damaged store; going back must not lead there.
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
             self.push_screen(ClustersScreen())
@@ -159,6 +163,7 @@ class OpsieveApp(App[None]):
                 WelcomeScreen(self.folder, sentence if (self.folder / "index.sqlite").exists() else "")
             )
 
+        # Opening would be refused, but a store that does not exist yet is no error here.
         if not (self.folder / "index.sqlite").exists():
             show_welcome("")
         else:
@@ -192,6 +197,7 @@ class OpsieveApp(App[None]):
 
     def on_background_done(self, event: BackgroundDone) -> None:
         """Deliver the result of a thread if its widget still exists."""
+        # The screen may have been closed while the thread ran.
         if event.asker.is_attached:
             event.deliver()
 

@@ -95,6 +95,8 @@ class CaseScreen(PagedScreen):
 
     def _show_case(self, found: tuple[CaseDetails, ClusterRow]) -> None:
         case, self.cluster = found
+        # A decision of another process reloads the screen: the contents of an unchanged folder are not read
+        # again.
         same = self.case is not None and (self.case.folder, self.case.reduced) == (case.folder, case.reduced)
         self.case = case
         self._show_figures()
@@ -102,6 +104,7 @@ class CaseScreen(PagedScreen):
         if not same:
             self._load_summary()
         if self._replay_on is not None:
+            # Once only: a reload of the store must not start it anew.
             target, self._replay_on = self._replay_on, None
             self.replay_case(target)
 
@@ -142,6 +145,7 @@ class CaseScreen(PagedScreen):
             if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
                 # Its result was not stored.
                 self._start_replay(self.case.member.target)
+            # Only when the page is opened: locating runs the program several times.
             if name == "path" and self.located is None and (folder := self._find_folder()) is not None:
                 command = (*OPSIEVE, "run", str(folder), "--target", self.case.member.target)
                 extra = ("--offline",) if get_app(self).offline else ()
@@ -188,6 +192,7 @@ class CaseScreen(PagedScreen):
         if self.case is None or self.case.reduced is None:
             get_app(self).show_notice("there is no reduced case yet; r reduces it")
             return
+        # The results belong to the other program.
         self.original, self.replayed, self.located = not self.original, None, None
         self._show_figures()
         self._load_summary()
@@ -222,6 +227,7 @@ class CaseScreen(PagedScreen):
         if folder is None:
             return False
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
+        # In a process of its own: a compiler that dies would take the interface with it.
         command = (OPSIEVE[0], *module, *(["--offline"] if get_app(self).offline else []))
         self.replayed = get_app(self).run_job("replay", self.cluster.id, command)
         return True

@@ -31,6 +31,7 @@ from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LinesView, 
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = ("about", "why", "related", "history", "difference")
+# Rows loaded at first, at a time, and for a jump to the end
 FIRST, PAGE, FAR = 200, 1000, 5000
 
 
@@ -59,11 +60,13 @@ class ClusterScreen(PagedScreen):
         self.related: tuple[RelatedRow, ...] = ()
         self.next = ""
         self.problem = ""
+        # The revision of the store that is shown
         self._seen = -1
 
     @property
     def subject(self) -> ActionSubject:
         """The cluster, with the member under the cursor once the screen is complete."""
+        # A key may come before `compose` has made the list.
         under = next((shown.row for shown in self.query("#members").results(PagedList)), None)
         return ActionSubject(self.row, (), under.key if under is not None else "")
 
@@ -96,6 +99,7 @@ class ClusterScreen(PagedScreen):
     def load_rows(self, keep: bool = False) -> None:
         """Load the cluster and its members."""
         store, name = get_app(self).store, self.row.id
+        # As many as before, so that the row under the cursor is among them.
         wanted = max(FIRST, len(self.members)) if keep else FIRST
 
         def read_rows() -> tuple[ClusterRow, MemberPage]:
@@ -211,6 +215,7 @@ class ClusterScreen(PagedScreen):
     def _describe_difference(self) -> list[Line]:
         table = self.query_one("#members", PagedList)
         names = [name for name in table.marked if name in self.members]
+        # Without a selection: the first member and the one under the cursor.
         if len(names) < 2 and table.row is not None and len(self.members) > 1:
             first = next(iter(self.members)) if not names else names[0]
             names = [first, table.row.key]
@@ -268,6 +273,7 @@ class ClusterScreen(PagedScreen):
                         each.key,
                         f"fingerprint {to_one_line(each.key, 80)}, {count_noun(each.count, 'failure')}",
                     )
+                    # A cluster that was merged from many can have thousands.
                     for each in rows[:100]
                 ]
             if row.members < 2 or not options:

@@ -90,6 +90,7 @@ class ExportScreen(PagedScreen):
             command += ["--offline"] if app.offline else []
             self.jobs[self.kind] = app.run_job("export", self._subject.cluster.id, tuple(command))
         path = self.query_one("#path", Input)
+        # A name that the user typed stays when the kind changes.
         if not path.value or Path(path.value).name in NAMES.values():
             path.value = str(Path(path.value).with_name(NAMES[self.kind]) if path.value else NAMES[self.kind])
         self._show_preview()
@@ -101,6 +102,7 @@ class ExportScreen(PagedScreen):
         if not name.startswith("cases/"):
             return name
         reduced = folder / "reduced"
+        # Written last: an unfinished reduction has none.
         return str(reduced if (reduced / "reduction.json").is_file() else folder)
 
     def update_job(self, job: Job) -> None:
@@ -126,6 +128,7 @@ class ExportScreen(PagedScreen):
             )
             state.update("")
         elif not self.is_ready:
+            # Without the last line, which is in the first one shown.
             log = [((to_one_line(line, 600), "dim"),) for line in list(job.log)[-20:-1]]
             view.show_lines(
                 [(("nothing to write: ", "bad"), (to_one_line(job.last_line, 1000) or job.state, "")), *log]
@@ -155,6 +158,7 @@ class ExportScreen(PagedScreen):
         if self.query_one("#path").has_focus:
             self.leave_path()
             return
+        # Nobody waits for them any more, and each runs a compiler.
         for job in self.jobs.values():
             get_app(self).board.cancel_job(job)
         self.app.pop_screen()
@@ -176,6 +180,7 @@ class ExportScreen(PagedScreen):
                     self, "write", lambda: write_output(path, data), lambda _: self._report_written(path)
                 )
 
+        # A second export of the same failure need not be confirmed.
         if path.is_file() and path.read_bytes() != data:
             self.app.push_screen(
                 ConfirmDialog(
@@ -195,6 +200,7 @@ class ExportScreen(PagedScreen):
         """Copy to the terminal's clipboard (OSC 52), also over ssh."""
         if not self.is_ready or self.job is None:
             get_app(self).show_notice("it is not ready yet; wait for the preview", "warning")
+        # Terminals cut or drop a longer OSC 52 sequence.
         elif self.kind == "case" or len(self.job.output) > _MOST_COPIED:
             get_app(self).show_notice("too much, or not text: write it instead", "warning")
         else:

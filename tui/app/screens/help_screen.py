@@ -72,6 +72,7 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
+        # Digits are the pages, which have one line together.
         if described and not key.isdigit() and active.binding.action not in TEXTUALS_OWN:
             title = (
                 "everywhere"
@@ -95,10 +96,12 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
     found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]
     if commands:
         found += [(), (("the same on the command line", "strong"),)]
+        # Names and targets in a command may be a stranger's.
         found += [((f"  {key:4}", "accent"), (escape_text(command), "")) for key, command in commands]
     return found
 
 
+# The home row of the keyboard
 LETTERS = "asdfghjkl"
 
 
@@ -113,6 +116,7 @@ class JumpMode(SteadyDialog[None]):
             widget for widget in beneath.focus_chain if widget.region and not isinstance(widget, PageBar)
         ]
         self._goals: dict[str, tuple[Widget, int]] = dict(
+            # Letters of the home row; a screen never has more places than these.
             zip(LETTERS, ((widget, -1) for widget in places), strict=False)
         )
         self._bar = next(iter(beneath.query(PageBar)), None)
@@ -122,6 +126,7 @@ class JumpMode(SteadyDialog[None]):
     def compose(self) -> ComposeResult:
         """Make a label at the place of each widget."""
         for letter, (widget, at) in self._goals.items():
+            # Pages carry their own numbers.
             if at < 0:
                 label = Static(letter, classes="jump", markup=False)
                 label.styles.offset = (widget.region.x, widget.region.y)
@@ -135,6 +140,7 @@ class JumpMode(SteadyDialog[None]):
         goal = self._goals.get(event.character or "")
         if goal is None:
             return
+        # Else the key would act on the screen beneath as well.
         event.stop()
         widget, at = goal
         self.dismiss()

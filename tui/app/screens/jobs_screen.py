@@ -65,6 +65,7 @@ class JobsScreen(SteadyScreen[None]):
         """Show the jobs and update their times."""
         self.query_one("#jobs").focus()
         self.show_jobs()
+        # A silent job still gets older.
         self.set_interval(1.0, self.show_jobs)
 
     def update_job(self, job: Job) -> None:
@@ -86,7 +87,10 @@ class JobsScreen(SteadyScreen[None]):
         self.query_one("#figures", Static).update(f"jobs: {active} active of {len(jobs)}")
         table = self.query_one("#jobs", PagedList)
         table.show_rows(
-            [make_row(job) for job in reversed(jobs)], complete=True, keep=len(jobs) == len(table.rows)
+            # A new job takes the cursor, since it is the one that was just started.
+            [make_row(job) for job in reversed(jobs)],
+            complete=True,
+            keep=len(jobs) == len(table.rows),
         )
 
     @on(PagedList.Highlighted, "#jobs")
@@ -150,6 +154,7 @@ def _list_result(result: bytes) -> list[Line]:
                 ((f"{to_one_line(name, 40)}: ", "dim"), (to_one_line(str(value), 600), ""))
                 for name, value in report.items()
             ]
+    # A result may be a whole exported model.
     return to_lines(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)
 
 
@@ -252,6 +257,7 @@ class CampaignScreen(SteadyScreen[None]):
             if text is None:
                 return
             words = text.split() or ["onnxruntime"]
+            # Targets only: an option typed here would be one of `opsieve fuzz`.
             targets = [word for word in words if not word.startswith("-")]
             command = [*OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
             for name in targets:
@@ -270,6 +276,7 @@ class CampaignScreen(SteadyScreen[None]):
 
 def compute_rate(seen: tuple[tuple[float, int], ...]) -> float:
     """Return the tests per second between the first and the last look; 0 without progress."""
+    # The clock may have been set back.
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return 0.0
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
@@ -299,6 +306,7 @@ def list_figures(found: Snapshot) -> list[Line]:
         for status, many in counts.by_status.items()
     ]
     lines += [(), (("verdicts, test by target", "strong"),)]
+    # No division by zero in a new store.
     total = max(1, sum(counts.verdicts.values()))
     for verdict, many in counts.verdicts.items():
         share = f"  {100 * many / total:.1f} %"

@@ -51,6 +51,7 @@ def list_welcome(folder: Path, problem: str) -> list[Line]:
     own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
     if problem:
         head += [(), ((f"  {to_one_line(problem, 600)}", "bad"),)]
+        # Only the index can be rebuilt, from the cases; nothing helps against a store of a newer version.
         commands = ((f"opsieve index{own}", "build it anew"),) if "damaged" in problem else ()
     else:
         head += [(), ((f"  There is no store {name} yet. A campaign makes one:", ""),)]

@@ -45,19 +45,23 @@ def run_in_background(
 
     def run_question() -> None:
         worker = get_current_worker()
+        # It waited for a free thread, and a newer question of the group came meanwhile.
         if worker.is_cancelled:
             return
         try:
             found = question()
         except (BadInput, OSError) as error:
             sentence = str(error)
+            # An older answer must not replace a newer one on the screen.
             if not worker.is_cancelled:
+                # Markup off: the sentence may quote a stranger's text.
                 show_notice = refused or (lambda text: app.notify(text, severity="error", markup=False))
                 app.post_message(BackgroundDone(asker, lambda: show_notice(sentence)))
             return
         if not worker.is_cancelled:
             app.post_message(BackgroundDone(asker, lambda: answer(found)))
 
+    # Textual would end the app for an error of a worker; `on_worker_state_changed` shows it instead.
     asker.run_worker(run_question, group=group, exclusive=True, thread=True, exit_on_error=False)
 
 
@@ -116,12 +120,14 @@ class Watch:
             self._end.wait(_EVERY)
 
     def _check_store(self, first: bool) -> str:
+        # SQLite goes on reading a deleted file without an error.
         if not (self._store.folder / INDEX).is_file():
             return (
                 f"the index of the store {shown(self._store.folder, 120)} has vanished; what you see is what"
                 " was read before"
             )
         try:
+            # The first look only records where the store is.
             if self._store.changed() and not first:
                 self._changed()
         except BadInput as error:

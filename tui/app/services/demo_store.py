@@ -13,6 +13,7 @@ from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.tui.samples import SAMPLES
 
 OBSERVED = "observed.jsonl"
+# Fixed, so that the store is the same each time.
 _SEED = 1
 
 
@@ -22,6 +23,7 @@ def make_demo(folder: Path) -> Path:
     Raises:
         BadInput: If the samples are missing.
     """
+    # Here and not above: the interface starts without loading the store's writing side.
     import msgspec
 
     from opsieve.backends.observation import Observation
@@ -56,6 +58,7 @@ def make_demo(folder: Path) -> Path:
         outputs: dict[str, Any] | None = None
         if line.verdict.mismatch is not None:
             outputs = {line.verdict.mismatch.output: AbsentOutput(line.dtype)}
+        # The samples hold no outputs: only their dtype is known.
         seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
         operators = sorted(set(case.program.operators()))
         finding = FoundFailure(

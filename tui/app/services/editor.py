@@ -30,6 +30,7 @@ def choose_command(case: Path, environment: Mapping[str, str]) -> list[str]:
         words = []
     if not words:
         raise BadInput("no editor is named; set EDITOR, to vim say")
+    # A link in a stranger's case would open a file of the user's for editing.
     found = next((path for name in _FILES if (path := case / name).is_file() and not path.is_symlink()), None)
     if found is None:
         raise BadInput("the case folder holds nothing to edit")
@@ -47,6 +48,7 @@ def read_keys() -> dict[str, list[str]]:
     """
     from platformdirs import user_config_path
 
+    # Never from the working directory or the store: whoever wrote them could bind a key to a command.
     path = user_config_path("opsieve") / "keys.toml"
     try:
         found = tomllib.loads(read_file(path, _MOST).decode()) if path.is_file() else {}
@@ -63,6 +65,7 @@ def run_editor(
     """Give the terminal to an editor until it ends; return a notice and its severity."""
     try:
         with suspended():
+            # No shell: the path of a case may hold anything.
             code = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
         return f"this terminal cannot be given to another program; run: {shlex.join(command)}", "warning"

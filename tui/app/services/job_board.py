@@ -26,9 +26,11 @@ Kind = Literal["reduce", "attribute", "bisect", "fuzz", "export", "replay"]
 QUICK: tuple[Kind, ...] = ("export", "replay")
 OPSIEVE = (sys.executable, "-m", "opsieve")
 REDUCE = (*OPSIEVE, "reduce")
+# Bytes of a command's stdout that are kept; an exported case may be large.
 _MOST_OUTPUT = 256 << 20
 # Bytes of a line of the log
 _LONGEST = 1 << 16
+# Slow jobs run compilers, which use several cores each.
 _AT_ONCE = 2
 # Seconds from the request to end, in which a reduction saves its best, to the end itself
 _GRACE = 15.0
@@ -142,6 +144,7 @@ class JobBoard:
         job = Job(len(self.jobs) + 1, kind, subject, tuple(tuple(command) for command in commands), watched)
         self.jobs.append(job)
         thread = threading.Thread(target=self._run_job, args=[job], daemon=True, name=f"job-{job.number}")
+        # Ended threads are dropped: a session may start thousands of replays.
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
         return job
@@ -156,10 +159,12 @@ class JobBoard:
         with self._lock:
             if job.is_over:
                 return
+            # Marked first, so that the thread of the job starts no further command.
             self._mark_over(job, "cancelled")
             child = self._children.get(job.number)
             if child is not None:
                 _send_signal(child, signal.SIGINT)
+                # It may be inside a compiler, which does not react to SIGINT.
                 timer = threading.Timer(_GRACE, _send_signal, [child, signal.SIGKILL])
                 timer.daemon = True
                 timer.start()
@@ -170,6 +175,7 @@ class JobBoard:
         for job in self.active:
             self.cancel_job(job)
         for thread in self._threads:
+            # The kill comes after _GRACE; 5 seconds for what is left to read.
             thread.join(_GRACE + 5)
 
     def _mark_over(self, job: Job, state: State) -> None:
@@ -180,6 +186,7 @@ class JobBoard:
         if job.is_quick:
             self._run_commands(job)
             return
+        # Waits its turn in this thread, so that the interface does not.
         with self._running:
             self._run_commands(job)
 
@@ -219,6 +226,7 @@ class JobBoard:
     def _read_output(self, job: Job, child: "subprocess.Popen[bytes]") -> None:
         assert child.stdout is not None
         assert child.stderr is not None
+        # Both pipes are read at once, since the child blocks as soon as either is full.
         listener = threading.Thread(target=self._read_log, args=[job, child.stderr], daemon=True)
         ended = threading.Event()
         looker = threading.Thread(target=self._watch_progress, args=[job, ended], daemon=True)
@@ -226,6 +234,7 @@ class JobBoard:
         looker.start()
         try:
             job.results.append(child.stdout.read(_MOST_OUTPUT))
+            # The rest is drained: a full pipe would block the child for ever.
             while child.stdout.read(1 << 20):
                 pass
             child.wait()
@@ -237,6 +246,7 @@ class JobBoard:
             child.stderr.close()
 
     def _read_log(self, job: Job, pipe: IO[bytes]) -> None:
+        # Limited: a compiler may print without any line end.
         while line := pipe.readline(_LONGEST):
             job.log.append(line.decode("utf-8", "replace").rstrip("\r\n"))
             self._changed(job)
@@ -249,9 +259,11 @@ class JobBoard:
             try:
                 with job.watched.open("rb") as file:
                     file.seek(read)
+                    # What is new since the last look; the rest comes with the next one.
                     fresh = file.read(8 << 20)
             except OSError:
                 continue
+            # The last line may be half written.
             whole = fresh[: fresh.rfind(b"\n") + 1]
             read += len(whole)
             for line in whole.splitlines():
@@ -273,6 +285,8 @@ def _send_signal(child: "subprocess.Popen[bytes]", number: int) -> None:
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):
+        # The group holds the workers of the child; an interrupt is for the child alone, which saves its best
+        # first.
         if number == signal.SIGKILL:
             os.killpg(child.pid, number)
         else:
