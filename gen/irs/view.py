@@ -34,7 +34,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor that the program stores, or that it is fed; `path` leads to the body that it lies in."""
+    """A tensor that the program stores or receives as input; `path` leads to the body that contains it."""
 
     name: str
     array: Array
@@ -43,20 +43,21 @@ class StoredTensor:
 
     @property
     def key(self) -> str:
-        """Its name in the whole program."""
+        """Return the tensor's name in the whole program."""
         return "/".join((*self.path, self.name))
 
     def holds(self, value: Value | None) -> bool:
-        """Whether a value is equal to this one, in its type too."""
+        """Return whether a value has this tensor's element type, shape and elements."""
         own = self.array
         if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != (own.dtype, own.shape):
             return False
+        # NaN equals NaN here, since both are the same input; numpy cannot look for NaN in strings.
         return bool(np.array_equal(value, own, equal_nan=value.dtype.kind == "f"))
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A body that may stand for the operation that owns or calls it; `place` is for the IR's own use."""
+    """A body that may replace the operation that owns or calls it; `place` is for the IR's own use."""
 
     label: str
     touches: frozenset[str]
@@ -90,28 +91,28 @@ class ProgramView(Protocol):
     """A program with the values of its inputs."""
 
     def inputs(self) -> Sequence[str]:
-        """The tensors that are fed, and parameters of other functions: what may become a constant."""
+        """Return the program's inputs and the parameters of other functions, which may become constants."""
 
     def outputs(self) -> Sequence[str]:
-        """The values that the program yields."""
+        """Return the program's results."""
 
     def operations(self) -> Sequence[Operation]:
-        """The operations, in order."""
+        """Return the operations in order."""
 
     def type_of(self, name: str) -> Hashable:
         """Return the type of a value, `None` if unknown; values of equal types are interchangeable."""
 
     def scope(self, operation: Operation) -> Iterable[str]:
-        """The values that are there before an operation."""
+        """Return the values that an operation could read."""
 
     def tensors(self) -> Iterable[StoredTensor]:
-        """The tensors that are fed, then those that are stored."""
+        """Yield the input tensors, then the stored ones."""
 
     def openings(self) -> Iterable[Opening]:
         """Return the bodies that may replace operations."""
 
     def sizes(self) -> Sequence[SizeClass]:
-        """The classes of dimensions, those that hold most elements first."""
+        """Return the classes of dimensions, those of most elements first."""
 
     def dtypes(self) -> Sequence[TypeClass]:
-        """The classes of values by element type."""
+        """Return the classes of values by element type."""

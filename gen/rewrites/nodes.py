@@ -23,7 +23,7 @@ from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 from opsieve.gen.rewrites.parts import list_reads
 
-# Of the places of a rewrite, named by a value there
+# Selects places of a rewrite; each is named by a value there.
 Choice = Callable[[str], bool]
 # The first IR version in which an initializer need not be an input
 _INPUTS_OF_THEIR_OWN = 4
@@ -217,7 +217,7 @@ def lift_constants(at: Rewriting) -> None:
     for node in at.nodes:
         value = _get_constant(node) if node.op_type == "Constant" and at.is_standard(node) else None
         name = node.output[0] if node.output else ""
-        # An input of the graph cannot be an output of it everywhere; a constant can.
+        # Some runtimes refuse a graph whose input is also its output; a constant may be one.
         if value is None or name in at.outputs or not at.chosen(name) or not _lift_tensor(at, value, name):
             left.append(node)
     at.rewritten = len(kept) < len(graph.initializer) or len(left) < len(at.nodes)
@@ -240,7 +240,7 @@ def _lift_tensor(at: Rewriting, tensor: onnx.TensorProto, name: str) -> bool:
     try:
         array = read_tensor(tensor)
     except BadInput:
-        # Of a type that numpy lacks
+        # numpy has no such type, so the tensor cannot be fed.
         return False
     at.model.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
     at.inputs[name] = array
@@ -269,7 +269,7 @@ def freeze_inputs(at: Rewriting) -> None:
 
 def swap_operands(at: Rewriting) -> None:
     """Exchange the first two operands of commutative operators."""
-    # Early forms broadcast the second operand alone
+    # The declarations describe forms from `OLDEST` on; before opset 7 only the second operand is broadcast.
     if at.opset < OLDEST:
         return
     for node in at.nodes:

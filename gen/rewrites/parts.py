@@ -28,6 +28,7 @@ _LIFTED: Final = frozenset(
     )
 )
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+# IR version 8 brings functions of models, version 9 default values of their attributes.
 _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 
 
@@ -169,7 +170,7 @@ def assemble_model(taken: Parts) -> onnx.ModelProto:
     kept = {name for node in taken.nodes for name in node.output}
     infos = list(made.graph.value_info)
     left = [info for info in infos if info.name in kept]
-    # The others are a function's own
+    # The other infos describe values that now live in a function.
     if len(left) < len(infos):
         del made.graph.value_info[:]
         made.graph.value_info.extend(left)
@@ -192,7 +193,7 @@ def _iterate_captured(node: NodeProto) -> Iterator[str]:
         made = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
         made |= {name for inner in all_nodes(body.node) for name in inner.output}
         for inner in all_nodes(body.node):
-            # What a deeper body is handed is made by no node; its own inputs are skipped by name.
+            # A deeper body's inputs are made by no node; they are bound in that body, not captured.
             made |= {info.name for deeper in bodies(inner) for info in deeper.input}
         for inner in all_nodes(body.node):
             yield from (name for name in inner.input if name and name not in made)
@@ -293,7 +294,7 @@ def _lift_attributes(taken: Parts, function: FunctionProto, call: NodeProto, rng
                 function.attribute_proto.append(value)
                 taken.ir = max(taken.ir, _DEFAULTS_IR)
                 if rng.chance(RATES.relied_on):
-                    # The call leaves it to the default
+                    # The call omits the attribute, so the default applies.
                     continue
             else:
                 function.attribute.append(name)
@@ -315,11 +316,12 @@ def _find_dependents(taken: Parts, part: Set[int]) -> set[int] | None:
     """Return the nodes between the part's first and last that depend on the part; returns `None` if the part
     depends on one of them.
     """
-    # By the part
+    # Values that the part's nodes compute.
     made: set[str] = set()
     # Values that other nodes compute from the part's results.
     later: set[str] = set()
     after: set[int] = set()
+    # Nodes are sorted, so a path that leaves the part and enters it again lies between its ends.
     for place in range(min(part), max(part) + 1):
         ends = taken.get_ends(taken.nodes[place])
         if place in part:
@@ -339,6 +341,7 @@ def _replace_nodes(taken: Parts, part: Set[int], call: NodeProto) -> None:
     assert after is not None
     between = [place for place in range(first, last + 1) if place not in part]
     order = [taken.nodes[place] for place in between if place not in after]
+    # The call stands after everything that the part reads and before everything that reads it.
     order += [call, *(taken.nodes[place] for place in between if place in after)]
     taken.nodes[first : last + 1] = order
 

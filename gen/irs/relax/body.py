@@ -68,7 +68,9 @@ class Body:
         yield
         self.plain = False
         self._close(True)
+        # Relax: a variable of a dataflow block is visible in that block only, except for exported ones.
         self.scope[:] = [var for var in self.scope if not var.dataflow]
+        # A symbol that a `match_cast` in the block introduced is gone with it.
         for name in set(self.symbols) - before:
             del self.symbols[name]
 

@@ -34,12 +34,14 @@ def _lending(seq: R.Seq, behind: list[set[str]]) -> Iterator[Side]:
     bindings = list(seq.bindings())
     for place, binding in enumerate(bindings):
         value = binding.value
+        # A local function becomes a function of the module, with a plan of its own.
         if isinstance(value, R.Function):
             yield from _lending(value.body, [])
         if not isinstance(value, R.If):
             continue
         after = set().union(*behind, *(list_planned_dtypes(item) for item in bindings[place + 1 :]))
         others = set().union(*(list_planned_dtypes(item) for item in value.other.bindings()))
+        # In the text the other side follows the first, so it may be given the storage of the first.
         for side, wanted in ((value.then, after | others), (value.other, after)):
             if given_back(side) & wanted:
                 yield Side(binding.var.name, side is value.then)
@@ -50,6 +52,7 @@ def list_planned_dtypes(binding: R.Binding) -> set[str]:
     """Return the element types for which storage is planned where a binding is computed, including its
     branches.
     """
+    # A local function is skipped: its values belong to its own plan.
     found = set(_results(binding))
     for body in bodies(binding.value) if isinstance(binding.value, R.If) else ():
         found.update(*(list_planned_dtypes(item) for item in body.bindings()))

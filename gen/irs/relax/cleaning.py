@@ -40,6 +40,7 @@ def clean_module(module: R.Module, kept: Unread | None = None, parameters: bool 
     unless `parameters`. Every operation is pure; a `match_cast` stays while its symbols are used.
     """
     kept = kept or Unread()
+    # A removed part may have been the last reader of another one.
     while True:
         smaller = prune_module(module, kept, parameters)
         if smaller == module:
@@ -153,10 +154,12 @@ def _without_parameters(module: R.Module, kept: Collection[tuple[str, str]]) -> 
     """Remove unread parameters from functions and their calls. A parameter that gives a symbol its value
     stays.
     """
+    # Names are unique in a module, so one table serves functions of the module and local ones.
     keep: dict[str, list[int]] = {}
     for name, function in _callables(module):
         wanted = _wanted_parameters(name, function).union(kept)
         left = [n for n, param in enumerate(function.params) if (name, param.name) in wanted]
+        # A function that is passed as a value must keep its type, since callers elsewhere rely on it.
         if len(left) < len(function.params) and not _is_passed_on(module, name):
             keep[name] = left
     return _Narrow(keep).module(module) if keep else module

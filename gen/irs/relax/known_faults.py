@@ -20,6 +20,8 @@ def patterns(module: R.Module) -> frozenset[str]:
 def _of(function: R.Function) -> set[str]:
     values = {b.var.name: b.value for b in all_bindings(function.body) if isinstance(b, R.Bind)}
     capturing = {name for name, value in values.items() if isinstance(value, R.Function) and captures(value)}
+    # A `match_cast` of a constant that is used does not build: "argument produced VM instruction of type
+    # kConstIdx".
     constant = list_settled(function.body)
     found = {"empty-result"} if function.result == T.TupleType(()) else set()
     found |= {"branch-storage"} if lending(function) else set()
@@ -45,6 +47,7 @@ def fault_of(name: str, kind: T.Type, attrs: R.Attributes | None) -> str:
     if name in UNBUILDABLE:
         return name
     axes = attrs.get("axes") if attrs is not None and name == "relax.nn.rms_norm" else None
+    # `rms_norm` over every axis does not build: "Tensor dimension mismatch in read".
     every = isinstance(axes, tuple) and isinstance(kind, T.RelaxTensorType) and len(axes) == kind.rank
     return "rms-norm-axes" if every else ""
 

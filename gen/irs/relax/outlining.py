@@ -24,6 +24,7 @@ def with_own_sides(module: R.Module) -> R.Module:
     table = dict(module.functions)
     while waiting:
         name, function = waiting.pop()
+        # A function may have changed since it was queued, and each move can end or create other cases.
         found = lending(function)
         if not found:
             continue
@@ -44,12 +45,15 @@ class _Outlining(Rebuild):
         assert isinstance(branch.value, R.If)
         body = branch.value.then if side.then else branch.value.other
         self.name, kind = names.fresh("side"), branch.value.type
+        # A function of a module sees nothing around it, so everything that the side reads becomes a
+        # parameter.
         given: list[R.Var | R.ShapeValue] = list(_free(body))
         elsewhere = _symbols_outside(function, body)
         bound = {size.name for var in given for size in _shape(var.type) if isinstance(size, T.Sym)}
         used = dict.fromkeys(
             [*symbols_in(body), *symbols_in(R.Var("", kind)), *(s for v in given for s in symbols_in(v))]
         )
+        # Symbols that no tensor parameter binds are passed by value, in one shape parameter.
         if lacking := [T.Sym(name) for name in used if name in elsewhere and name not in bound]:
             given.insert(0, R.ShapeValue(tuple(lacking)))
         self.made = _copy_body(body, given, kind, names)
@@ -80,6 +84,7 @@ def _copy_body(
     bound = {
         var.name: names.fresh(var.name + "_") for var in (*inner, *(item.var for item in all_bindings(body)))
     }
+    # Symbols belong to one function, so the copy gets its own.
     renamed = Renamed(bound, {name: T.Sym(names.fresh(name + "_")) for name in symbols_in(made)})
     return renamed.function(made)
 

@@ -27,11 +27,12 @@ from opsieve.gen.declarations.terms import AND, COMPUTED, IF, NUMBER, OR, Term, 
 
 # Repair solves 98 % of the insertions within this many moves; z3 takes over for the rest.
 _MOVES = 40
-# Until a number is left where it is
+# The most moves of other numbers to let one into its bin; after that it keeps its value.
 _BIN_MOVES = 12
-# Tries to move a number: all of the way, half of it, a quarter
+# Tries to move a number: the whole way, half of it, a quarter
 _HALVED = 3
-# A number that was changed before is as bad as so many relations that break
+# Each earlier change of a number counts as this many broken relations, so that a repair does not move one
+# number back and forth.
 _AGAIN = 2
 # The limit of a number that no relation bounds.
 _FAR = 1 << 20
@@ -55,7 +56,7 @@ class Constraints:
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._ends: list[tuple[int, int]] = []
-        # By number, the relations that it is in
+        # For each number, the relations that contain it.
         self._about: list[list[Term]] = []
         self._binned: list[BinnedNumber] = []
 
@@ -257,8 +258,10 @@ def find_solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]
     """Find a number for each place of `ends`, between its ends, so that all relations hold; None if z3 finds
     none.
     """
+    # A context of its own: z3's global one keeps state, and answers would depend on earlier questions.
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
+    # Not "timeout": a limit in units of work makes the same program on every machine.
     solver.set("rlimit", _WORK)
     numbers = {place: z3.Int(f"n{place}", context) for place in ends}
     for place, (low, high) in ends.items():

@@ -38,6 +38,7 @@ def _position(operator: str) -> Spelling:
         x, axis, kept = call.args[0], call["axis"], int(bool(call["keepdims"]))
         if axis is not None:
             return cast_to(call, call(operator, x, axis=axis, keepdims=kept), call.dtype)
+        # ONNX's operator takes one axis, TVM's takes all of them if none is given.
         flat = call(operator, reshape_to(call, x, [x.size]), axis=0, keepdims=0)
         return cast_to(call, reshape_to(call, flat, [1] * x.ndim * kept), call.dtype)
 
@@ -59,6 +60,7 @@ def _cumprod(call: SpelledCall) -> Any:
     """Write a running product out, since ONNX has no such operator before opset 26."""
     x, axis = _prepare_scan(call)
     size = x.shape[axis]
+    # Split makes at least one output, so an empty axis has no pieces.
     if not size:
         return x
     pieces = call.outputs("Split", size, x, to_integers([1] * size), axis=axis) if size > 1 else (x,)
@@ -76,6 +78,7 @@ def sort_along(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None =
     """The first elements along an axis in order, and their places; equal ones in the order of their
     places.
     """
+    # The page of TopK: given two equal values, the one with the lower index comes first.
     many = to_integers(x.shape[axis] if count is None else count)
     return onnx.outputs("TopK", 2, x, many, axis=axis, largest=int(largest), sorted=1)
 
@@ -94,6 +97,7 @@ def _topk(call: SpelledCall) -> Any:
 def _median(call: SpelledCall) -> Any:
     axes = call["axis"]
     axis = axes[0] if axes else 0
+    # TVM's median of an even number of elements is the lower of the two in the middle.
     middle = (call.args[0].shape[axis] - 1) // 2
     both = [
         call("Gather", part, to_integers(middle), axis=axis)

@@ -44,6 +44,7 @@ def _stack(call: SpelledCall) -> Any:
 
 def _split(call: SpelledCall) -> Any:
     given, axis = call["indices_or_sections"], call["axis"]
+    # TVM takes a number of parts or the places of cuts, ONNX the sizes of parts.
     parts = np.split(np.arange(call.args[0].shape[axis]), list(given) if isinstance(given, tuple) else given)
     sizes = to_integers([len(part) for part in parts])
     return call.outputs("Split", len(sizes), call.args[0], sizes, axis=axis)
@@ -51,6 +52,7 @@ def _split(call: SpelledCall) -> Any:
 
 def _tile(call: SpelledCall) -> Any:
     repeats = call["repeats"]
+    # As in numpy, the shorter of shape and repeats is extended by leading ones; ONNX wants equal lengths.
     x, more = call.args[0], len(repeats) - call.args[0].ndim
     x = reshape_to(call, x, (*[1] * more, *x.shape)) if more > 0 else x
     return call("Tile", x, to_integers([*[1] * -more, *repeats]))
@@ -92,6 +94,7 @@ def _reverse(call: SpelledCall) -> Any:
 
 def _meshgrid(call: SpelledCall) -> Any:
     sizes, count = [part.size for part in call.args[0]], len(call.args[0])
+    # numpy: with "xy" indexing the first two axes are exchanged.
     order = [1, 0, *range(2, count)] if call["indexing"] == "xy" and count > 1 else list(range(count))
     shape = [sizes[axis] for axis in order]
     columns = (
@@ -108,6 +111,7 @@ def _pad(call: SpelledCall) -> Any:
     flat = call["pad_width"]
     mode = str(call["pad_mode"])
     value = (to_constant(call.args[0], call["pad_value"]),) if mode == "constant" else ()
+    # TVM lists before and after per axis, ONNX all begins and then all ends.
     return call(
         "Pad", call.args[0], to_integers([*flat[::2], *flat[1::2]]), *value, mode=_PAD_MODES.get(mode, mode)
     )
@@ -142,6 +146,7 @@ def _one_hot(call: SpelledCall) -> Any:
     indices, on, off = call.args
     depth = call["depth"]
     axis = call["axis"]
+    # Not ONNX's OneHot, which counts negative indices from the end.
     places = np.arange(depth, dtype=indices.dtype)
     places = places.reshape(
         [depth if each == axis % (indices.ndim + 1) else 1 for each in range(indices.ndim + 1)]
@@ -155,6 +160,7 @@ def _take(call: SpelledCall) -> Any:
     if axis is None:
         x, axis = reshape_to(call, x, [x.size]), 0
     size = x.shape[axis]
+    # ONNX's Gather has no modes, and an index outside the axis is an error.
     if call["mode"] == "wrap":
         indices = call("Mod", indices, to_constant(indices, size))
     elif call["mode"] == "clip":
