@@ -138,8 +138,8 @@ def refill_values(
 
 
 def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, Any]"]) -> onnx.ModelProto:
-    """A copy of the model in which initializers and Constant nodes of these names hold these arrays; the
-    model itself for none.
+    """Return a copy of the model in which initializers and Constant nodes of these names hold these arrays;
+    the model itself for none.
     """
     if not weights:
         return model

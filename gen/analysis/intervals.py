@@ -88,7 +88,7 @@ class Interval:
         )
 
     def abs(self) -> "Interval":
-        """The magnitude."""
+        """Return the magnitude."""
         low = 0.0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
         return Interval(low, max(abs(self.low), abs(self.high)))
 

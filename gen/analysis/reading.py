@@ -90,8 +90,8 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
 
 
 def leaf(name: str, array: Any, dtype: str, kind: str) -> Tensor:
-    """A leaf with the type and interval of an array, and its elements when they are few; of an input only
-    whole numbers, which may be sizes or axes.
+    """Return a leaf with the type and interval of an array, and its elements when they are few; of an input
+    only whole numbers, which may be sizes or axes.
     """
     if dtype not in LARGEST:
         raise UnreadableModel(f"elements of type {dtype}")
@@ -222,7 +222,7 @@ class _SourceReader:
 
 
 def _widest(dtype: str) -> Bounds:
-    """All that elements of a dtype may be, in containers too."""
+    """Return all that elements of a dtype may be, in containers too."""
     element = dtype.rpartition("(")[2].rstrip(")")
     return LEAST[element], LARGEST[element]
 

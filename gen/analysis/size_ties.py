@@ -32,7 +32,7 @@ class MarkedSize(int):
     ties: set[Tie]
 
     def __new__(cls, size: int, place: Place, offset: int, ties: set[Tie]) -> MarkedSize:
-        """The size of a dimension, or one that is `offset` more."""
+        """Return the size of a dimension, or one that is `offset` more."""
         made = super().__new__(cls, size)
         made.place, made.offset, made.ties = place, offset, ties
         return made

@@ -96,8 +96,8 @@ class TypedGraph:
 
 
 def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> TypedGraph:
-    """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual
-    ones elsewhere unknown.
+    """Return a model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are
+    usual ones elsewhere unknown.
 
     Types are those that the model tells (`value_info`; backends/workers/questions/programs.py finds the
     missing ones in a worker).
@@ -135,8 +135,8 @@ def movable(graph: TypedGraph, weights: bool) -> list[Tensor]:
 
 
 def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:
-    """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a
-    rigid family.
+    """Return whether the types of a step's outputs rest on the elements of a constant, or it is a parameter
+    of a rigid family.
     """
     if step.op is None or (position and (step.op.family in _RIGID or step.op.rigid)):
         return True

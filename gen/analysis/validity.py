@@ -91,7 +91,9 @@ def _walk_graph(
     known: Mapping[str, Typed],
     depth: int,
 ) -> str:
-    """The first fault of a graph, bodies before their node; what nodes make is entered into the scope."""
+    """Return the first fault of a graph, bodies before their node; what nodes make is entered into the
+    scope.
+    """
     for node in graph.node:
         if (node.domain, node.op_type) in local:
             continue
@@ -123,8 +125,8 @@ def _walk_graph(
 
 
 def leaves(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> dict[str, Typing]:
-    """The types of inputs and initializers, with the elements of small ones; of small inputs too, where they
-    are whole numbers.
+    """Return the types of inputs and initializers, with the elements of small ones; of small inputs too,
+    where they are whole numbers.
     """
     found: dict[str, Typing] = {}
     for info in graph.input:

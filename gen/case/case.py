@@ -69,7 +69,7 @@ class Case:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """The program drawn, for notebooks."""
+        """Return the program drawn, for notebooks."""
         return drawing(ir_of(self.program).lines(self.program))
 
 
@@ -94,7 +94,7 @@ class _Format(msgspec.Struct):
 
 
 def is_case(folder: Path) -> bool:
-    """Whether a folder is a saved case, sound or not."""
+    """Return whether a folder is a saved case, sound or not."""
     return os.path.lexists(folder / "case.json")
 
 
@@ -137,7 +137,9 @@ def save(case: Case, folder: Path, claimed: bool = False) -> None:
 
 
 def load(folder: Path) -> Case:
-    """The case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer opsieve."""
+    """Return the case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer
+    opsieve.
+    """
     file = _decode_file(folder / "case.json")
     program = _read_program(folder, file)
     data = folder / DATA
@@ -151,7 +153,7 @@ def load(folder: Path) -> Case:
 
 
 def load_case_program(folder: Path) -> Program:
-    """The program of a case folder, without its values; BadInput as `load`."""
+    """Return the program of a case folder, without its values; BadInput as `load`."""
     return _read_program(folder, _decode_file(folder / "case.json"))
 
 

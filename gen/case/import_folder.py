@@ -167,7 +167,7 @@ def _folder(folder: Path, files: list[str], root: str) -> tuple[list[ImportResul
 
 
 def _alone(model: Path, only: bool = False) -> ImportResult:
-    """A model, with values of its own name beside it if there are any."""
+    """Return a model, with values of its own name beside it if there are any."""
     own = model.with_suffix(".npz")
     if own.exists():
         return _import_case(model, "model with .npz", model, own)
@@ -198,8 +198,8 @@ def _import_case(
 
 
 def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
-    """A case for each iteration whose inputs are saved at `path`; what did not fit is reported for the first
-    of them only.
+    """Return a case for each iteration whose inputs are saved at `path`; what did not fit is reported for the
+    first of them only.
     """
     try:
         program = load_program(model)
@@ -247,8 +247,8 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 @bound_reading
 def is_polygraphy(path: Path) -> bool:
-    """Whether a JSON file speaks of Polygraphy's classes; False for one that cannot be read or is over 256
-    MiB.
+    """Return whether a JSON file speaks of Polygraphy's classes; False for one that cannot be read or is over
+    256 MiB.
     """
     try:
         return f'"{_CLASS}"'.encode() in read_file(path, _LIMIT)
@@ -258,8 +258,8 @@ def is_polygraphy(path: Path) -> bool:
 
 @bound_reading
 def read_polygraphy_inputs(path: Path) -> list[Arrays]:
-    """The arrays by name of each iteration; BadInput for results of runners, and for anything that is not
-    plain arrays.
+    """Return the arrays by name of each iteration; BadInput for results of runners, and for anything that is
+    not plain arrays.
     """
     where = shown(path, 160)
     try:

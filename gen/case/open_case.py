@@ -17,8 +17,8 @@ Values = dict[str, Value]
 
 
 def open_case(path: Path, inputs: Path | None = None, expected: Path | None = None, seed: int = 0) -> Case:
-    """The case that `path` names, with the inputs and expected outputs that were named, or lie beside the
-    model, or by `seed`.
+    """Return the case that `path` names, with the inputs and expected outputs that were named, or lie beside
+    the model, or by `seed`.
 
     `path` is an `.onnx` file, a `.json` of TVM's, a case folder, or a folder with `model.onnx` or
     `module.json` and values: `test_data_set_0/`, or `inputs.npz` with or without `expected.npz`. In a folder
@@ -46,7 +46,7 @@ def list_models(path: Path) -> list[Path]:
 
 
 def program_at(path: Path) -> Program:
-    """The program that `path` names as `open_case` reads it, without values; BadInput likewise."""
+    """Return the program that `path` names as `open_case` reads it, without values; BadInput likewise."""
     if not is_folder(path):
         return read_program(path)
     if is_case(path):

@@ -109,7 +109,7 @@ class _StandInUnpickler(pickle.Unpickler):
     """Resolves the stand-ins and refuses every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name."""
+        """Return the stand-in for a name."""
         if (module, name) not in _NAMES:
             raise pickle.UnpicklingError(f"it names {shown(f'{module}.{name}')}, which is no array")
         return _NAMES[module, name]
@@ -121,8 +121,8 @@ class _StandInUnpickler(pickle.Unpickler):
 
 @bound_reading
 def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-    """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has
-    none.
+    """Return the arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when
+    it has none.
 
     BadInput when the file holds anything else, or is larger than 256 MiB.
     """

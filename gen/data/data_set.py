@@ -38,8 +38,8 @@ _POSITIONAL = {
 
 
 def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
-    """The values that an `.npz` holds for the inputs or outputs of these types, in their order; `fitted`
-    tells how.
+    """Return the values that an `.npz` holds for the inputs or outputs of these types, in their order;
+    `fitted` tells how.
     """
     return fit_values(_arrays(path), types, role, shown(path, 120))
 
@@ -69,7 +69,7 @@ def fit_values(
 
 @bound_reading
 def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
-    """The values of an ONNX data set folder, `input_K.pb` or `output_K.pb` by position; BadInput as
+    """Return the values of an ONNX data set folder, `input_K.pb` or `output_K.pb` by position; BadInput as
     `read_npz`.
     """
     where = shown(folder, 120)
@@ -165,8 +165,8 @@ def _reinterpret_void(array: Value, type_: ValueType) -> Value:
 
 @bound_reading
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an `.npz`, read without numpy's loader: sizes are known before anything is unpacked,
-    nothing is pickled.
+    """Return the arrays of an `.npz`, read without numpy's loader: sizes are known before anything is
+    unpacked, nothing is pickled.
     """
     where = shown(path, 160)
     arrays = {}

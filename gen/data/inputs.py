@@ -62,8 +62,8 @@ class Stream:
 
 
 def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
-    """A value for every input of `model`, in the graph's order, of its type and inside the domain of its uses
-    where that is known.
+    """Return a value for every input of `model`, in the graph's order, of its type and inside the domain of
+    its uses where that is known.
 
     A symbolic dimension has one size (2 to 4; 32 for image sides) wherever it is named, and all dimensions
     without a name have one size too. Sequences hold two values; optionals are present. BadInput when a type
@@ -137,7 +137,7 @@ def _elements(type_: ValueType, shape: Shape) -> int:
 
 
 def _tensor(type_: ValueType, name: str) -> TensorType:
-    """The tensors that a value of this type is made of."""
+    """Return the tensors that a value of this type is made of."""
     while isinstance(type_, (SequenceType, OptionalType)):
         type_ = type_.element
     if not isinstance(type_, TensorType) or not type_.dtype:

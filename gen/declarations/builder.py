@@ -214,13 +214,15 @@ class Builder(Protocol):
         """Return whether two shapes broadcast to a shape within the budget; to the first one if `oneway`."""
 
     def side(self) -> Size:
-        """A size of a dimension."""
+        """Return a size of a dimension."""
 
     def shape(self, low: int = 0, high: int = 5) -> Sizes:
-        """A shape of `low` to `high` dimensions that fits the budget."""
+        """Return a shape of `low` to `high` dimensions that fits the budget."""
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
-        """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
+        """Return the dtypes that a type variable of an operator of ONNX's own stands for at this program's
+        opset.
+        """
 
     def choose_dtype(self, allowed: frozenset[str]) -> str:
         """Choose an allowed dtype of the palette; sometimes, or without one, any allowed dtype."""
@@ -240,8 +242,8 @@ class OpenBuilder(Builder, Protocol):
     inferred: set[tuple[str, int]]
 
     def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
-        """An open number from `low` to `high`; `own` values are drawn as often as whole ranges, one not
-        `spread` is left to the solver.
+        """Return an open number from `low` to `high`; `own` values are drawn as often as whole ranges, one
+        not `spread` is left to the solver.
         """
 
     def pin_number(self, size: Size) -> int:

@@ -66,8 +66,8 @@ class OpsetSchema:
     least_inputs: int
 
     def dtypes(self, position: int) -> frozenset[str]:
-        """The dtypes that an input may have; those of the last slot for every further input of a variadic
-        operator.
+        """Return the dtypes that an input may have; those of the last slot for every further input of a
+        variadic operator.
         """
         if not self.inputs:
             return frozenset()
@@ -103,8 +103,8 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
 
 @functools.cache
 def domain_version(domain: str) -> int:
-    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that
-    it does not know.
+    """Return the version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain
+    that it does not know.
     """
     return max(
         (schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1
@@ -113,14 +113,14 @@ def domain_version(domain: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def has_attribute(name: str, attribute: str) -> bool:
-    """Whether the newest form of an operator of ONNX's own has an attribute of this name."""
+    """Return whether the newest form of an operator of ONNX's own has an attribute of this name."""
     had = form(name, NEWEST)
     return had is not None and attribute in had.attributes
 
 
 @functools.lru_cache(maxsize=4096)
 def has_bodies(name: str) -> bool:
-    """Whether an operator of ONNX's own has attributes that are graphs."""
+    """Return whether an operator of ONNX's own has attributes that are graphs."""
     had = form(name, NEWEST)
     return had is not None and any(found.type == OpSchema.AttrType.GRAPH for found in had.attributes.values())
 
@@ -136,7 +136,7 @@ def _slot(parameter: OpSchema.FormalParameter) -> Slot:
 
 
 def named_dtypes(strings: Sequence[str]) -> frozenset[str]:
-    """The dtypes that ONNX's type strings stand for, of those that the toolkit has values of."""
+    """Return the dtypes that ONNX's type strings stand for, of those that the toolkit has values of."""
     return frozenset(name for text in strings if (name := _name_type(text)))
 
 
@@ -193,7 +193,9 @@ def known_operators() -> dict[str, Operator]:
 
 @functools.cache
 def operators() -> dict[str, Operator]:
-    """The declared operators that programs are made of: all but those that are excluded for a reason."""
+    """Return the declared operators that programs are made of: all but those that are excluded for a
+    reason.
+    """
     return {name: operator for name, operator in known_operators().items() if not operator.excluded}
 
 
@@ -219,14 +221,14 @@ def shape_input(domain: str, name: str) -> int | None:
 
 
 def commutes(name: str) -> bool:
-    """Whether the first two inputs of an operator of ONNX's own can change places."""
+    """Return whether the first two inputs of an operator of ONNX's own can change places."""
     found = known_operators().get(name)
     return found is not None and found.commutes
 
 
 def qualified_name(domain: str, name: str) -> str:
-    """The name by which an operator is declared, as nodes name it: with its domain, the standard one left
-    out.
+    """Return the name by which an operator is declared, as nodes name it: with its domain, the standard one
+    left out.
     """
     return name if domain in ("", "ai.onnx") else f"{domain}::{name}"
 
@@ -272,7 +274,7 @@ def pairing(from_all: OpTable) -> tuple[OpChoice, ...]:
 
 @functools.cache
 def _reads_two(operator: Operator) -> bool:
-    """Whether an input beside the first has to be there and has its type variable."""
+    """Return whether an input beside the first has to be there and has its type variable."""
     had = None if operator.domain else form(operator.name, NEWEST)
     return had is not None and any(
         slot.type == had.inputs[0].type and not slot.optional and not slot.variadic for slot in had.inputs[1:]
@@ -281,7 +283,9 @@ def _reads_two(operator: Operator) -> bool:
 
 @functools.cache
 def first_dtypes(operator: Operator, opset: int) -> frozenset[str]:
-    """The dtypes that the first input may have at an opset; empty when the opset has no such operator."""
+    """Return the dtypes that the first input may have at an opset; empty when the opset has no such
+    operator.
+    """
     if opset < max(operator.since, OLDEST):
         return frozenset()
     if operator.domain:

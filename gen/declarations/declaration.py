@@ -52,7 +52,7 @@ Sampler = Callable[[Builder, Tensor], Instance | None]
 
 
 def elementwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    """The rule of most operators: one output, of the type of the first input."""
+    """Return one output of the type of the first input, as most operators have."""
     return [(ins[0].dtype, ins[0].shape)]
 
 
@@ -265,7 +265,7 @@ class Operator:
         return safe if math.isinf(safe.low) or math.isinf(safe.high) else Domain(low, high, safe.nonzero)
 
     def asks(self, position: int | None = None) -> bool:
-        """Whether something is asked of the numbers of an input, or of any."""
+        """Return whether the values of an input, or of any, are constrained."""
         if position is None:
             return any(self.asks(place) for place in {*self.usual, *range(len(self.safe))})
         found = self.usual.get(position)

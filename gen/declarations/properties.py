@@ -61,8 +61,8 @@ def row_count(tensor: Tensor) -> int:
 
 
 def broadcast_rows(ins: Sequence[Tensor]) -> Sequence[bool] | None:
-    """The operands that have the first axis of the result; those that lack it, or have 1 there, are given
-    whole.
+    """Return the operands that have the first axis of the result; those that lack it, or have 1 there, are
+    given whole.
     """
     rank = max(tensor.rank for tensor in ins)
     sizes = {row_count(tensor) for tensor in ins if tensor.rank == rank}
@@ -93,12 +93,12 @@ def normalised_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Seq
 
 
 def concatenated_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Every input, joined along another axis than the first."""
+    """Return every input, joined along another axis than the first."""
     return [True] * len(ins) if ins[0].rank and attributes.get("axis", 0) % ins[0].rank else None
 
 
 def transposed_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """The input, where the first axis stays the first."""
+    """Return the input, where the first axis stays the first."""
     order = attributes.get("perm")
     return [True] if isinstance(order, list) and order and order[0] == 0 else None
 
@@ -236,8 +236,8 @@ def _differs(exact: Any, result: Any) -> Iterator[Open]:
 
 
 def overflow_in_sum(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
-    """A sum whose total is far from the exact one. Whatever the axes, the total is the same, so they need not
-    be known.
+    """Yield a sum whose total is far from the exact one. Whatever the axes, the total is the same, so they
+    need not be known.
     """
     if _integers(inputs[0]) and inputs[0].dtype.kind == "i":
         before = np.asarray(inputs[0], np.float64).sum()
@@ -254,7 +254,7 @@ def nan_input(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
 
 
 def nan_element(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
-    """A NaN: of an elementwise operator only the elements that it goes into are open."""
+    """Yield a NaN: of an elementwise operator only the elements that it goes into are open."""
     if any(_has_nan(value) for value in inputs):
         # The masks of operands broadcast as the operands do.
         yield (
@@ -311,7 +311,9 @@ def split_of_empty(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def case_by_locale(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
-    """The other case of letters beyond ASCII: StringNormalizer's page calls it environment dependent."""
+    """Yield the other case of letters beyond ASCII: StringNormalizer's page calls it environment
+    dependent.
+    """
     change = getattr(node, "case_change_action", None)
     if change not in ("LOWER", "UPPER"):
         return
@@ -358,17 +360,17 @@ def reduced_size(_: Any, inputs: Values, outputs: Values) -> float:
 
 
 def gemm_size(node: Any, inputs: Values, _: Values) -> float:
-    """The inner size of a Gemm."""
+    """Return the inner size of a Gemm."""
     return float(inputs[0].shape[0 if getattr(node, "transA", 0) else 1])
 
 
 def taps(_: Any, inputs: Values, __: Values) -> float:
-    """The products of one element of a convolution."""
+    """Return the products of one element of a convolution."""
     return float(np.prod(inputs[1].shape[1:]))
 
 
 def transposed_taps(_: Any, inputs: Values, __: Values) -> float:
-    """The products of one element of a transposed convolution, at most."""
+    """Return the products of one element of a transposed convolution, at most."""
     return float(inputs[1].shape[0]) * float(np.prod(inputs[1].shape[2:]))
 
 
@@ -383,10 +385,10 @@ def sum_arrays(*values: Any) -> Any:
 
 
 def inner_size(_: Any, inputs: Values, __: Values) -> float:
-    """The inner size of a matrix product."""
+    """Return the inner size of a matrix product."""
     return float(inputs[0].shape[-1])
 
 
 def running_size(_: Any, inputs: Values, __: Values) -> float:
-    """The size of the axis that the second input names."""
+    """Return the size of the axis that the second input names."""
     return float(inputs[0].shape[int(np.asarray(inputs[1]).item())])

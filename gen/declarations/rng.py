@@ -59,7 +59,7 @@ class Rng:
 
 @functools.lru_cache(maxsize=4096)
 def _bins(low: int, high: int, count: int) -> tuple[tuple[int, int], ...]:
-    """The first number and the width of each bin; 0 has one of its own, and the last is open."""
+    """Return the first number and the width of each bin; 0 has one of its own, and the last is open."""
     if high <= low or not count:
         return ((low, max(high - low, 0) + 1),)
     found = [(0, 1)] if low == 0 else []

@@ -49,7 +49,7 @@ def _terms(text: str) -> tuple[Term, ...]:
 
 @functools.cache
 def _names(text: str) -> tuple[tuple[str, int | slice], ...]:
-    """The names that stand for a size, or for all from a place on, and where they stand."""
+    """Return the names that stand for a size, or for all from a place on, and where they stand."""
     found: list[tuple[str, int | slice]] = []
     for place, term in enumerate(_terms(text)):
         if isinstance(term, Rest):
@@ -60,8 +60,8 @@ def _names(text: str) -> tuple[tuple[str, int | slice], ...]:
 
 
 def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
-    """The shape that a text stands for, by names of sizes and by attributes; FREE where a name stands for
-    nothing.
+    """Return the shape that a text stands for, by names of sizes and by attributes; FREE where a name stands
+    for nothing.
     """
     found: list[Size] = []
     for term in _terms(text):
@@ -117,5 +117,5 @@ def match_sizes(
 
 
 def agree(*texts: str) -> Callable[[Ins, Mapping[str, Any]], Sequence[Truth]]:
-    """The `requires` of an operator whose inputs have shapes that agree."""
+    """Return the `requires` of an operator whose inputs have shapes that agree."""
     return lambda ins, attrs: match_sizes(texts, ins, attrs)[1]

@@ -28,14 +28,14 @@ def ceil_quotient(a: Size, b: Size) -> Size:
 
 
 def smaller(a: Size, b: Size) -> Size:
-    """The smaller of two sizes."""
+    """Return the smaller of two sizes."""
     if isinstance(a, int) and isinstance(b, int):
         return a if a < b else b
     return Term(IF, (a < b, a, b))
 
 
 def larger(a: Size, b: Size) -> Size:
-    """The larger of two sizes."""
+    """Return the larger of two sizes."""
     if isinstance(a, int) and isinstance(b, int):
         return a if a > b else b
     return Term(IF, (a > b, a, b))
@@ -49,21 +49,21 @@ def where(condition: Truth, a: Size, b: Size) -> Size:
 
 
 def either(*truths: Truth) -> Truth:
-    """Whether any of them holds."""
+    """Return whether any of them holds."""
     if all(isinstance(truth, bool) for truth in truths):
         return any(truths)
     return Term(OR, truths)
 
 
 def both(*truths: Truth) -> Truth:
-    """Whether all of them hold."""
+    """Return whether all of them hold."""
     if all(isinstance(truth, bool) for truth in truths):
         return all(truths)
     return Term(AND, truths)
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The sizes multiplied; 1 for none."""
+    """Return the sizes multiplied; 1 for none."""
     result: Size = 1
     for size in sizes:
         result = size if isinstance(result, int) and result == 1 else result * size
@@ -71,7 +71,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
-    """The shape of two operands together by numpy's rule; `broadcasts` tells whether they have one.
+    """Return the shape of two operands together by numpy's rule; `broadcasts` tells whether they have one.
 
     ValueError where it hangs on sizes that have only names, as models that are read have.
     """
@@ -93,12 +93,12 @@ def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def broadcasts(a: Sequence[Size], b: Sequence[Size]) -> list[Truth]:
-    """The relations under which two shapes go together."""
+    """Return the relations under which two shapes go together."""
     return [either(p == q, p == 1, q == 1) for p, q in zip(reversed(a), reversed(b), strict=False)]
 
 
 def window(size: Size, kernel: Size, stride: Size, dilation: Size, padding: Size, ceil: bool = False) -> Size:
-    """How many places a window has along one axis; `padding` is that of both ends together.
+    """Return how many places a window has along one axis; `padding` is that of both ends together.
 
     Source: the ONNX operator page of MaxPool (output spatial shape), Conv alike with `ceil` false.
     """
@@ -107,6 +107,6 @@ def window(size: Size, kernel: Size, stride: Size, dilation: Size, padding: Size
 
 
 def divisors(number: int) -> list[int]:
-    """Every divisor of a positive number, in order."""
+    """Return every divisor of a positive number, in order."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return low + [number // n for n in reversed(low) if n * n != number]

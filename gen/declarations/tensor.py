@@ -71,17 +71,17 @@ class Site:
         return self.shapes.get(self.node.output[position]) if position < len(self.node.output) else None
 
     def constant(self, position: int) -> list[int] | None:
-        """The integers of an input that is constant."""
+        """Return the integers of an input that is constant."""
         name = self.node.input[position] if position < len(self.node.input) else ""
         return [int(item) for item in self.constants[name].ravel()] if name in self.constants else None
 
     def attribute(self, name: str, default: int) -> int:
-        """An integer attribute."""
+        """Return an integer attribute."""
         return next((item.i for item in self.node.attribute if item.name == name), default)
 
     @property
     def length(self) -> int:
-        """How many elements the value itself has; 1 when that is unknown."""
+        """The number of elements of the value, 1 if unknown."""
         shape = self.shape(self.position)
         return 1 if shape is None else math.prod(shape)
 
@@ -126,14 +126,14 @@ def like_output(fallback: Domain) -> Rule:
 
 
 def lengths(attribute: str, default: int) -> Rule:
-    """How many steps each sequence of a batch has: at most those of the first input's axis that the attribute
-    names.
+    """Return how many steps each sequence of a batch has: at most those of the first input's axis that the
+    attribute names.
     """
     return lambda site: Domain(1, max(size_of(site.shape(0), site.attribute(attribute, default)) or 1, 1))
 
 
 def every_axis(site: Site) -> Domain:
-    """As many axes as there are elements, from the first on."""
+    """Return the first axes, as many as there are elements."""
     return exact(range(site.length))
 
 
@@ -195,7 +195,7 @@ NUMBER: Final = NUMBERS
 
 
 def is_float(dtype: str) -> bool:
-    """Whether elements are floating-point numbers, narrow ones included."""
+    """Return whether elements are floating-point numbers, narrow ones included."""
     return "float" in dtype
 
 
@@ -225,7 +225,7 @@ _STEPS: Final = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, 
 
 
 def _is_rounded(value: float, end: float, dtype: str) -> bool:
-    """Whether a value is the end of a domain, as its type rounds it."""
+    """Return whether a value is the end of a domain, as its type rounds it."""
     return abs(value - end) <= _STEPS.get(dtype, 0.0) * abs(end) < math.inf
 
 
@@ -263,7 +263,7 @@ class Tensor:
 
     @property
     def rank(self) -> int:
-        """How many dimensions it has."""
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
@@ -272,7 +272,7 @@ class Tensor:
         return max(-self.low, self.high)
 
     def within(self, domain: Domain) -> bool:
-        """Whether every element lies in a domain, whose ends are rounded as the type rounds them."""
+        """Return whether every element lies in a domain, whose ends are rounded as the type rounds them."""
         return (
             (domain.low <= self.low or _is_rounded(self.low, domain.low, self.dtype))
             and (self.high <= domain.high or _is_rounded(self.high, domain.high, self.dtype))
@@ -288,5 +288,5 @@ Ins = Sequence[Tensor]
 
 
 def optional(ins: Sequence[Tensor | None], position: int) -> Tensor | None:
-    """An input that may have been left out, in the middle or at the end."""
+    """Return an input that may have been left out, in the middle or at the end."""
     return ins[position] if position < len(ins) else None

@@ -99,7 +99,7 @@ class Term:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two terms say the same, operator by operator."""
+    """Return whether two terms say the same, operator by operator."""
     if not isinstance(one, Term) or not isinstance(other, Term):
         return type(one) is type(other) and bool(one == other)
     return one is other or (
@@ -138,7 +138,7 @@ def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int
 
 
 def places(term: Any) -> frozenset[int]:
-    """The places of the open numbers in a term."""
+    """Return the places of the open numbers in a term."""
     found, seen, waiting = set(), set[int](), [term]
     while waiting:
         each = waiting.pop()

@@ -133,7 +133,7 @@ class ModelReplay:
                 self.now[old.name] = self.builder.constant(old.values or (), old.dtype, old.shape)
 
     def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether every input has the elements that the node's own input had."""
+        """Return whether every input has the elements that the node's own input had."""
         return all(
             old is None or (old.name in self._unchanged and self.now[old.name] is new)
             for old, new in zip(node.ins, ins, strict=True)
@@ -203,7 +203,7 @@ class ModelReplay:
             return None
 
     def _is_typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether the operator's schema has the dtypes and its declaration the rank; False without a
+        """Return whether the operator's schema has the dtypes and its declaration the rank; False without a
         schema.
         """
         had = None if node.domain else form(node.op, self.builder.opset)
@@ -218,7 +218,7 @@ class ModelReplay:
         )
 
     def _is_kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether every input replaces the node's own input with no wider an interval."""
+        """Return whether every input replaces the node's own input with no wider an interval."""
         if any(
             old is not None and self.now.get(old.name) is not new
             for new, old in zip(ins, node.ins, strict=True)
@@ -377,7 +377,7 @@ def _add_instance(builder: GraphBuilder, operator: Operator, made: Instance) -> 
 
 
 def _has_no_wider_inputs(node: Node, ins: Sequence[Tensor | None]) -> bool:
-    """Whether every input lies in the interval of the node's own input."""
+    """Return whether every input lies in the interval of the node's own input."""
     return all(
         new is None or old is None or (old.low <= new.low and new.high <= old.high)
         for new, old in zip(ins, node.ins, strict=True)
@@ -385,7 +385,7 @@ def _has_no_wider_inputs(node: Node, ins: Sequence[Tensor | None]) -> bool:
 
 
 def _predicts_types(operator: Operator, node: Node) -> bool:
-    """Whether the declaration predicts the types of the node's outputs; it may not cover every foreign
+    """Return whether the declaration predicts the types of the node's outputs; it may not cover every foreign
     node.
     """
     types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ class PatternRates:
 
 @functools.lru_cache(maxsize=4096)
 def _has_one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool:
-    """Whether every type variable of an operator stands for one dtype when its inputs have these."""
+    """Return whether every type variable of an operator stands for one dtype when its inputs have these."""
     had, meant = form(name, opset), dict[str, str]()
     if had is None:
         return True
@@ -99,8 +99,8 @@ class PatternBuilder:
         self.met = 0
 
     def is_broken_here(self, rate: float) -> bool:
-        """Whether to break the condition at hand: in a twisted structure, at a rate, unless another single
-        one is chosen.
+        """Return whether to break the condition at hand: in a twisted structure, at a rate, unless another
+        single one is chosen.
         """
         if not self.twisted:
             return False

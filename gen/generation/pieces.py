@@ -54,7 +54,9 @@ def _map_neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
 
 
 def _is_whole(node: Node) -> bool:
-    """Whether a node depends on its surroundings: it has bodies, sequences or tensors of unknown size."""
+    """Return whether a node depends on its surroundings: it has bodies, sequences or tensors of unknown
+    size.
+    """
     bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
     there = [each for each in (*node.ins, *node.outs) if each is not None and each.name]
     return bodies or any(each.dtype not in LARGEST or not is_closed(each.shape) for each in there)

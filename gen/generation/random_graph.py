@@ -265,7 +265,7 @@ def draw_operator(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
 
 
 def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
-    """Whether another recent result broadcasts with the last one."""
+    """Return whether another recent result broadcasts with the last one."""
     dtype, shape = last.dtype, last.shape
     return any(
         other.dtype == dtype and other is not last and builder.fits(shape, other.shape, False)

@@ -266,8 +266,8 @@ def _read_instead(node: Node, others: Mapping[str, Tensor]) -> None:
 
 
 def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = False) -> bool:
-    """Whether a declaration says everything about the sizes of such inputs, so that `requires` rejects wrong
-    ones.
+    """Return whether a declaration says everything about the sizes of such inputs, so that `requires` rejects
+    wrong ones.
 
     Unless `every` input counts, known integers are taken as a shape or axes rather than data.
     """

@@ -43,7 +43,9 @@ class GrowingGraph(Builder, Protocol):
         """Remove the nodes from index `start` on."""
 
     def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
-        """Whether the compilers under test support an operator that is added without its declaration."""
+        """Return whether the compilers under test support an operator that is added without its
+        declaration.
+        """
 
     def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
         """Add a node whose output is a tensor that only the caller uses."""
@@ -230,7 +232,7 @@ def _cast_to(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> T
 
 
 def can_cut(builder: GrowingGraph, tensor: Tensor) -> bool:
-    """Whether a Slice can cut a tensor here."""
+    """Return whether a Slice can cut a tensor here."""
     return tensor.dtype in first_dtypes(operators()["Slice"], builder.opset) and builder.has(
         "Slice", [tensor], {}
     )
@@ -319,14 +321,14 @@ def _broadcast_to(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: D
 
 
 def _is_shape(shape: Shape, wanted: Shape) -> bool:
-    """Whether a shape equals another one, in which FREE stands for any size."""
+    """Return whether a shape equals another one, in which FREE stands for any size."""
     return shape == wanted or (
         len(shape) == len(wanted) and all(b in (FREE, a) for a, b in zip(shape, wanted, strict=True))
     )
 
 
 def _is_broadcastable(shape: Shape, wanted: Shape) -> bool:
-    """Whether a shape broadcasts to another one."""
+    """Return whether a shape broadcasts to another one."""
     tail = wanted[len(wanted) - len(shape) :]
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
@@ -350,7 +352,7 @@ def _pad_sizes(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | 
 
 
 def is_within(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> bool:
-    """Whether a tensor lies in a domain, so that it needs no Clip."""
+    """Return whether a tensor lies in a domain, so that it needs no Clip."""
     if not builder.style.ranged:
         return True
     if domain is ANY:

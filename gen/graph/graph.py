@@ -20,7 +20,7 @@ def count_elements(shape: Named) -> int:
 
 @functools.lru_cache(maxsize=1 << 14)
 def is_closed(shape: Named) -> bool:
-    """Whether all sizes are numbers."""
+    """Return whether all sizes are numbers."""
     return str not in map(type, shape)
 
 

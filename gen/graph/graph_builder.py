@@ -60,7 +60,9 @@ _LONGEST_FREE: Final = 9
 
 @functools.lru_cache(maxsize=1 << 14)
 def _is_compatible(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
-    """Whether two shapes broadcast to at most `limit` elements; to the first shape itself if `oneway`."""
+    """Return whether two shapes broadcast to at most `limit` elements; to the first shape itself if
+    `oneway`.
+    """
     for p, q in zip(reversed(shape), reversed(other), strict=False):
         if p != q and q != 1 and (oneway or p != 1):
             return False
@@ -365,7 +367,7 @@ class GraphBuilder:
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
-        """Whether two shapes broadcast to a shape within the budget; to the first shape itself if
+        """Return whether two shapes broadcast to a shape within the budget; to the first shape itself if
         `oneway`.
         """
         return _is_compatible(shape, other, oneway, self.budget.tensor)
@@ -376,7 +378,9 @@ class GraphBuilder:
         return had.types[variable] if had is not None else frozenset()
 
     def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
-        """Whether the compilers under test support an ONNX operator that is added without its declaration."""
+        """Return whether the compilers under test support an ONNX operator that is added without its
+        declaration.
+        """
         supports = self.program.supports
         return supports is None or supports(_get_declared(op), ins, attrs, self.opset)
 
@@ -568,7 +572,7 @@ def _count_reads(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
 
 
 def _is_in_range(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
-    """Whether each output's dtype holds all numbers of its interval."""
+    """Return whether each output's dtype holds all numbers of its interval."""
     for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
         if typed is None or typed[0] not in LARGEST:
             continue

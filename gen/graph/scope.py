@@ -37,7 +37,7 @@ class Pieces:
         return top
 
     def is_apart(self, name: str, root: str) -> bool:
-        """Whether a result belongs to another piece than the one of `root`."""
+        """Return whether a result belongs to another piece than the one of `root`."""
         return self._parent.get(name) != root and self.find_root(name) != root
 
     def connect(self, names: Iterable[str], main: bool) -> None:
@@ -192,7 +192,7 @@ class TensorScope:
 
 
 def is_numeric_result(tensor: Tensor) -> bool:
-    """Whether a tensor is a numeric result with elements, which adapters can bring into most types."""
+    """Return whether a tensor is a numeric result with elements, which adapters can bring into most types."""
     return not tensor.leaf and tensor.dtype in NUMERIC and 0 not in tensor.shape
 
 

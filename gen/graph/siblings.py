@@ -164,7 +164,7 @@ class Template:
     def _is_allowed(
         self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, node: Node
     ) -> bool:
-        """Whether a node gives results of the same types, inside the intervals of what it replaces."""
+        """Return whether a node gives results of the same types, inside the intervals of what it replaces."""
         program, opset = self._builder.program, self._builder.opset
         named = program.only is None or operator.name in program.only
         if not named or (program.supports is not None and not program.supports(operator, ins, attrs, opset)):
@@ -230,7 +230,9 @@ class Template:
 
 
 def _holds(out: Tensor, low: float, high: float) -> bool:
-    """Whether an interval may take the place of a tensor's; if no node reads that, only its type counts."""
+    """Return whether an interval may take the place of a tensor's; if no node reads that, only its type
+    counts.
+    """
     ends = (out.low, out.high) if out.reads else (LEAST.get(out.dtype, 0.0), LARGEST.get(out.dtype, 0.0))
     return ends[0] <= low and high <= ends[1]
 

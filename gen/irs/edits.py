@@ -16,7 +16,7 @@ class ProgramEdits(Protocol[S]):
     """The edits of an IR."""
 
     def view(self, subject: S) -> ProgramView:
-        """The program as passes see it."""
+        """Return the program as passes see it."""
 
     def drop_output(self, subject: S, name: str) -> S | None:
         """Yield one value less."""

@@ -29,12 +29,12 @@ def seed_inputs(program: Program, seed: int) -> dict[str, Value]:
 
 
 def plain_payload(program: Program, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """The bytes as they are; the header says the IR under the name by which older workers know it."""
+    """Return the bytes as they are; the header says the IR under the name by which older workers know it."""
     return program.data, {"form": program.ir, "passes": list(program.passes)}
 
 
 def text_lines(program: Program) -> Lines:
-    """The program's text, cut short."""
+    """Return the program's text, cut short."""
     lines = [("", line) for line in program.text().splitlines()]
     left = len(lines) - _MOST_LINES
     return lines[:_MOST_LINES] + ([("", f"… {left:,} more lines are not shown")] if left > 0 else [])

@@ -34,13 +34,13 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def ir_names() -> tuple[str, ...]:
-    """The names of the IRs, ONNX first; no record is loaded for them."""
+    """Return the names of the IRs, ONNX first; no record is loaded for them."""
     return tuple(_entries())
 
 
 @functools.cache
 def ir_named(name: str) -> IR[Program]:
-    """The IR called `name`; BadInput when there is none, or its package cannot be loaded."""
+    """Return the IR called `name`; BadInput when there is none, or its package cannot be loaded."""
     if name not in _entries():
         raise BadInput(f"there is no IR {shown(name)}; there are {', '.join(ir_names())}")
     try:
@@ -51,22 +51,22 @@ def ir_named(name: str) -> IR[Program]:
 
 
 def all_irs() -> Iterator[IR[Program]]:
-    """Every IR, loaded one after the other."""
+    """Return every IR, loaded one after the other."""
     return map(ir_named, ir_names())
 
 
 def ir_of(program: Program) -> IR[Program]:
-    """The IR of a program."""
+    """Return the IR of a program."""
     return ir_named(program.ir)
 
 
 def ir_in(folder: Path) -> IR[Program] | None:
-    """The IR of the program that lies in a folder without `case.json`."""
+    """Return the IR of the program that lies in a folder without `case.json`."""
     return next((ir for ir in all_irs() if (folder / ir.files[0]).exists()), None)
 
 
 def read_program(path: Path) -> Program:
-    """The program in a file, by the end of its name; one that no IR claims is taken for an ONNX model.
+    """Return the program in a file, by the end of its name; one that no IR claims is taken for an ONNX model.
 
     BadInput for `.py`.
     """
@@ -100,8 +100,8 @@ def write_program(program: Program, folder: Path) -> None:
 
 
 def make_inputs(program: Program, seed: int) -> dict[str, Value]:
-    """A value for every input, of its type, the same for the same seed. BadInput where a type cannot be made
-    up.
+    """Return a value for every input, of its type, the same for the same seed. BadInput where a type cannot
+    be made up.
     """
     return ir_of(program).seed_inputs(program, seed)
 
@@ -116,13 +116,13 @@ def load_named(text: str) -> Any:
 
 
 def keep_script(program: P, script: str, exact: bool) -> P:
-    """The same program with its compiler's printing."""
+    """Return the same program with its compiler's printing."""
     again: P = replace(program, script=script, script_is_exact=exact)  # type: ignore[type-var]
     return again
 
 
 def rename(program: P, name: str) -> P:
-    """The same program under another name."""
+    """Return the same program under another name."""
     # Every program is a dataclass
     again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]
     # What `cached_property` holds of the same bytes: a large model is not parsed once more.

@@ -44,7 +44,7 @@ def read_attribute(proto: AttributeProto, errors: str = "surrogateescape") -> An
 
 
 def is_constant(node: NodeProto) -> bool:
-    """Whether a node is ONNX's Constant."""
+    """Return whether a node is ONNX's Constant."""
     return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) > 0
 
 

@@ -105,7 +105,7 @@ def _file() -> _DataFile:
 
 
 def descriptor() -> int:
-    """The open file, to read only; a process that is given it finds `DataPart`s in it."""
+    """Return the open file, to read only; a process that is given it finds `DataPart`s in it."""
     return _file().descriptor
 
 
@@ -137,13 +137,13 @@ def tensor_bytes(tensor: TensorProto) -> int:
 
 
 def detached_bytes(model: onnx.ModelProto) -> int:
-    """How many bytes the model's main graph refers to."""
+    """Return how many bytes the model's main graph refers to."""
     return sum(len(part) for tensor in model.graph.initializer if (part := part_of(tensor)) is not None)
 
 
 def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """The model with stored tensors of these names as inputs of their type, without its metadata; the tensors
-    are not copied.
+    """Return the model with stored tensors of these names as inputs of their type, without its metadata; the
+    tensors are not copied.
     """
     light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
@@ -163,7 +163,8 @@ def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto
 
 
 def with_data_beside(model: onnx.ModelProto, folder: str) -> tuple[onnx.ModelProto, dict[str, DataPart]]:
-    """The model with the data of large tensors in files of `folder` beside it, as ONNX's external data.
+    """Return the model with the data of large tensors in files of `folder` beside it, as ONNX's external
+    data.
 
     Returns:
         The model, which shares nothing with the given one, and what to write into each file.
@@ -198,7 +199,7 @@ def write_part(part: DataPart, path: Path) -> None:
 
 
 def may_refer(data: bytes) -> bool:
-    """Whether a serialised model may have references: False is certain."""
+    """Return whether a serialised model may have references: False is certain."""
     return SCHEME.encode() in data
 
 

@@ -79,7 +79,7 @@ def get_disk_usage(path: Path) -> int:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder at `path`; False, too, for a path that the system does not take."""
+    """Return whether there is a folder at `path`; False, too, for a path that the system does not take."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -87,7 +87,7 @@ def is_folder(path: Path) -> bool:
 
 
 def read_file(path: Path, limit: int = LIMIT) -> bytes:
-    """The bytes of a regular file; BadInput when it is none, or longer than `limit` bytes."""
+    """Return the bytes of a regular file; BadInput when it is none, or longer than `limit` bytes."""
     return read_part(path, 0, None, limit)
 
 

@@ -34,8 +34,8 @@ _FIRST_NEW = 4
 
 
 def lower_ir(model: bytes) -> bytes:
-    """The serialised model with the lowest IR version that it allows; the same bytes when that is the one it
-    has.
+    """Return the serialised model with the lowest IR version that it allows; the same bytes when that is the
+    one it has.
     """
     proto = onnx.ModelProto.FromString(model)
     lowest = lowest_ir(proto)
@@ -47,8 +47,8 @@ def lower_ir(model: bytes) -> bytes:
 
 
 def lowest_ir(model: onnx.ModelProto) -> int:
-    """The lowest IR version that has the model's operator sets and every feature it uses; never above its
-    own.
+    """Return the lowest IR version that has the model's operator sets and every feature it uses; never above
+    its own.
     """
     have = model.ir_version
     # IR version 3 introduced operator sets.
@@ -70,8 +70,8 @@ def lowest_ir(model: onnx.ModelProto) -> int:
 
 
 def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model that imports the lowest opset with exactly the same operator versions; IR version
-    unchanged.
+    """Return a copy of the model that imports the lowest opset with exactly the same operator versions; IR
+    version unchanged.
     """
     lowest = lowest_opset(model)
     lowered = onnx.ModelProto()
@@ -117,8 +117,8 @@ def _default_opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
 
 
 def _features(model: onnx.ModelProto, floor: int) -> int:
-    """The highest IR version that a feature of the model asks for. `floor` says which features need not be
-    looked for.
+    """Return the highest IR version that a feature of the model asks for. `floor` says which features need
+    not be looked for.
     """
     needs = [1]
     if model.functions:

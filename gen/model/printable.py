@@ -24,7 +24,7 @@ def escape_surrogates(name: object) -> str:
 
 
 def single_line(text: str) -> str:
-    """The same on one line, runs of spaces as one."""
+    """Return the same on one line, runs of spaces as one."""
     return " ".join(printable(text).split())
 
 

@@ -75,17 +75,17 @@ class Program(ABC):
 
     @abstractmethod
     def files(self) -> Mapping[str, Chunks]:
-        """Its files in a case folder, by name: the one that holds the program first."""
+        """Return its files in a case folder, by name: the one that holds the program first."""
 
     def files_with_data(self, folder: str) -> "tuple[Mapping[str, Chunks], dict[str, DataPart]]":
-        """The same files without the data of large tensors, and that data: what lies in each file of `folder`
-        beside them.
+        """Return the same files without the data of large tensors, and that data: what lies in each file of
+        `folder` beside them.
         """
         return self.files(), {}
 
     @abstractmethod
     def text(self) -> str:
-        """The program for people."""
+        """Return a readable text of the program."""
 
     @cached_property
     def digest(self) -> str:
@@ -101,7 +101,7 @@ class Program(ABC):
         return len(self.data)
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """Its bytes, a piece at a time in memory."""
+        """Yield its bytes, a piece at a time in memory."""
         yield self.data
 
     def edges(self) -> Iterable[tuple[str, str]]:
@@ -109,7 +109,7 @@ class Program(ABC):
         return ()
 
     def names(self) -> Iterable[str]:
-        """The names that it gives to its values and functions."""
+        """Return the names that it gives to its values and functions."""
         return (*self.inputs(), *self.outputs())
 
     @property

@@ -60,7 +60,7 @@ def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that a node holds in its attributes."""
+    """Yield the graphs that a node holds in its attributes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -68,7 +68,7 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, each followed by those of its bodies."""
+    """Yield the nodes, each followed by those of its bodies."""
     for node in nodes:
         yield node
         if node.attribute:
@@ -285,14 +285,14 @@ def _text(value: str | bytes, what: str) -> str:
 
 
 def lacks_types(model: onnx.ModelProto) -> bool:
-    """Whether some value of the main graph or of a body has no declared rank: shape inference could tell
-    more.
+    """Return whether some value of the main graph or of a body has no declared rank: shape inference could
+    tell more.
     """
     return any(_graph_lacks(graph) for graph in _graphs(model.graph))
 
 
 def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
+    """Return a copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
     typed = onnx.ModelProto()
     typed.CopyFrom(model)
     for graph, typed_part in zip(_graphs(typed.graph), _graphs(inferred.graph), strict=False):

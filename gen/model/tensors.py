@@ -132,7 +132,9 @@ def type_of(value: Any) -> onnx.TypeProto | None:
 
 
 def graph_inputs(model: onnx.ModelProto) -> dict[str, ValueType]:
-    """The inputs that must be fed, in the graph's order: those without an initializer as their default."""
+    """Return the inputs that must be fed, in the graph's order: those without an initializer as their
+    default.
+    """
     graph = model.graph
     defaults = {tensor.name for tensor in graph.initializer}
     defaults.update(sparse.values.name for sparse in graph.sparse_initializer)
@@ -140,12 +142,12 @@ def graph_inputs(model: onnx.ModelProto) -> dict[str, ValueType]:
 
 
 def graph_outputs(model: onnx.ModelProto) -> dict[str, ValueType]:
-    """The outputs in the graph's order."""
+    """Return the outputs in the graph's order."""
     return {info.name: read_type(info.type) for info in model.graph.output}
 
 
 def elements(dims: Iterable[int]) -> int:
-    """How many elements a tensor of these dimensions has, or -1 when a dimension is negative."""
+    """Return how many elements a tensor of these dimensions has, or -1 when a dimension is negative."""
     sizes = tuple(dims)
     return -1 if any(size < 0 for size in sizes) else math.prod(sizes)
 
@@ -198,8 +200,8 @@ def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
 
 
 def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """A tensor's value, in its shape (0-d stays 0-d), read-only where its data is mapped; BadInput when its
-    declaration and its data disagree.
+    """Return a tensor's value, in its shape (0-d stays 0-d), read-only where its data is mapped; BadInput
+    when its declaration and its data disagree.
     """
     problem = tensor_problem(tensor)
     if problem:
@@ -223,7 +225,7 @@ def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
 
 
 def write_tensor(array: np.ndarray[Any, Any], name: str = "") -> TensorProto:
-    """A TensorProto of an array, its data in the raw form (strings as UTF-8)."""
+    """Return a TensorProto of an array, its data in the raw form (strings as UTF-8)."""
     if array.dtype.kind not in "OUS":
         return numpy_helper.from_array(np.asarray(array), name)
     texts = [
@@ -299,7 +301,7 @@ def misfit(value: Value, type_: ValueType) -> str:
 
 
 def dtype_name(array: np.ndarray[Any, Any]) -> str:
-    """The name of an array's dtype, `string` for text."""
+    """Return the name of an array's dtype, `string` for text."""
     return "string" if array.dtype.kind in "OUS" else array.dtype.name
 
 
@@ -317,7 +319,7 @@ def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 
 def _entries(dtype: str, count: int) -> tuple[int, int]:
-    """The least and the most entries that a typed data field holds for `count` elements.
+    """Return the least and the most entries that a typed data field holds for `count` elements.
 
     onnx packs types of 2 and 4 bits into one byte per int32 entry, its checker counts four bytes per entry.
     """

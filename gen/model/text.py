@@ -56,7 +56,7 @@ def _same(text: str, model: Any) -> bool:
 
 
 def _canonical(model: Any) -> bytes:
-    """The bytes of a model in which equal meanings look equal; the model is altered."""
+    """Return the bytes of a model in which equal meanings look equal; the model is altered."""
     for graph in _graphs(model):
         for tensor in getattr(graph, "initializer", ()):
             _rewrite(tensor)
@@ -72,7 +72,7 @@ def _canonical(model: Any) -> bytes:
 
 
 def _graphs(model: Any) -> Any:
-    """The main graph, the local functions, and every body."""
+    """Return the main graph, the local functions, and every body."""
     waiting = [model.graph, *model.functions]
     while waiting:
         graph = waiting.pop()

@@ -52,7 +52,7 @@ def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _fused_factor(draft: Draft) -> Sizes:
-    """The shape of the second factor, with the leading axes of the first."""
+    """Return the shape of the second factor, with the leading axes of the first."""
     *lead, rows, columns = draft.x.shape
     shared = rows if "transA" in draft.attrs else columns
     return (*lead, *((FREE, shared) if "transB" in draft.attrs else (shared, FREE)))

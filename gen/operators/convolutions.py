@@ -22,7 +22,7 @@ _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def spatial(attrs: Mapping[str, Any], name: str, count: int, default: int = 1) -> list[Size]:
-    """A list attribute with one entry for each spatial axis, or its default."""
+    """Return a list attribute with one entry for each spatial axis, or its default."""
     given = attrs.get(name)
     return list(given) if given else [default] * count
 

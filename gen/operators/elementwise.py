@@ -69,8 +69,8 @@ def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> 
 def binary(
     name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any
 ) -> Operator:
-    """An operator with two inputs of one type that broadcast; they change places where no domain tells them
-    apart.
+    """Return an operator with two inputs of one type that broadcast; they change places where no domain tells
+    them apart.
     """
     return Operator(
         name,
@@ -139,7 +139,7 @@ def _bits(a: Tensor, b: Tensor) -> Bounds:
 
 
 def comparison(name: str, **more: Any) -> Operator:
-    """An operator with two inputs of one type that gives truths."""
+    """Return an operator with two inputs of one type that gives truths."""
     return Operator(
         name,
         parts=(Partner(kept=0.6),),
@@ -286,7 +286,7 @@ def _all_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def variadic(name: str, bounds: Callable[[Ins], Bounds], **more: Any) -> Operator:
-    """An operator with one or more inputs of one type that broadcast."""
+    """Return an operator with one or more inputs of one type that broadcast."""
     return Operator(
         name,
         parts=(_more_partners,),

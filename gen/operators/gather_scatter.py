@@ -191,7 +191,7 @@ def _infer_compress(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def gather(name: str, infer: Any, **more: Any) -> Operator:
-    """An operator that works by index."""
+    """Return an operator that works by index."""
     return Operator(
         name,
         infer=infer,

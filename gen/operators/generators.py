@@ -69,7 +69,7 @@ _TAPER = (
 
 
 def taper(name: str) -> Operator:
-    """A window function of signal processing."""
+    """Return a window function of signal processing."""
     return Operator(
         name,
         parts=_TAPER,
@@ -108,7 +108,7 @@ _BOXES, _SCORES = "batch count 4", "batch classes count"
 
 
 def source(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
-    """An operator that makes a tensor."""
+    """Return an operator that makes a tensor."""
     return Operator(name, infer=infer, bounds=bounds, family="source", **more)
 
 

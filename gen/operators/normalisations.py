@@ -148,7 +148,7 @@ def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def norm(name: str, **more: Any) -> Operator:
-    """A normalisation of floats; the result has the type of the first input."""
+    """Return a normalisation of floats; the result has the type of the first input."""
     return Operator(name, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
 

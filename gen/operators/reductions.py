@@ -101,7 +101,9 @@ def _infer_reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def reduction(
     name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any
 ) -> Operator:
-    """A reduction; `bounds` maps the operand's interval and the number of terms to that of the result."""
+    """Return a reduction; `bounds` maps the operand's interval and the number of terms to that of the
+    result.
+    """
     return Operator(
         name,
         parts=(flag("keepdims", 0.5), _axes_for(name)),
@@ -278,7 +280,7 @@ _RUNNING = (
 
 
 def along(name: str, **more: Any) -> Operator:
-    """An operator along one axis."""
+    """Return an operator along one axis."""
     return Operator(
         name,
         ranks=more.pop("ranks", (1, 5)),

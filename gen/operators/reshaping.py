@@ -62,7 +62,7 @@ def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def layout(name: str, **more: Any) -> Operator:
-    """An operator that moves elements."""
+    """Return an operator that moves elements."""
     return Operator(name, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)
 
 
@@ -192,8 +192,8 @@ def _ones_of(site: Site) -> Domain:
 
 
 def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
-    """An axis split by a factor, two merged, axes in another order, or ones put in; then a size left open or
-    copied.
+    """Return an axis split by a factor, two merged, axes in another order, or ones put in; then a size left
+    open or copied.
     """
     rng, view = builder.rng, list(x.shape)
     kind = rng.choice(("split", "split", "merge", "merge", "order", "ones"))

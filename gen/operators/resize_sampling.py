@@ -158,7 +158,7 @@ def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def resize_scales(site: Site) -> Domain:
-    """The ratio of the sizes, 2 for unknown spatial ones."""
+    """Return the ratio of the sizes, 2 for unknown spatial ones."""
     data, out = site.shape(0), site.output()
     if data and out and len(data) == len(out) == site.length and 0 not in data:
         return exact([size / have for size, have in zip(out, data, strict=True)])
@@ -190,7 +190,7 @@ def _affine_sizes(site: Site) -> Domain:
 
 
 def _image_or_block(site: Site) -> Domain:
-    """An image of one row whose blocks are single elements."""
+    """Return an image of one row whose blocks are single elements."""
     blocks = size_of(site.shape(0), 2) or 1
     return exact([*[1] * (site.length - 1), blocks] if site.position == 1 else [1] * site.length)
 

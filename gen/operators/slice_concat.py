@@ -301,7 +301,7 @@ def _slice_ends(site: Site) -> Domain:
 
 
 def split_sizes(site: Site) -> Domain:
-    """The sizes of the parts: those of the outputs where they are known, else alike."""
+    """Return the sizes of the parts: those of the outputs where they are known, else alike."""
     axis = site.attribute("axis", 0)
     sizes = [size_of(site.output(place), axis) for place in range(len(site.node.output))]
     known = [size for size in sizes if size is not None]

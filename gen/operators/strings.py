@@ -36,7 +36,7 @@ _NGRAMS: tuple[Part, ...] = (
 
 
 def text(name: str, infer: Any, **more: Any) -> Operator:
-    """An operator on strings."""
+    """Return an operator on strings."""
     return Operator(
         name,
         infer=infer,

@@ -69,7 +69,7 @@ def _cosh(low: float, high: float) -> Bounds:
 def unary(
     name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any
 ) -> Operator:
-    """An operator with one input, whose result has the same type."""
+    """Return an operator with one input, whose result has the same type."""
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return interval(ins[0].low, ins[0].high)

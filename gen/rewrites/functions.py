@@ -56,7 +56,7 @@ class RewriteLimits:
     supports: Supports | None = None
 
     def is_passable(self, dtype: str | None) -> bool:
-        """Whether a function may take a value of a dtype; an unknown dtype is passable."""
+        """Return whether a function may take a value of a dtype; an unknown dtype is passable."""
         if self.supports is None or dtype is None:
             return True
         while dtype.startswith(_SEQUENCE):
@@ -226,7 +226,7 @@ def _redirect_calls(taken: Parts, f: FunctionProto, g: FunctionProto) -> None:
 
 
 def _is_call(node: NodeProto, f: FunctionProto) -> bool:
-    """Whether a node calls a function."""
+    """Return whether a node calls a function."""
     return node.op_type == f.name and node.domain == f.domain
 
 
@@ -284,6 +284,6 @@ def _repeat_call(taken: Parts, call: NodeProto, rng: Rng) -> None:
 
 
 def _is_of_dtype(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
-    """Whether a value is known to be a tensor of one of the dtypes."""
+    """Return whether a value is known to be a tensor of one of the dtypes."""
     dtype = taken.get_dtype(name)
     return dtype in NUMBERS and dtype in allowed

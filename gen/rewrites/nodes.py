@@ -60,7 +60,7 @@ class Rewriting:
         return made
 
     def is_standard(self, node: NodeProto) -> bool:
-        """Whether a node's operator is from ONNX's own domain and not a function of the model."""
+        """Return whether a node's operator is from ONNX's own domain and not a function of the model."""
         return node.domain in ("", "ai.onnx") and not any(
             (each.name, each.domain) == (node.op_type, node.domain) for each in self.model.functions
         )
@@ -73,7 +73,7 @@ class Rewriting:
         return helper.make_node(operator, list(inputs), made, self.fresh(f"{operator}_{made[0]}"), axis=axis)
 
     def takes(self, operator: str, name: str) -> bool:
-        """Whether an operator takes a value as its first input at the model's opset."""
+        """Return whether an operator takes a value as its first input at the model's opset."""
         kind, had = self.types.get(name), form(operator, self.opset) if self.opset >= OLDEST else None
         if kind is None or had is None:
             return False

@@ -37,7 +37,7 @@ def _apply_rewrite(
 
 
 def _is_random(node: NodeProto) -> bool:
-    """Whether a program's results depend on drawn numbers, whose order a rewrite may change."""
+    """Return whether a program's results depend on drawn numbers, whose order a rewrite may change."""
     operator = find_operator(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
     # the third says: in training

@@ -30,7 +30,7 @@ _BESIDE: Final = 1 << 48
 
 
 def function_rewrite(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: one of another strategy, rewritten."""
+    """Return the program of a seed: one of another strategy, rewritten."""
     rng = Rng(f"{NAME} {seed}")
     name, base = rng.choice(_BASES)
     builder = base(request, _BESIDE + seed)

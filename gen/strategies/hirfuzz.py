@@ -47,7 +47,7 @@ Readers: TypeAlias = set[str]
 
 
 def hirfuzz(request: GenRequest, seed: int) -> Case:
-    """The program of a seed, guided by those before it in its batch."""
+    """Return the program of a seed, guided by those before it in its batch."""
     return finish(_BATCHES.make_at(request, seed), request, NAME, seed)
 
 

@@ -35,7 +35,7 @@ WEIGHTS = {
 
 
 def mix(request: GenRequest, seed: int) -> Case:
-    """The program of a seed, by the strategy that has its place."""
+    """Return the program of a seed, by the strategy that has its place."""
     name, own = find_place(seed)
     return load_strategy(name)(draw_nodes(request, own), own)
 

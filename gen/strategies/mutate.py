@@ -163,7 +163,7 @@ def _cut_piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
 
 
 def _is_wanted(source: Source, request: GenRequest) -> bool:
-    """Whether a source has only requested operators and float dtypes."""
+    """Return whether a source has only requested operators and float dtypes."""
     dtypes = {tensor.dtype for tensor in _list_tensors(source) if "float" in tensor.dtype}
     return (request.only is None or all(node.op in request.only for node in source.nodes)) and (
         request.dtypes is None or dtypes <= request.dtypes

@@ -68,7 +68,7 @@ def load_strategy(name: str) -> Strategy:
 
 
 def ir_made_by(name: str) -> str:
-    """The IR that a strategy makes programs of: the one whose record names it, else ONNX."""
+    """Return the IR that a strategy makes programs of: the one whose record names it, else ONNX."""
     return next((ir.name for ir in all_irs() if name in ir.strategies), ONNX)
 
 

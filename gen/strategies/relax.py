@@ -57,7 +57,9 @@ _USUAL = tuple(name for name in POLICIES if name != KnownFaults.name)
 
 
 def relax(request: GenRequest, seed: int) -> Case:
-    """The program of a seed; of the request, the number of nodes bounds how many operations are made."""
+    """Return the program of a seed; of the request, the number of nodes bounds how many operations are
+    made.
+    """
     rng = random.Random(f"{NAME} {seed}")
     made, policy = _generate_module(request, rng)
     module, wrong = made.module, False
@@ -74,14 +76,14 @@ def relax(request: GenRequest, seed: int) -> Case:
 
 
 def relax_passes(request: GenRequest, seed: int) -> Case:
-    """The program of a seed, with a sequence of passes."""
+    """Return the program of a seed, with a sequence of passes."""
     rng = random.Random(f"{PASSES} {seed}")
     made, _ = _generate_module(request, rng)
     return _make_case(PASSES, made.module, _draw_sequence(seed, rng), made.symbols, seed, request)
 
 
 def relax_mutate(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: a module of the corpus with some subtrees replaced.
+    """Return the program of a seed: a module of the corpus with some subtrees replaced.
 
     BadInput when the corpus has no Relax module that can be read.
     """

@@ -17,7 +17,7 @@ NAME = "tir"
 
 
 def tir(request: GenRequest, seed: int) -> Case:
-    """The function of a seed, with passes to apply before it is lowered."""
+    """Return the function of a seed, with passes to apply before it is lowered."""
     rng = Rng(f"{NAME} {seed}", 0)
     function = rng.choice(basic())
     for _ in range(request.nodes):

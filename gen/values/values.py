@@ -56,7 +56,8 @@ def special_kinds(values: str) -> tuple[str, ...]:
 
 
 def with_special(case: Case, values: str, seed: int) -> Case:
-    """The case with special values strewn into its inputs; the case itself when the word asks for none.
+    """Return the case with special values strewn into its inputs; the case itself when the word asks for
+    none.
 
     Expected outputs belong to the inputs that there were: they are left out.
     """
@@ -143,7 +144,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _steers(body: TypedGraph) -> bool:
-    """Whether a body has an operand that steers, its constants aside."""
+    """Return whether a body has an operand, apart from constants, that controls what it does."""
     return any(
         any(_steers(inner) for inner in step.bodies.values())
         or any(
@@ -170,7 +171,7 @@ def _asks(operator: str, position: int | None = None) -> bool:
 
 
 def _narrow(domain: Domain) -> bool:
-    """Whether integers of a domain are an index, a size, a count or a divisor rather than data."""
+    """Return whether integers of a domain are an index, a size, a count or a divisor rather than data."""
     return domain.high - domain.low < _WIDE or domain.nonzero
 
 
@@ -182,8 +183,8 @@ def check_kinds(kinds: Sequence[str]) -> None:
 
 
 def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
-    """The special numbers of an element type (numpy's or ml_dtypes' name), of these kinds, in their order;
-    none for most of integers.
+    """Return the special numbers of an element type (numpy's or ml_dtypes' name), of these kinds, in their
+    order; none for most of integers.
     """
     if "float" in dtype:
         return _list_floats(dtype, kinds)
@@ -220,7 +221,7 @@ def _list_floats(dtype: str, kinds: Sequence[str]) -> Array:
 
 
 def _has(kind: str, number: float) -> bool:
-    """Whether a type kept the number that it was to hold: some have no infinity, no zero, no sign."""
+    """Return whether a type represents a number: some have no infinity, zero or sign."""
     if kind == "nan":
         return math.isnan(number)
     if kind == "inf":

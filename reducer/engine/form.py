@@ -18,8 +18,8 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a subject is, for people and for the journal: nodes outside and inside of bodies, bytes when
-    stored.
+    """The size of a subject for people and the journal: nodes outside and inside of bodies, and stored
+    bytes.
     """
 
     nodes: int
@@ -35,7 +35,7 @@ class SubjectKind(Protocol[S_contra]):
     """
 
     def simpler(self, candidate: S_contra, than: S_contra) -> bool:
-        """Whether the candidate stands strictly before the other in the order."""
+        """Return whether the candidate stands strictly before the other in the order."""
 
     def digest(self, subject: S_contra) -> str:
         """`DIGITS` hexadecimal digits that equal subjects share, and no others do."""

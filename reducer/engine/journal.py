@@ -31,7 +31,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     wrong: tuple[str, ...] = ()
 
     def result(self) -> CheckResult:
-        """The answer as the engine knows it."""
+        """Return the answer as the engine knows it."""
         # `read` admits the four kinds
         answer = _OLD_KINDS.get(self.answer, self.answer)
         return CheckResult(answer, self.why, self.key, self.wrong)  # type: ignore[arg-type]

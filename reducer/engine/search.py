@@ -71,7 +71,7 @@ def _middle(low: int, high: int, before: Sequence[float]) -> int:
 
 
 def _middles(low: int, high: int, before: Sequence[float]) -> Iterator[int]:
-    """The sizes that a bisection may test, those that it tests soonest first."""
+    """Yield the sizes that a bisection may test, those that it tests soonest first."""
     waiting = deque([(low, high)])
     while waiting:
         low, high = waiting.popleft()
@@ -82,8 +82,8 @@ def _middles(low: int, high: int, before: Sequence[float]) -> Iterator[int]:
 
 
 def prefix_sizes(count: int) -> list[int]:
-    """The sizes of growing prefixes of `count` items that are worth a test: 1, 2, 4 and 8, then four times as
-    many each time.
+    """Return the sizes of growing prefixes of `count` items that are worth a test: 1, 2, 4 and 8, then four
+    times as many each time.
     """
     sizes, size = [], 1
     while size < count:
@@ -122,7 +122,7 @@ class _WithFixed:
 
 @dataclass(frozen=True)
 class _PrefetchWithFixed:
-    """What prefetches such lists."""
+    """Prefetches lists to which fixed places are added."""
 
     fixed: Places
     prefetch: Prefetch

@@ -50,7 +50,7 @@ class SubsetSearch(Generic[S]):
         return self.engine.evaluate(self.keep(kept), f"keep {len(kept)} {self.what}")
 
     def test(self, places: Places) -> bool:
-        """Whether these parts show the failure."""
+        """Return whether these parts show the failure."""
         return bool(places) and self.evaluate(places).kind == "same"
 
     def prefetch(self, likely: Iterator[Places]) -> None:
@@ -60,7 +60,7 @@ class SubsetSearch(Generic[S]):
         )
 
     def within(self, region: Places) -> Places:
-        """A small part of a region that shows the failure; the whole of it is known to."""
+        """Return a small part of a region that shows the failure, as the whole region does."""
         self.engine.left = len(region).bit_length() + 1
         while len(region) > MANY and (shorter := smaller_window(region, self.test, self.prefetch)):
             region = shorter
@@ -78,7 +78,7 @@ class SubsetSearch(Generic[S]):
         return ends if self.test(ends) else quickxplain(ends, order[1 : size - 1], self.test, self.prefetch)
 
     def minimal(self, places: Places) -> Places:
-        """Those of the parts that cannot be left out one by one."""
+        """Return the parts of which none can be left out alone."""
         return one_minimal(places, self.test, self.prefetch)
 
 
@@ -116,7 +116,7 @@ class Trials:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of trials."""
         return self.successes + self.failures
 
     @property

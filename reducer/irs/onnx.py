@@ -85,7 +85,7 @@ class OnnxReduction(OnnxForm):
         return subject
 
     def passes(self, worded: bool = False) -> list[OnnxPass]:
-        """Every dimension, found by entry point, in the order of a round."""
+        """Return every dimension, found by entry point, in the order of a round."""
         found: list[OnnxPass] = passes_in(GROUP, _ORDER)
         return [WORDED if worded and each is PLAINER else each for each in found]
 
@@ -140,7 +140,7 @@ class OnnxReduction(OnnxForm):
         return self._control[1]
 
     def census(self, subject: Subject) -> Iterator[OnnxPart]:
-        """The nodes, inputs, outputs, attributes, bodies, tensors and fields."""
+        """Return the nodes, inputs, outputs, attributes, bodies, tensors and fields."""
         return onnx_parts(subject)
 
     def rest(self, start: Subject) -> Subject | None:

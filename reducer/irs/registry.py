@@ -59,7 +59,7 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
         """
 
     def census(self, subject: S) -> Iterable[Part[S]]:
-        """Every part of a subject."""
+        """Return every part of a subject."""
 
     def rest(self, start: S) -> S | None:
         """Return `start` without the parts that the first phase kept, to see whether it fails elsewhere too;
@@ -81,8 +81,8 @@ def form_of(program: Program) -> ReducibleForm[Any]:
 
 
 def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
-    """The dimensions of an entry point group, those named in `order` first. BadInput for a plug-in that
-    cannot be loaded.
+    """Return the dimensions of an entry point group, those named in `order` first. BadInput for a plug-in
+    that cannot be loaded.
     """
     found: list[Pass[S]] = []
     for entry in importlib.metadata.entry_points(group=group):

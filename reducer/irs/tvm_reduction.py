@@ -28,7 +28,7 @@ from opsieve.reducer.irs.tvm.tir_edits import (
 
 
 def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
-    """Each application of a pass, and each argument."""
+    """Yield each application of a pass, and each argument."""
     passes = subject.program.passes
     for item in dict.fromkeys(passes):
         yield from (Part("passes", f"{item} {turn}") for turn in range(passes.count(item)))
@@ -74,13 +74,13 @@ class TvmReduction(TvmForm):
     parts: Callable[[TvmSubject], Iterator[Part[TvmSubject]]]
 
     def subject(self, case: Case) -> TvmSubject:
-        """The module with its inputs."""
+        """Return the module with its inputs."""
         if not isinstance(case.program, TvmProgram):
             raise BadInput(f"this reduction takes modules of TVM, not {case.program.kind}")
         return TvmSubject(case.program, dict(case.inputs))
 
     def passes(self, worded: bool = False) -> list[TvmPass]:
-        """Every dimension, in the order of a round."""
+        """Return every dimension, in the order of a round."""
         return [ListedPass("pass sequence", shorten_passes), *self.dimensions]
 
     def validator(self, workers: Workers, start: TvmSubject) -> Validator[TvmSubject]:

@@ -91,7 +91,7 @@ def _find_named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
 
 
 def _hinted_operators(graph: Graph, text: str) -> list[dict[str, float]]:
-    """The operators of each node that the text names, and how rare they are."""
+    """Return the operators of each node that the text names, and how rare they are."""
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
     parts = {part.lower() for word in re.findall(r"\w+", text) for part in _CAMEL.findall(word)}
     operators = [{name.lower() for name in inner_operators(node)} for node in graph.nodes]

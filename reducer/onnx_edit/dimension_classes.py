@@ -82,7 +82,7 @@ class Classes:
 
 
 def integer(step: Step, name: str, default: int) -> int:
-    """An integer attribute of a node."""
+    """Return an integer attribute of a node."""
     attribute = attribute_of(step.node, name)
     return default if attribute is None else attribute.i
 

@@ -68,14 +68,14 @@ class OnnxView:
         return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
 
     def scope(self, operation: Operation) -> Iterator[str]:
-        """The inputs, and what nodes before it compute."""
+        """Yield the inputs, and what nodes before it compute."""
         graph = self._graph
         yield from graph.inputs
         for results in graph.results[: graph.producer[operation.key]]:
             yield from results
 
     def tensors(self) -> Iterator[StoredTensor]:
-        """The inputs that are tensors; then the initializers and Constant nodes of each graph."""
+        """Return the inputs that are tensors; then the initializers and Constant nodes of each graph."""
         return stored_tensors(self._subject)
 
     def openings(self) -> Iterator[Opening]:
@@ -95,7 +95,7 @@ class OnnxEdits:
     """Edits of models; types are inferred anew where an edit may change them."""
 
     def view(self, subject: Subject) -> OnnxView:
-        """The model as passes see it."""
+        """Return the model as passes see it."""
         return OnnxView(subject)
 
     def drop_output(self, subject: Subject, name: str) -> Subject | None:

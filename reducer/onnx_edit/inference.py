@@ -59,7 +59,8 @@ def without_types(
 def with_states(
     model: onnx.ModelProto, inputs: Mapping[str, Value], inferred: onnx.ModelProto, anew: bool
 ) -> onnx.ModelProto:
-    """The types of `inferred` with the shapes of the states of Loops and Scans, and what follows from them.
+    """Return the types of `inferred` with the shapes of the states of Loops and Scans, and what follows from
+    them.
 
     The states begin as the operands of the node; where no shape of an operand is known, a declared one is
     believed unless the change was one of types (`anew`).
@@ -150,12 +151,12 @@ def types_of(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
 
 
 def is_shaped(type_: onnx.TypeProto) -> bool:
-    """Whether a type has a rank, as far as it is a tensor's."""
+    """Return whether a type has a rank, as far as it is a tensor's."""
     return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
 
 
 def is_untyped(type_: onnx.TypeProto) -> bool:
-    """Whether a declaration has no type."""
+    """Return whether a declaration has no type."""
     return type_.WhichOneof("value") is None
 
 
@@ -238,7 +239,7 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
 
 
 def is_static(type_: onnx.TypeProto) -> bool:
-    """Whether all sizes of a type are known."""
+    """Return whether all sizes of a type are known."""
     if not type_.HasField("tensor_type"):
         return not is_untyped(type_)
     tensor = type_.tensor_type

@@ -22,7 +22,7 @@ _BRANCHES = ("then_branch", "else_branch")
 
 
 def find_openings(subject: Subject) -> Iterator[Opening]:
-    """The branches of each If, turns of each Loop, Scan and SequenceMap, and functions."""
+    """Yield the branches of each If, turns of each Loop, Scan and SequenceMap, and functions."""
     for path, node in nodes(subject.model.graph):
         if node.op_type == "If" and first_output(node):
             for branch in _order(subject, path, node):

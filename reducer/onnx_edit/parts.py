@@ -66,7 +66,7 @@ _MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
 
 
 def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
-    """Every part of a model, the weightiest kinds first."""
+    """Yield every part of a model, the weightiest kinds first."""
     yield from _nodes(subject.model)
     seen = view(subject)
     types: dict[str, set[object]] = {}
@@ -255,7 +255,7 @@ def _model(subject: Subject) -> Iterator[OnnxPart]:
 
 
 def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:
-    """An edit on a copy; types are inferred anew where it is `settled`."""
+    """Return an edit on a copy; types are inferred anew where it is `settled`."""
 
     def apply(subject: Subject) -> Subject | None:
         model = copied(subject.model)

@@ -182,7 +182,7 @@ def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Arra
 
 
 def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
-    """The input of a node that repeats sizes, and the value it must have."""
+    """Return the input of a node that repeats sizes, and the value it must have."""
     known, rule = plan.view.known, size_rule(step.node.domain, step.node.op_type)
     out = plan.sizes.shape(step.outputs[0], new) if step.outputs and step.outputs[0] != ABSENT else None
     if out is None or not step.inputs:

@@ -65,7 +65,7 @@ class _DtypePlan:
         return number
 
     def allows(self, members: list[int], target: int) -> bool:
-        """Whether every member may have the dtype."""
+        """Return whether every member may have the dtype."""
         wanted = f"tensor({helper.tensor_dtype_to_string(target).removeprefix('TensorProto.').lower()})"
         wanted = wanted.replace("(float32)", "(float)")
         return not any(
@@ -126,7 +126,7 @@ class _DtypePlan:
 
 
 def type_classes(subject: Subject) -> list[TypeClass]:
-    """The classes of tensors that have one element type."""
+    """Return the classes of tensors that have one element type."""
     plan = _DtypePlan(view(subject))
     found = []
     for root, members in plan.members.items():

@@ -93,8 +93,8 @@ def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
 
 
 def _graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
-    """The graph and every body in it, as `graphs` gives them; only operators that have bodies are looked
-    at.
+    """Yield the graph and every body in it, as `graphs` gives them; only operators that have bodies are
+    looked at.
     """
     yield path, graph
     for place in owners(graph):
@@ -105,7 +105,7 @@ def _graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onn
 
 
 def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:
-    """Whether a value that was there before has another type now."""
+    """Return whether a value that was there before has another type now."""
     return any(
         name in after[path] and after[path][name] != type_
         for path, types in before.items()
@@ -115,7 +115,7 @@ def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:
 
 
 def _equal_types(before: Types, after: Types) -> frozenset[str]:
-    """The values whose types are known, and are the same as before."""
+    """Return the values whose types are known, and are the same as before."""
     return frozenset(name for name, type_ in after.items() if is_shaped(type_) and before.get(name) == type_)
 
 
@@ -154,8 +154,8 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
 
 
 def _faulty(subject: Subject, model: onnx.ModelProto, declared: Types) -> bool:
-    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in
-    these respects.
+    """Return whether a node of a changed model is invalid by its declaration, where the subject itself is
+    sound in these respects.
     """
     typed = {
         name: found for name, type_ in declared.items() if (found := _read_static_type(type_)) is not None

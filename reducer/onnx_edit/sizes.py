@@ -57,15 +57,15 @@ class Sizes:
         return _Propagation(self, seeds).run()
 
     def is_held(self, root: Dim) -> bool:
-        """Whether a class has a dimension of an input or of a stored tensor."""
+        """Return whether a class has a dimension of an input or of a stored tensor."""
         return root in self._held
 
     def steps(self, roots: Iterable[Dim]) -> list[int]:
-        """The places of the nodes that these classes touch, ascending."""
+        """Return the places of the nodes that these classes touch, ascending."""
         return sorted({place for root in roots for place in self._steps.get(root, ())})
 
     def shape(self, number: int, new: Mapping[Dim, int]) -> Shape | None:
-        """A tensor's shape under new sizes."""
+        """Return a tensor's shape under new sizes."""
         old = self.classes.shape(number)
         if old is None:
             return None
@@ -73,7 +73,7 @@ class Sizes:
 
 
 def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
-    """The node with the attributes that repeat its inputs' sizes brought in line with the new ones."""
+    """Return the node with the attributes that repeat its inputs' sizes brought in line with the new ones."""
     node = step.node
     rule = size_rule(node.domain, node.op_type)
     if rule not in _FILTERED or len(shapes) < 2 or shapes[0] is None or shapes[1] is None:

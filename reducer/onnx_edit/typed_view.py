@@ -172,7 +172,7 @@ class _ViewReader:
 
 
 def stored_tensors(subject: Subject) -> Iterator[StoredTensor]:
-    """The inputs that are tensors; then the initializers and Constant nodes of each graph."""
+    """Yield the inputs that are tensors; then the initializers and Constant nodes of each graph."""
     for name, value in subject.inputs.items():
         if isinstance(value, np.ndarray):
             yield StoredTensor(name, value, True)

@@ -67,15 +67,15 @@ def structural(subject: Subject) -> str:
 
 
 def _light(subject: Subject) -> OnnxProgram:
-    """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their
-    type.
+    """Return a subject's model for the checker, which looks at no values: large stored tensors are inputs of
+    their type.
     """
     large = {tensor.name for tensor in subject.model.graph.initializer if tensor_bytes(tensor) >= _LARGE}
     return OnnxProgram(as_inputs(subject.model, large).SerializeToString()) if large else subject.program
 
 
 def bad_scale(subject: Subject) -> str:
-    """The operator whose scale, an input or a stored tensor, is not positive and finite everywhere; ""
+    """Return the operator whose scale, an input or a stored tensor, is not positive and finite everywhere; ""
     without one.
     """
     nodes = [(node, found) for node in all_nodes(subject.model.graph.node) if (found := _scales(node))]
@@ -102,7 +102,7 @@ def _sound(scale: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> bool:
     return bool((np.isfinite(wide) & (wide > 0)).all())
 
 
-# The question of a reduction where the failure is that a target runs a program which it should refuse.
+# The test of a reduction whose failure is that a target runs a program that it should refuse.
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class AcceptsInvalidTest:
     the `objector` still objects in the same words. A program that breaks a rule by its inputs alone states no
     fault.
 
-    `objection` is what he said of the whole program, normalised: a candidate that breaks another rule on the
-    way is another failure.
+    `objection` is the objector's message for the whole program, normalised, because a candidate that breaks
+    another rule is another failure.
     """
 
     workers: Workers

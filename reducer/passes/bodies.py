@@ -189,7 +189,7 @@ class SignaturePart:
 
 
 def signature(node: onnx.NodeProto) -> list[SignaturePart]:
-    """The parts of an If, Loop, Scan or SequenceMap that can go one by one, the last ones first."""
+    """Return the parts of an If, Loop, Scan or SequenceMap that can go one by one, the last ones first."""
     outputs = range(len(node.output))
     parts: list[SignaturePart] = []
     if node.op_type in ("If", "SequenceMap"):

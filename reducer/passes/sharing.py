@@ -1,5 +1,7 @@
-"""Inputs and stored tensors shared: what reads one of them reads another, and the first goes. Where a node
-goes with it, they are shared no longer: a failure may need two tensors, of which another node has one.
+"""Share inputs and stored tensors: readers of one read another one instead, so that the first can go.
+
+An edit of its own drops a node and gives every reader a tensor of its own again, since a failure may need two
+tensors of which another node held one.
 """
 
 from collections import Counter

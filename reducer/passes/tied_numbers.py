@@ -61,7 +61,7 @@ def shrink_together(subject: Subject) -> Iterator[OnnxEdit]:
 
 
 def system_of(subject: Subject) -> System:
-    """The numbers of a subject's main graph; nodes with bodies or of local functions have no rules."""
+    """Return the numbers of a subject's main graph; nodes with bodies or of local functions have no rules."""
     graph = subject.model.graph
     opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
     local = {(function.domain, function.name) for function in subject.model.functions}

@@ -61,12 +61,12 @@ _JUDGED = 1024
 
 
 def _converts(operators: Iterable[str]) -> bool:
-    """Whether one of the operators only turns values into another type."""
+    """Return whether one of the operators only turns values into another type."""
     return any(found.converts for name in operators if (found := find_operator("", name)) is not None)
 
 
 def is_worded(test: object) -> bool:
-    """Whether a message or a stack distinguishes the failure from others."""
+    """Return whether a message or a stack distinguishes the failure from others."""
     return (
         isinstance(test, TargetTest)
         and test.failure.verdict.kind in ("error", "crash")

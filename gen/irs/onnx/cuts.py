@@ -357,7 +357,7 @@ def list_called_functions(source: onnx.ModelProto, graph: onnx.GraphProto) -> li
 
 
 def inner_operators(node: onnx.NodeProto) -> list[str]:
-    """The operators of a node and of its bodies."""
+    """Return the operators of a node and of its bodies."""
     found = [node.op_type]
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:

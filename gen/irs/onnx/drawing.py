@@ -145,7 +145,9 @@ def _more_free(rails: list[str], ending: set[int], home: int, many: int) -> list
 def _line(
     rails: list[str], home: int, joined: list[int], ended: set[int], begun: Sequence[int], sign: str
 ) -> str:
-    """The rails beside one box: `│` passes by, `╯` ends here, `┤` is read and goes on, `╮` begins here."""
+    """Return the rails beside one box: `│` passes by, `╯` ends here, `┤` is read and goes on, `╮` begins
+    here.
+    """
     touched = {*joined, *begun, home}
     low, high = min(touched), max(touched)
     text = []

@@ -14,7 +14,7 @@ _NOT_IN_A_NAME = re.compile(r"\W")
 
 
 def given_names(model: onnx.ModelProto) -> set[str]:
-    """The names of inputs, outputs, initializers, values and nodes, of bodies and functions too.
+    """Return the names of inputs, outputs, initializers, values and nodes, of bodies and functions too.
 
     Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`,
     `conv1_relu_0`). Words that ONNX's operator pages use (`constant_value`, `ReduceL1`) are left out.

@@ -66,7 +66,7 @@ def graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx
 
 
 def nodes(graph: onnx.GraphProto) -> Iterator[tuple[Path, onnx.NodeProto]]:
-    """Every node of the graph and of its bodies, with the path of the graph it lies in."""
+    """Yield every node of the graph and of its bodies, with the path of the graph it lies in."""
     for path, inner in graphs(graph):
         for node in inner.node:
             yield path, node
@@ -112,7 +112,7 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def uses(graph: onnx.GraphProto) -> set[str]:
-    """Every name that a node of the graph or of a body in it reads, or that one of them yields."""
+    """Return every name that a node of the graph or of a body in it reads, or that one of them yields."""
     names: set[str] = set()
     for _, inner in graphs(graph):
         names.update(info.name for info in inner.output)
@@ -167,7 +167,7 @@ def add_initializers(model: onnx.ModelProto, graph: onnx.GraphProto, tensors: It
 
 
 def declared_type(array: Array) -> onnx.TypeProto:
-    """The type of an array, all its sizes static."""
+    """Return the type of an array, all its sizes static."""
     return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
 
 

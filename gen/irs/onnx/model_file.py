@@ -73,7 +73,7 @@ def load_program(path: Path) -> OnnxProgram:
 
 
 def parse_model(data: bytes, path: Path) -> onnx.ModelProto:
-    """The ModelProto in `data`, which was read from `path`; BadInput when the bytes are none."""
+    """Return the ModelProto in `data`, which was read from `path`; BadInput when the bytes are none."""
     model = decode(onnx.ModelProto(), data)
     if model is None:
         raise BadInput(f"{shown(path, 200)} is not an ONNX model: truncated, corrupt, or of another format")

@@ -70,7 +70,7 @@ class OnnxProgram(Program):
         return {MODEL: self.chunks()}
 
     def files_with_data(self, folder: str) -> tuple[dict[str, Chunks], dict[str, DataPart]]:
-        """The model with the data of large tensors as ONNX's external data."""
+        """Return the model with the data of large tensors as ONNX's external data."""
         model, parts = with_data_beside(self.proto, folder)
         return OnnxProgram.of(model).files(), parts
 
@@ -85,15 +85,15 @@ class OnnxProgram(Program):
         return onnx.load_model_from_string(self.model)
 
     def inputs(self) -> dict[str, ValueType]:
-        """The graph's inputs without default, and their types."""
+        """Return the graph's inputs without default, and their types."""
         return graph_inputs(self.proto)
 
     def outputs(self) -> dict[str, ValueType]:
-        """The graph's outputs and their types."""
+        """Return the graph's outputs and their types."""
         return graph_outputs(self.proto)
 
     def operators(self) -> list[str]:
-        """The operator of every node, those of subgraphs included."""
+        """Return the operator of every node, those of subgraphs included."""
         return list(self._operators)
 
     @cached_property
@@ -116,7 +116,7 @@ class OnnxProgram(Program):
         return given_names(self.proto)
 
     def text(self) -> str:
-        """A line a node, in the graph's order; bodies follow their node."""
+        """Return a line a node, in the graph's order; bodies follow their node."""
         return "\n".join(
             f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})"
             for node in all_nodes(self.proto.graph.node)

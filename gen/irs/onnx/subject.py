@@ -60,5 +60,5 @@ class Recording(Mapping[str, Value]):
         self._play([name for name in names if name in self._names])
 
     def only(self, names: Collection[str]) -> "Recording":
-        """The same recording, of these names alone."""
+        """Return the same recording, of these names alone."""
         return Recording(sorted(self._names.keys() & names, key=self._names.__getitem__), self._play)

@@ -75,7 +75,7 @@ class Body:
             del self.symbols[name]
 
     def export(self, value: R.Expr, kind: T.Type) -> R.Var:
-        """A variable of the dataflow block that is open that outlives it."""
+        """Bind a variable that outlives the open dataflow block."""
         var = R.Var(self.names.fresh("gv"), kind)
         self._note(var, value)
         return var
@@ -87,11 +87,11 @@ class Body:
             self.settled.add(var.name)
 
     def seq(self, result: R.Expr) -> R.Seq:
-        """All that was bound, and the result."""
+        """Return everything that was bound, and the result."""
         return R.Seq(self.blocks(), result)
 
     def blocks(self) -> tuple[R.BindingBlock, ...]:
-        """All that was bound."""
+        """Return everything that was bound."""
         self._close(self.plain)
         return tuple(self._blocks)
 

@@ -21,8 +21,8 @@ class Side:
 
 
 def lending(function: R.Function) -> tuple[Side, ...]:
-    """The sides of branches that give storage back which something outside of them, behind in the text, may
-    be given; outer ones first.
+    """Return the sides of branches that give storage back which something outside of them, behind in the
+    text, may be given; outer ones first.
     """
     return tuple(dict.fromkeys(_lending(function.body, [])))
 
@@ -80,7 +80,7 @@ def _results(binding: R.Binding) -> Iterator[str]:
 
 
 def _is_planned(value: R.Expr) -> bool:
-    """Whether an operator of TVM computes a value."""
+    """Return whether an operator of TVM computes a value."""
     return (
         isinstance(value, R.Call) and isinstance(value.op, R.RelaxOperator) and value.op.name not in _PACKED
     )
@@ -105,8 +105,8 @@ def _handed_on(binding: R.Binding) -> set[str]:
 
 
 def _same_storage(binding: R.Binding) -> set[str]:
-    """The variables whose storage the variable of a binding has: it is another name of theirs, or a tuple of
-    them.
+    """Return the variables whose storage the variable of a binding has: it is another name of theirs, or a
+    tuple of them.
     """
     value = binding.value
     if isinstance(value, R.If):

@@ -41,12 +41,12 @@ UNBUILDABLE = {
 
 @cache
 def operators() -> dict[str, Declared]:
-    """Every declared operator by name."""
+    """Return every declared operator by name."""
     return {declared.name: declared for family in _FAMILIES for declared in family.OPERATORS}
 
 
 def family(name: str) -> str:
-    """The family of an operator: the module that declares it."""
+    """Return the family of an operator: the module that declares it."""
     return _families()[name]
 
 
@@ -86,7 +86,7 @@ def _by_recogniser() -> tuple[tuple[Recogniser, tuple[Declared, ...]], ...]:
 
 @lru_cache(4096)
 def yielding(kind: RelaxTensorType) -> tuple[Declared, ...]:
-    """The operators that can yield a type. Those that share a recogniser are asked once."""
+    """Return the operators that can yield a type. Those that share a recogniser are asked once."""
     return tuple(declared for accepts, group in _by_recogniser() if accepts(kind) for declared in group)
 
 
@@ -127,10 +127,10 @@ class Solutions:
                 self._known.setdefault(kind, []).append((declared, solution))
 
     def types(self) -> list[RelaxTensorType]:
-        """The types that have a solution."""
+        """Return the types that have a solution."""
         return list(self._known)
 
     def of(self, kind: RelaxTensorType, rng: random.Random) -> tuple[Declared, Solution] | None:
-        """A solution for a type, or None."""
+        """Return a solution for a type, or None."""
         found = self._known.get(kind)
         return rng.choice(found) if found else None

@@ -22,7 +22,9 @@ class Unread:
 
 
 def unread(module: R.Module) -> Unread:
-    """The unread parts of a module. A part that only an unread one reads does not count: it goes with it."""
+    """Return the unread parts of a module. A part that only an unread one reads does not count: it goes with
+    it.
+    """
     bindings, parameters = set[tuple[str, str]](), set[tuple[str, str]]()
     for name, function in functions(module):
         read, used = reads(function.body), _used_symbols(function)
@@ -75,7 +77,7 @@ def _is_needed(binding: R.Binding, read: set[str], used: set[str]) -> bool:
 
 
 def _callables(module: R.Module) -> Iterator[tuple[str, R.Function]]:
-    """The functions of the module, and local ones by the variables that they are bound to."""
+    """Yield the functions of the module, and local ones by the variables that they are bound to."""
     for name, function in functions(module):
         yield name, function
         for binding in all_bindings(function.body):
@@ -84,7 +86,7 @@ def _callables(module: R.Module) -> Iterator[tuple[str, R.Function]]:
 
 
 def _wanted_parameters(name: str, function: R.Function) -> set[tuple[str, str]]:
-    """The parameters that are read, or give a symbol its value, after the name of their function."""
+    """Return the parameters that are read, or give a symbol its value, after the name of their function."""
     read, used = reads(function.body), _used_symbols(function)
     return {
         (name, param.name)
@@ -166,7 +168,7 @@ def _without_parameters(module: R.Module, kept: Collection[tuple[str, str]]) -> 
 
 
 def _is_passed_on(module: R.Module, name: str) -> bool:
-    """Whether a function is named other than to be called."""
+    """Return whether a function is used as a value, not only called."""
     for _, function in functions(module):
         args = [arg for expr in expressions(function.body) if isinstance(expr, R.Call) for arg in expr.args]
         args += [binding.value for binding in all_bindings(function.body)]
@@ -196,32 +198,32 @@ class _Narrow(Rebuild):
         return tuple(items[n] for n in self._keep[name]) if name in self._keep else items
 
     def var(self, var: R.Var) -> R.Var:
-        """The variable of a local function with its new type."""
+        """Return the variable of a local function with its new type."""
         if not isinstance(var.type, T.FuncType) or var.type.params is None:
             return var
         return replace(var, type=replace(var.type, params=self._keep_items(var.name, var.type.params)))
 
     def value(self, expr: R.Expr) -> R.Expr:
-        """A call with the arguments that are left."""
+        """Remove the arguments of removed parameters from a call."""
         if isinstance(expr, R.Call) and isinstance(expr.op, R.GlobalVar | R.Var):
             return replace(expr, args=self._keep_items(expr.op.name, expr.args))
         return expr
 
     def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
-        """A local function with the parameters that are left."""
+        """Remove parameters of a local function."""
         if isinstance(binding.value, R.Function):
             return (replace(binding, value=self._narrow_function(binding.var.name, binding.value)),)
         return (binding,)
 
 
 def plain(seq: R.Seq) -> R.Seq:
-    """The same bindings without dataflow blocks."""
+    """Return the same bindings without dataflow blocks."""
     return _Plain().seq(seq)
 
 
 class _Plain(Rebuild):
     def var(self, var: R.Var) -> R.Var:
-        """A variable that is seen everywhere."""
+        """Return a variable that is seen everywhere."""
         return replace(var, dataflow=False)
 
     def seq(self, seq: R.Seq) -> R.Seq:

@@ -70,7 +70,7 @@ class Recogniser:
     condition: Callable[[tuple[int, ...]], bool] | None = None
 
     def __call__(self, kind: T.Type) -> bool:
-        """Whether a type can be the result."""
+        """Return whether a type can be the result."""
         if not isinstance(kind, T.RelaxTensorType) or kind.dtype not in self.dtypes or kind.shape is None:
             return False
         if not self.ranks[0] <= kind.rank <= self.ranks[1] or (self.static and not T.is_static(kind)):
@@ -88,7 +88,7 @@ class Declared:
     onnx: str = ""
 
     def sample(self, draw: Draw) -> tuple[T.RelaxTensorType, Solution]:
-        """A result type that the recogniser takes, and its solution.
+        """Return a result type that the recogniser takes, and its solution.
 
         Raises:
             LookupError: 200 drawn types were all refused.
@@ -113,7 +113,7 @@ def static_sizes(kind: T.RelaxTensorType) -> tuple[int, ...]:
 
 
 def tensor(dtype: str, shape: Sequence[T.Size]) -> T.RelaxTensorType:
-    """The type of a tensor."""
+    """Return the type of a tensor."""
     return T.RelaxTensorType(dtype, tuple(shape))
 
 

@@ -45,7 +45,7 @@ class Draw:
     symbolic: float = 0.15
 
     def size(self, limit: int = 8) -> int:
-        """A small size."""
+        """Return a small size."""
         return min(self.rng.choice(SIZES), max(1, limit))
 
     def value(self, size: T.Size) -> int:
@@ -65,7 +65,7 @@ class Draw:
         return T.RelaxTensorType(dtype, self.shape(rank))
 
     def shape(self, rank: int) -> T.Shape:
-        """A shape of a rank."""
+        """Return a shape of a rank."""
         shape: list[T.Size] = []
         for _ in range(rank):
             room = max(1, LIMIT // 2 // self.count(shape)) if shape else 8
@@ -89,7 +89,7 @@ class Draw:
         return tuple(pair[0]), tuple(pair[1])
 
     def factors(self, count: int, rank: int | None = None) -> tuple[int, ...]:
-        """A static shape with so many elements."""
+        """Return a static shape with so many elements."""
         rank = self.rng.randint(1, 4) if rank is None else rank
         shape = [1] * rank
         if not rank:
@@ -108,7 +108,7 @@ class Draw:
         return self.rng.random() < share
 
     def axis(self, rank: int) -> int:
-        """An axis of a tensor, sometimes counted from the end."""
+        """Return an axis of a tensor, sometimes counted from the end."""
         axis = self.rng.randrange(rank)
         return axis - rank if self.chance(RATES.negative_axis) else axis
 
@@ -123,28 +123,28 @@ class Draw:
         return numbers(dtype, shape, [self.rng.randint(*ends) for _ in range(count)])
 
     def indices(self, shape: Sequence[int], size: int, dtype: str = "int64") -> R.Constant:
-        """A constant of indices into an axis of a size."""
+        """Return a constant of indices into an axis of a size."""
         return self.constant(dtype, shape, 0, size - 1)
 
 
 def numbers(dtype: str, shape: Sequence[int], values: Sequence[float]) -> R.Constant:
-    """A constant of these elements, row by row, rounded to the element type."""
+    """Return a constant of these elements, row by row, rounded to the element type."""
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     return R.Constant(Array(dtype, tuple(shape), np.array(values).astype(kind).tobytes()))
 
 
 def number(dtype: str, value: float) -> R.Constant:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return numbers(dtype, (), [value])
 
 
 def whole(value: int) -> R.Scalar:
-    """A scalar of 64-bit integer."""
+    """Return a scalar of 64-bit integer."""
     return R.Scalar(value, "int64")
 
 
 def real(value: float) -> R.Scalar:
-    """A scalar of 64-bit floating point."""
+    """Return a scalar of 64-bit floating point."""
     return R.Scalar(float(value), "float64")
 
 

@@ -21,7 +21,7 @@ _LARGEST_CONSTANT = 64
 
 
 def bindings_of(module: R.Module) -> Iterator[tuple[str, R.Binding]]:
-    """Every binding, nested ones too, with the name of its function."""
+    """Yield every binding, nested ones too, with the name of its function."""
     for name, function in functions(module):
         for binding in all_bindings(function.body):
             yield name, binding
@@ -42,7 +42,7 @@ class _Replace(Rebuild):
         self._name, self._by = name, by
 
     def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
-        """The bindings that stand for the one named."""
+        """Return the bindings that stand for the one named."""
         return self._by if binding.var.name == self._name else (binding,)
 
 
@@ -52,7 +52,7 @@ def replace_reads(module: R.Module, name: str, leaf: R.Expr) -> R.Module:
 
 
 def calls_of(module: R.Module) -> Iterator[tuple[R.Binding, R.Function]]:
-    """The calls of functions of the module that do not call themselves, and of local functions."""
+    """Yield the calls of functions of the module that do not call themselves, and of local functions."""
     table = dict(functions(module))
     local = {b.var.name: b.value for _, b in bindings_of(module) if isinstance(b.value, R.Function)}
     for _, binding in bindings_of(module):
@@ -129,7 +129,7 @@ def make_ones(kind: T.RelaxTensorType) -> R.Call | None:
 
 
 def constants_of(module: R.Module) -> list[R.Constant]:
-    """The constants that a module holds, each once."""
+    """Return the constants that a module holds, each once."""
     found = (
         expr for _, f in functions(module) for expr in expressions(f.body) if isinstance(expr, R.Constant)
     )
@@ -146,5 +146,5 @@ class _Exchange(Rebuild):
         self._old, self._new = old, new
 
     def leaf(self, expr: R.Expr) -> R.Expr:
-        """The new constant for the old one."""
+        """Return the new constant for the old one."""
         return self._new if expr == self._old else expr

@@ -67,7 +67,7 @@ class Generator:
         self._left = policy.bindings
 
     def module(self) -> Generated:
-        """A module with main and the functions that it calls."""
+        """Return a module with main and the functions that it calls."""
         known = {
             self.names.fresh("n"): self.rng.randint(2, 5)
             for _ in range(self.rng.randint(0, self.policy.symbols))
@@ -91,7 +91,7 @@ class Generator:
         return Draw(self.rng, known, self.policy.dtypes, self.policy.symbolic)
 
     def _params(self, draw: Draw, target: T.Type) -> tuple[R.Var, ...]:
-        """The parameters of main: tensors, some of them of a type that the result has."""
+        """Return the parameters of main: tensors, some of them of a type that the result has."""
         wanted = list(target.fields if isinstance(target, T.TupleType) else (target,))
         count = self.rng.choice((1, 2, 2, 3, 4))
         kinds = [
@@ -139,7 +139,7 @@ class Generator:
         }
 
     def _base(self, kind: T.Type, body: Body) -> R.Expr:
-        """A variable of the type where there is one, else a literal."""
+        """Return a variable of the type where there is one, else a literal."""
         if self.rng.random() < RATES.in_scope and any(var.type == kind for var in body.scope):
             return self.variable(kind, body, 0)
         return self.literal(kind, body, 0)
@@ -153,7 +153,7 @@ class Generator:
         return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
 
     def literal(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """The literal of a type."""
+        """Return the literal of a type."""
         draw = self._draw(body.symbols)
         if isinstance(kind, T.RelaxTensorType):
             return self._tensor(kind, body)
@@ -173,7 +173,7 @@ class Generator:
         return R.Text("text") if isinstance(kind, T.StringType) else R.Tuple(())
 
     def _tensor(self, kind: T.RelaxTensorType, body: Body) -> R.Expr:
-        """A constant, or `full` where the shape is symbolic or the constant would be large."""
+        """Return a constant, or `full` where the shape is symbolic or the constant would be large."""
         draw = self._draw(body.symbols)
         if kind.shape is None:
             static = T.RelaxTensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
@@ -204,7 +204,9 @@ class Generator:
     # ------------------------------------------------------------------ forms with parts
 
     def operator(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr | None:
-        """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
+        """Return the call of an operator that can yield the type, from the cache of solutions or from its
+        solver.
+        """
         cached = (
             self._solutions.of(kind, self.rng)
             if self._solutions and self.rng.random() < RATES.cached
@@ -226,7 +228,7 @@ class Generator:
         return not self.policy.known_faults and fault_of(declared.name, kind, solution.attrs) != ""
 
     def weight(self, operator: str) -> float:
-        """How often an operator is chosen: as the policy says, but never what TVM cannot build."""
+        """Return how often an operator is chosen: as the policy says, but never what TVM cannot build."""
         return 0 if operator in UNBUILDABLE and not self.policy.known_faults else self.policy.weight(operator)
 
     def _call(self, declared: Declared, solution: Solution, kind: T.Type, body: Body, fuel: int) -> R.Expr:
@@ -267,7 +269,7 @@ class Generator:
         return self._bind(R.Call(R.RelaxOperator("relax.clip"), (made, *bounds), kind), body, kind)
 
     def projection(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """A field of a tuple that holds the type."""
+        """Return a field of a tuple that holds the type."""
         draw = self._draw(body.symbols)
         fields: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         index = self.rng.randint(0, len(fields))
@@ -287,7 +289,7 @@ class Generator:
         return self.expr(kind, body, fuel)
 
     def dataflow(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """A dataflow block that exports the value, and sometimes another."""
+        """Return a dataflow block that exports the value, and sometimes another."""
         with body.dataflow():
             made = self.expr(kind, body, fuel)
             inner = [
@@ -301,7 +303,7 @@ class Generator:
             return body.export(made, kind)
 
     def branch(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """A branch on a boolean that is computed, with a body on either side."""
+        """Return a branch on a boolean that is computed, with a body on either side."""
         condition = self.expr(T.RelaxTensorType("bool", ()), body, min(fuel, 2))
         # TVM 0.27 crashes if a condition folds to a constant: computing it from a `full` prevents that.
         if not self.policy.known_faults:
@@ -318,8 +320,8 @@ class Generator:
         return self._bind(R.If(condition, sides[0], sides[1], kind), body, kind)
 
     def cast(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
-        """The value with its shape forgotten, then checked again: by symbols that are new, and by the type
-        itself.
+        """Return the value with its shape forgotten, then checked again: by symbols that are new, and by the
+        type itself.
         """
         made = self._compute_value(self.expr(kind, body, fuel), body)
         loose = self._bind(made, body, T.RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
@@ -343,7 +345,7 @@ class Generator:
         return self._bind(made, body, kind, cast=True)
 
     def kernel(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
-        """A kernel of TIR, by `call_tir`."""
+        """Return a kernel of TIR, by `call_tir`."""
         which = self.rng.choice(list(KINDS if kind.dtype != "bool" else ["exchange"]))
         name = self.names.fresh("kernel")
         self.functions[name] = kernel(name, which, kind)
@@ -376,7 +378,7 @@ class Generator:
     # ------------------------------------------------------------------ functions
 
     def function(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """The call of another function of the module, one that is there or a new one."""
+        """Return the call of another function of the module, one that is there or a new one."""
         if isinstance(kind, T.RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
             # With an unknown shape there are no single sizes to leave open.
             return self._generic(kind, body, fuel) if kind.shape is not None else self._base(kind, body)
@@ -400,7 +402,7 @@ class Generator:
         return made if static == kind else self._bind(made, body, kind, cast=True)
 
     def _new_function(self, kind: T.Type, fuel: int) -> tuple[str, R.Function]:
-        """A private function of a static result type."""
+        """Return a private function of a static result type."""
         draw = self._draw({})
         types: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         if self.rng.random() < RATES.other_field:
@@ -412,8 +414,8 @@ class Generator:
         return self._define("sub", types, kind, {}, fuel)
 
     def _generic(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
-        """The call of a new function that leaves sizes of its first parameter open, and yields a tensor of
-        its type.
+        """Return the call of a new function that leaves sizes of its first parameter open, and yields a
+        tensor of its type.
         """
         sizes: dict[str, int] = {}
         shape: list[T.Size] = []
@@ -443,7 +445,7 @@ class Generator:
         return name, function
 
     def recursion(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
-        """A function that calls itself a given number of times, each time with one less."""
+        """Return a function that calls itself a given number of times, each time with one less."""
         wanted, kind = (
             kind,
             T.RelaxTensorType(
@@ -492,7 +494,7 @@ class Generator:
         return body.bind(R.Function(params, inner.seq(result), kind.result), kind, "f")
 
     def closure(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """A local function, called where it stands; it is in scope from then on."""
+        """Return a local function, called where it stands; it is in scope from then on."""
         draw = self._draw(body.symbols if self.policy.known_faults else {})
         types: tuple[T.Type, ...] = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
         inside = kind if self.policy.known_faults else T.concrete(kind, body.symbols)
@@ -504,7 +506,7 @@ class Generator:
         return made if inside == kind else self._bind(made, body, kind, cast=True)
 
     def higher_order(self, kind: T.Type, body: Body, fuel: int) -> R.Expr:
-        """A local function that takes a function and calls it."""
+        """Return a local function that takes a function and calls it."""
         wanted = kind
         kind = kind if self.policy.known_faults else T.concrete(kind, body.symbols)
         inner_type = T.FuncType((kind,), kind)
@@ -537,5 +539,5 @@ def _list_bound_symbols(kind: T.Type) -> set[str]:
 
 
 def generate(seed: int, policy: GenerationPolicy, solutions: Solutions | None = None) -> Generated:
-    """The module of a seed; equal seeds give equal modules when the cache of solutions is equal."""
+    """Return the module of a seed; equal seeds give equal modules when the cache of solutions is equal."""
     return Generator(random.Random(seed), policy, solutions).module()

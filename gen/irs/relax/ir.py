@@ -14,7 +14,7 @@ _ALLOCATING = frozenset(
 
 
 def _is_editable(program: RelaxProgram) -> bool:
-    """Whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
+    """Return whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
     from opsieve.gen.irs.relax.reading import from_json
 
     try:

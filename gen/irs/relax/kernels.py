@@ -17,8 +17,8 @@ KINDS = {
 
 
 def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
-    """A function of TIR with the name, of one of `KINDS`, on tensors of one static type (rank 1 and more):
-    inputs, then the output.
+    """Return a function of TIR with the name, of one of `KINDS`, on tensors of one static type (rank 1 and
+    more): inputs, then the output.
 
     Source: the form that TVM 0.27 parses `T.prim_func(s_tir=True)` with one block of axes S into.
     """

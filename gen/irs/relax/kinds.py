@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 
 def _kind(key: str, tree: type[Any], *parts: str) -> Kind:
-    """A kind whose parts are written `FIELD NAME HOW`."""
+    """Return a kind whose parts are written `FIELD NAME HOW`."""
     return Kind(key, tree, tuple(Part(*part.split()) for part in parts))
 
 

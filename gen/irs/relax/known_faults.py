@@ -43,7 +43,7 @@ def _of(function: R.Function) -> set[str]:
 
 
 def fault_of(name: str, kind: T.Type, attrs: R.Attributes | None) -> str:
-    """The pattern that the call of an operator is by itself, "" for none."""
+    """Return the pattern that the call of an operator is by itself, "" for none."""
     if name in UNBUILDABLE:
         return name
     axes = attrs.get("axes") if attrs is not None and name == "relax.nn.rms_norm" else None
@@ -62,8 +62,8 @@ def list_settled(body: R.Seq) -> set[str]:
 
 
 def settles(value: R.Expr, known: Collection[str]) -> bool:
-    """Whether a value is such a constant: by way of variables, tuples and casts of its elements, which the
-    lowering computes itself.
+    """Return whether a value is such a constant: by way of variables, tuples and casts of its elements, which
+    the lowering computes itself.
     """
     if isinstance(value, R.Tuple):
         return any(settles(field, known) for field in value.fields)
@@ -75,7 +75,7 @@ def settles(value: R.Expr, known: Collection[str]) -> bool:
 
 
 def captures(function: R.Function) -> frozenset[str]:
-    """The variables that a local function reads from around it."""
+    """Return the variables that a local function reads from around it."""
     bound = {param.name for param in function.params}
     for binding in all_bindings(function.body):
         bound.add(binding.var.name)

@@ -14,8 +14,8 @@ from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, funct
 
 
 def with_own_sides(module: R.Module) -> R.Module:
-    """The module with every side of a branch that lends storage to what stands outside of it as a function of
-    its own.
+    """Return the module with every side of a branch that lends storage to what stands outside of it as a
+    function of its own.
     """
     waiting = [(name, function) for name, function in functions(module) if lending(function)]
     if not waiting:
@@ -60,7 +60,7 @@ class _Outlining(Rebuild):
         self._call = R.Call(R.GlobalVar(self.name, self.made.type), tuple(given), kind)
 
     def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
-        """The branch, its side a call."""
+        """Replace the side of the branch by a call."""
         value = binding.value
         if binding.var.name != self._side.branch or not isinstance(value, R.If):
             return (binding,)
@@ -90,14 +90,14 @@ def _copy_body(
 
 
 def _free(body: R.Seq) -> list[R.Var]:
-    """The variables that a sequence reads from around it, in order."""
+    """Return the variables that a sequence reads from around it, in order."""
     free = captures(R.Function((), body, body.type))
     found = {item.name: item for item in expressions(body) if isinstance(item, R.Var) and item.name in free}
     return list(found.values())
 
 
 def _symbols_outside(function: R.Function, side: R.Seq) -> set[str]:
-    """The symbols of a function that stand elsewhere than in one side of its branches alone."""
+    """Return the symbols of a function that occur outside one side of its branches."""
 
     class Without(Rebuild):
         def seq(self, seq: R.Seq) -> R.Seq:

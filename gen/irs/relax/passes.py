@@ -118,7 +118,7 @@ def rule(step: str) -> PassRule | None:
 
 
 def computing_dtype(steps: Sequence[str]) -> str:
-    """The element type in which a sequence makes floats be computed, "" for their own."""
+    """Return the element type in which a sequence makes floats be computed, "" for their own."""
     return next((found.computes for step in steps if (found := rule(step)) and found.computes), "")
 
 
@@ -149,7 +149,7 @@ def draw_step(rng: random.Random) -> str:
 
 
 def draw(rng: random.Random, length: int) -> Steps:
-    """A legal sequence of about so many passes."""
+    """Return a legal sequence of about so many passes."""
     return legalise_steps([draw_step(rng) for _ in range(length)])
 
 

@@ -53,7 +53,7 @@ class GenerationPolicy:
         return 1.0
 
     def target(self, draw: Draw, rng: random.Random) -> T.Type:
-        """The type of main's result."""
+        """Return the type of main's result."""
         count = rng.choice((1, 1, 2, 3))
         fields = tuple(draw.tensor_type(ranks=(1, 4)) for _ in range(count))
         return fields[0] if count == 1 else T.TupleType(fields)
@@ -155,5 +155,5 @@ POLICIES: Mapping[str, type[GenerationPolicy]] = {
 
 
 def is_plain(kind: T.Type) -> bool:
-    """Whether a type is that of a tensor with a known shape."""
+    """Return whether a type is that of a tensor with a known shape."""
     return isinstance(kind, T.RelaxTensorType) and kind.shape is not None

@@ -82,7 +82,7 @@ class RelaxProgram(TvmProgram):
         return Broken(operator, _KINDS.get(place.partition(" ")[0], "mixed-dtypes"), place)
 
     def text(self) -> str:
-        """The module as Relax is written, read here from the graph; constants are cut short."""
+        """Return the module as Relax is written, read here from the graph; constants are cut short."""
         from opsieve.gen.irs.relax.reading import from_json
         from opsieve.gen.irs.relax.text import module_text
 
@@ -93,7 +93,7 @@ class RelaxProgram(TvmProgram):
             return super().text()
 
     def shapes(self) -> dict[str, tuple[int | str, ...]]:
-        """The inputs that are shapes or scalars of symbols: the sizes that they stand for."""
+        """Return the inputs that are shapes or scalars of symbols: the sizes that they stand for."""
         found: dict[str, tuple[int | str, ...]] = {}
         for parameter in object_nodes(self.entry.get("params")):
             kind = parameter.get("ty")

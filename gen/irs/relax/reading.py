@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def from_json(text: str) -> R.Module:
-    """The module of a JSON graph.
+    """Return the module of a JSON graph.
 
     Raises:
         MalformedGraph: the graph is damaged, hostile, another object, or has what these trees cannot hold;
@@ -117,7 +117,7 @@ class _Reader:
         return var
 
     def name(self, found: ObjectNode) -> str:
-        """The name of a variable, made unique in the module."""
+        """Return the name of a variable, made unique in the module."""
         if id(found) not in self._names:
             wanted = _text(found["name"])
             base = wanted if _NAME.fullmatch(wanted) else "v"
@@ -237,7 +237,7 @@ def _attributes(value: Value) -> R.Attributes:
 
 
 def _plain(value: Value) -> Value:
-    """A number node as the number."""
+    """Return a number node as the number."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     if isinstance(value, ObjectNode) and value.type in ("ir.IntImm", "ir.FloatImm"):

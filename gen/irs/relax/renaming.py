@@ -23,11 +23,11 @@ class Retyped(Rebuild):
         self._size, self._dtype = size, dtype
 
     def type(self, kind: T.Type) -> T.Type:
-        """A type."""
+        """Return a type."""
         return T.replace_sizes(kind, self._size, self._dtype)
 
     def leaf(self, expr: R.Expr) -> R.Expr:
-        """A shape, a scalar of symbols, or a constant, whose elements are cut or repeated to fit."""
+        """Return a shape, a scalar of symbols, or a constant, whose elements are cut or repeated to fit."""
         if isinstance(expr, R.ShapeValue):
             return R.ShapeValue(tuple(map(self._size, expr.sizes)))
         if isinstance(expr, R.Constant):
@@ -41,7 +41,7 @@ class Retyped(Rebuild):
         return expr
 
     def value(self, expr: R.Expr) -> R.Expr:
-        """A call, with the element types among its attributes."""
+        """Return a call, with the element types among its attributes."""
         if isinstance(expr, R.Call) and expr.attrs is not None:
             items = tuple(
                 (name, type(v)(self._dtype(v)) if isinstance(v, str) and "dtype" in name else v)
@@ -52,7 +52,7 @@ class Retyped(Rebuild):
 
 
 def make_constant(value: "np.ndarray[Any, Any]", dtype: str) -> R.Constant:
-    """A constant with the elements of an array, as another element type."""
+    """Return a constant with the elements of an array, as another element type."""
     return R.Constant(Array(dtype, value.shape, value.astype(np.dtype(dtype)).tobytes()))
 
 
@@ -64,7 +64,7 @@ class Renamed(Retyped):
         self._variables = variables
 
     def var(self, var: R.Var) -> R.Var:
-        """The variable under its new name."""
+        """Return the variable under its new name."""
         return replace(var, name=self._variables.get(var.name, var.name), type=self.type(var.type))
 
 
@@ -96,7 +96,7 @@ class _Names(Rebuild):
 
 
 def all_names(module: R.Module) -> set[str]:
-    """Every name in use: of functions, variables and symbols."""
+    """Return every name in use: of functions, variables and symbols."""
     names = _Names()
     names.module(module)
     return {name for name, _ in module.functions} | names.variables | set(names.symbols)

@@ -28,7 +28,7 @@ Rewrite = Callable[[R.Module, str], R.Module]
 
 
 def closure(module: R.Module, name: str) -> R.Module:
-    """The function becomes a local closure of a new function of its name."""
+    """Turn the function into a local closure of a new function of its name."""
     function, names = _function(module, name), FreshNames(all_names(module))
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
@@ -81,7 +81,7 @@ REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrap_function, "r
 
 
 def rewritten(module: R.Module, rng: random.Random) -> tuple[R.Module, str]:
-    """The module after one of the rewrites on one of its functions, and which."""
+    """Return the module after one of the rewrites on one of its functions, and which."""
     name = rng.choice([name for name, _ in functions(module)])
     rewrite = rng.choice(sorted(REWRITES))
     return REWRITES[rewrite](module, name), f"{rewrite} {name}"
@@ -120,7 +120,7 @@ def _signature(
 
 
 def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed: str) -> Rewritten | None:
-    """The module after a rewrite of its last function, or of the one that a seed chooses."""
+    """Return the module after a rewrite of its last function, or of the one that a seed chooses."""
     try:
         module = from_json(program.module.decode())
     except (MalformedGraph, UnicodeDecodeError):

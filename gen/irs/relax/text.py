@@ -12,7 +12,7 @@ _INDENT = "    "
 
 
 def module_text(module: R.Module) -> str:
-    """The functions, one after the other; a kernel of TIR by its signature alone."""
+    """Return the functions, one after the other; a kernel of TIR by its signature alone."""
     lines = ["@I.ir_module", "class Module:"]
     for name, function in module.functions:
         if isinstance(function, R.Function):
@@ -28,7 +28,7 @@ def module_text(module: R.Module) -> str:
 
 
 def type_text(kind: T.Type) -> str:
-    """A type as TVMScript writes it."""
+    """Return a type as TVMScript writes it."""
     if isinstance(kind, T.RelaxTensorType):
         if kind.shape is None:
             rank = [f"ndim={kind.rank}"] if kind.rank >= 0 else []
@@ -87,7 +87,7 @@ def _binding(binding: R.Binding) -> list[str]:
 
 
 def expr_text(expr: R.Expr) -> str:
-    """An expression on one line; a branch or a local function is only named."""
+    """Return an expression on one line; a branch or a local function is only named."""
     if isinstance(expr, R.Constant):
         return array_text(expr.array)
     if isinstance(expr, R.Scalar):
@@ -119,7 +119,7 @@ def expr_text(expr: R.Expr) -> str:
 
 
 def array_text(array: Array) -> str:
-    """A constant with its first elements."""
+    """Return a constant with its first elements."""
     try:
         flat = np.frombuffer(array.data, np.dtype(array.dtype))
     except TypeError:
@@ -150,7 +150,7 @@ def _kernel(function: ObjectNode) -> str:
 
 
 def _label(name: str) -> str:
-    """A name from outside, quoted where it is none."""
+    """Return a name from outside, quoted where it is none."""
     return name if name.isidentifier() else ascii(name[:80])
 
 

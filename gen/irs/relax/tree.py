@@ -124,7 +124,7 @@ class Attributes:
     items: tuple[tuple[str, Value], ...]
 
     def get(self, name: str) -> Value:
-        """A value, or None."""
+        """Return a value, or None."""
         return dict(self.items).get(name)
 
 
@@ -241,7 +241,7 @@ class Module:
     attrs: tuple[tuple[str, Value], ...] = ()
 
     def get(self, name: str) -> "Function | ObjectNode | None":
-        """A function by name."""
+        """Return a function by name."""
         return dict(self.functions).get(name)
 
     @property

@@ -110,7 +110,7 @@ Type = RelaxTensorType | ShapeType | PrimType | TupleType | FuncType | StringTyp
 
 
 def size_value(size: Size, known: Mapping[str, int]) -> int:
-    """The value of a size when the symbols have these.
+    """Return the value of a size when the symbols have these.
 
     Raises:
         KeyError: a symbol has none.
@@ -123,7 +123,7 @@ def size_value(size: Size, known: Mapping[str, int]) -> int:
 
 
 def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
-    """The names of the symbols that a type or size reads, in order, with repeats."""
+    """Yield the names of the symbols that a type or size reads, in order, with repeats."""
     if isinstance(item, Sym):
         yield item.name
     elif isinstance(item, SizeOp):
@@ -144,7 +144,7 @@ def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
 
 
 def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]:
-    """The tensor types in a type, in order."""
+    """Yield the tensor types in a type, in order."""
     if isinstance(kind, RelaxTensorType):
         yield kind
     elif isinstance(kind, tuple):
@@ -192,7 +192,7 @@ def resolve_size(size: Size, known: Mapping[str, Size]) -> Size:
 
 
 def is_static(kind: "Type") -> bool:
-    """Whether a type says every shape in numbers."""
+    """Return whether a type says every shape in numbers."""
     if isinstance(kind, RelaxTensorType):
         return kind.shape is not None and all(isinstance(size, int) for size in kind.shape)
     if isinstance(kind, ShapeType):
@@ -203,12 +203,12 @@ def is_static(kind: "Type") -> bool:
 
 
 def elements(shape: Shape, known: Mapping[str, int]) -> int:
-    """How many elements a tensor of this shape has."""
+    """Return how many elements a tensor of this shape has."""
     return math.prod(size_value(size, known) for size in shape)
 
 
 def size_text(size: Size) -> str:
-    """A size as Python writes it."""
+    """Return a size as Python writes it."""
     if isinstance(size, int):
         return str(size)
     if isinstance(size, Sym):

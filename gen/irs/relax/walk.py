@@ -10,7 +10,7 @@ from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 
 def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:
-    """The parts of an expression that hold one of these, by the table of kinds."""
+    """Yield the parts of an expression that hold one of these, by the table of kinds."""
     kind = BY_CLASS.get(type(expr))
     for part in kind.parts if kind else ():
         if part.how in hows:
@@ -18,7 +18,7 @@ def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:
 
 
 def parts(expr: R.Expr) -> Iterator[R.Expr]:
-    """The leaves that an operation reads directly; not what stands in branches and local functions."""
+    """Yield the leaves that an operation reads directly, without those in branches and local functions."""
     for part in _fields(expr, "expr", "expr*", "op"):
         if isinstance(part, tuple):
             yield from part
@@ -27,13 +27,13 @@ def parts(expr: R.Expr) -> Iterator[R.Expr]:
 
 
 def bodies(expr: R.Expr) -> tuple[R.Seq, ...]:
-    """The sequences nested in an expression."""
+    """Return the sequences nested in an expression."""
     return tuple(_fields(expr, "seq"))
 
 
 def expressions(root: R.Expr | R.Seq | R.Binding) -> Iterator[R.Expr]:
-    """Every expression below, the root first when it is one, then in order of reading; leaves as often as
-    they are read.
+    """Yield every expression below, the root first when it is one, then in order of reading; leaves as often
+    as they are read.
     """
     if isinstance(root, R.Seq):
         for binding in root.bindings():
@@ -50,7 +50,7 @@ def expressions(root: R.Expr | R.Seq | R.Binding) -> Iterator[R.Expr]:
 
 
 def all_bindings(root: R.Expr | R.Seq) -> Iterator[R.Binding]:
-    """Every binding below, those nested in a value before the binding itself."""
+    """Yield every binding below, those nested in a value before the binding itself."""
     if isinstance(root, R.Seq):
         for binding in root.bindings():
             yield from all_bindings(binding.value)
@@ -61,14 +61,14 @@ def all_bindings(root: R.Expr | R.Seq) -> Iterator[R.Binding]:
 
 
 def functions(module: R.Module) -> Iterator[tuple[str, R.Function]]:
-    """The functions of Relax, by name."""
+    """Yield the functions of Relax, by name."""
     for name, function in module.functions:
         if isinstance(function, R.Function):
             yield name, function
 
 
 def reads(root: R.Expr | R.Seq | R.Binding) -> set[str]:
-    """The names of the variables that are read below, bound there or not."""
+    """Return the names of the variables that are read below, bound there or not."""
     return {item.name for item in expressions(root) if isinstance(item, R.Var)}
 
 
@@ -98,7 +98,7 @@ def is_recursive(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> b
 
 
 def count(root: R.Expr | R.Seq) -> int:
-    """How many bindings there are below."""
+    """Return how many bindings there are below."""
     return sum(1 for _ in all_bindings(root))
 
 
@@ -108,28 +108,28 @@ class Rebuild:
     """
 
     def type(self, kind: T.Type) -> T.Type:
-        """A type, wherever one stands."""
+        """Rebuild a type, wherever one occurs."""
         return kind
 
     def leaf(self, expr: R.Expr) -> R.Expr:
-        """An expression with no parts, and every tuple."""
+        """Rebuild an expression without parts, or a tuple."""
         return expr
 
     def value(self, expr: R.Expr) -> R.Expr:
-        """The value of a binding, its parts rebuilt already."""
+        """Rebuild the value of a binding, whose parts are rebuilt already."""
         return expr
 
     def binding(self, binding: R.Binding) -> tuple[R.Binding, ...]:
-        """A binding, its value rebuilt already: what stands in its place."""
+        """Return the bindings that replace one whose value is rebuilt already."""
         return (binding,)
 
     def var(self, var: R.Var) -> R.Var:
-        """A variable, where it is bound and where it is read."""
+        """Rebuild a variable, where it is bound and where it is read."""
         kind = self.type(var.type)
         return var if kind is var.type else replace(var, type=kind)
 
     def expr(self, expr: R.Expr) -> R.Expr:
-        """Any expression, rebuilt."""
+        """Rebuild any expression."""
         if isinstance(expr, R.Var):
             return self.leaf(self.var(expr))
         if isinstance(expr, R.Tuple | R.Projection | R.Call | R.If):
@@ -144,7 +144,7 @@ class Rebuild:
         return self.leaf(expr)
 
     def part(self, how: str, value: Any) -> Any:
-        """A part of an operation, by the table of kinds."""
+        """Rebuild a part of an operation, by the table of kinds."""
         if how.endswith("*"):
             return tuple(self.part(how[:-1], item) for item in value)
         if how == "op":
@@ -153,14 +153,14 @@ class Rebuild:
         return ways[how](value) if how in ways else value
 
     def function(self, function: R.Function) -> R.Function:
-        """A function: its parameters, body and result."""
+        """Rebuild the parameters, body and result of a function."""
         params = tuple(map(self.var, function.params))
         return replace(
             function, params=params, body=self.seq(function.body), result=self.type(function.result)
         )
 
     def seq(self, seq: R.Seq) -> R.Seq:
-        """A sequence; blocks that end up empty are left out."""
+        """Rebuild a sequence; blocks that end up empty are left out."""
         blocks = []
         for block in seq.blocks:
             bindings: list[R.Binding] = []
@@ -176,7 +176,7 @@ class Rebuild:
         return R.Seq(tuple(blocks), self.expr(seq.body))
 
     def module(self, module: R.Module) -> R.Module:
-        """A module: its functions of Relax."""
+        """Rebuild the Relax functions of a module."""
         made = tuple((n, self.function(f) if isinstance(f, R.Function) else f) for n, f in module.functions)
         return R.Module(made, module.attrs)
 
@@ -188,5 +188,5 @@ class Substitute(Rebuild):
         self.by = by
 
     def leaf(self, expr: R.Expr) -> R.Expr:
-        """The leaf that stands for a variable."""
+        """Return the leaf that replaces a variable."""
         return self.by.get(expr.name, expr) if isinstance(expr, R.Var) else expr

@@ -15,12 +15,12 @@ def to_json(module: R.Module) -> str:
 
 
 def node(kind: str, /, **fields: Value) -> ObjectNode:
-    """A node of TVM's JSON, the fields that are not given left empty."""
+    """Return a node of TVM's JSON, the fields that are not given left empty."""
     return ObjectNode(kind, fields)
 
 
 def number(value: int | float | bool, dtype: str) -> ObjectNode:
-    """The node of a scalar number."""
+    """Return the node of a scalar number."""
     kind = "ir.FloatImm" if dtype.startswith(("float", "bfloat")) else "ir.IntImm"
     return node(
         kind, ty=node("ir.PrimType", dtype=dtype), value=float(value) if kind == "ir.FloatImm" else int(value)
@@ -140,7 +140,7 @@ def _attributes(attrs: R.Attributes) -> ObjectNode:
 
 
 def _immediate(value: Value, declared: str) -> Value:
-    """A plain number as the node that the field wants."""
+    """Return a plain number as the node that the field wants."""
     if isinstance(value, tuple):
         return tuple(_immediate(item, declared) for item in value)
     if isinstance(value, int | float) and "ir.FloatImm" in declared:

@@ -14,7 +14,9 @@ MOST_ELEMENTS = 1 << 16
 
 
 def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
-    """The program of a function and the passes to apply before it is lowered; equal ones have equal bytes."""
+    """Return the program of a function and the passes to apply before it is lowered; equal ones have equal
+    bytes.
+    """
     return TirProgram(encode(N.module(function)).encode(), passes, name)
 
 
@@ -41,7 +43,7 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
 
 
 def with_own_names(function: ObjectNode) -> ObjectNode:
-    """The function with a name for each argument that no other one has."""
+    """Return the function with a name for each argument that no other one has."""
     params = function["params"]
     assert isinstance(params, tuple)
     names: set[str] = set()

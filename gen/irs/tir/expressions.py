@@ -22,7 +22,7 @@ _WHOLES = (0, 1, 2, 3, 4, 5, 7, 8, 16)
 
 
 def constant(rng: Rng, kind: str) -> ObjectNode:
-    """A small constant."""
+    """Return a small constant."""
     if kind == "bool":
         return N.integer(rng.below(2), kind)
     if "float" in kind:
@@ -66,7 +66,7 @@ def build_operator(
 
 
 def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
-    """The node of an operator by its short name, or the call of an intrinsic."""
+    """Return the node of an operator by its short name, or the call of an intrinsic."""
     if name == "Cast":
         return N.cast(args[0], kind)
     if name == "Not":
@@ -119,7 +119,7 @@ def _leaf(rng: Rng, scope: Scope, kind: str) -> ObjectNode:
 
 
 def element(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
-    """A load from a buffer of constant shape, inside its bounds."""
+    """Return a load from a buffer of constant shape, inside its bounds."""
     return N.load(of, *(index(rng, scope, size) for size in N.shape(of) or ()))
 
 

@@ -128,7 +128,7 @@ def pick_hole(rng: Rng, function: ObjectNode) -> Hole | None:
 
 
 def fresh(rng: Rng, hole: Hole) -> ObjectNode:
-    """A new expression for a hole."""
+    """Return a new expression for a hole."""
     if hole.role == "index":
         made = index(rng, hole.scope, hole.bound)
         kind = N.dtype(hole.node)

@@ -88,5 +88,5 @@ EVERY = OPERATORS + INTRINSICS
 
 
 def giving(kind: str) -> list[IntrinsicSignature]:
-    """The forms that can give a value of this type."""
+    """Return the forms that can give a value of this type."""
     return [form for form in EVERY if form.gives == kind or (form.gives == "T" and kind in form.of)]

@@ -63,7 +63,7 @@ def has_loops(node: ObjectNode) -> bool:
 
 
 def parallel_inside(node: ObjectNode) -> bool:
-    """Whether a statement has parallel or vectorised loops in it."""
+    """Return whether a statement has parallel or vectorised loops in it."""
     return any(
         item.type == "tirx.For" and item["kind"] in (N.PARALLEL, N.VECTORIZED) for item in N.walk(node)
     )
@@ -113,7 +113,7 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
 
 
 def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
-    """A loop of another kind."""
+    """Return a loop of another kind."""
     var, body = node["loop_var"], node["body"]
     assert isinstance(var, ObjectNode)
     assert isinstance(body, ObjectNode)

@@ -47,7 +47,7 @@ STATEMENTS = frozenset(
 
 @cache
 def prim(dtype: str) -> ObjectNode:
-    """The type of a scalar (or of lanes: `float32x4`)."""
+    """Return the type of a scalar (or of lanes: `float32x4`)."""
     return ObjectNode("ir.PrimType", {"span": None, "dtype": Dtype(dtype)})
 
 
@@ -60,27 +60,27 @@ def dtype(node: Value) -> str:
 
 
 def integer(value: int, kind: str = "int32") -> ObjectNode:
-    """A constant of an integer type or bool."""
+    """Return a constant of an integer type or bool."""
     return ObjectNode("ir.IntImm", {"span": None, "ty": prim(kind), "value": int(value)})
 
 
 def real(value: float, kind: str = "float32") -> ObjectNode:
-    """A constant of a floating type; the value is finite."""
+    """Return a constant of a floating type; the value is finite."""
     return ObjectNode("ir.FloatImm", {"span": None, "ty": prim(kind), "value": float(value)})
 
 
 def constant(value: float, kind: str) -> ObjectNode:
-    """A constant of any scalar type."""
+    """Return a constant of any scalar type."""
     return real(value, kind) if "float" in kind else integer(int(value), kind)
 
 
 def variable(name: str, kind: str = "int32") -> ObjectNode:
-    """A new scalar variable."""
+    """Return a new scalar variable."""
     return ObjectNode("ir.Var", {"span": None, "ty": prim(kind), "name": name})
 
 
 def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = "global") -> ObjectNode:
-    """A new buffer, dense, of constant shape."""
+    """Return a new buffer, dense, of constant shape."""
     kind_ = ObjectNode(
         "tirx.BufferType",
         {
@@ -100,7 +100,7 @@ def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = 
 
 
 def is_buffer(node: Value) -> bool:
-    """Whether a node is a buffer's variable."""
+    """Return whether a node is a buffer's variable."""
     kind = node.get("ty") if isinstance(node, ObjectNode) and node.type == "ir.Var" else None
     return isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType"
 
@@ -122,7 +122,7 @@ def number(node: Value) -> int | None:
 
 
 def binary(name: str, a: ObjectNode, b: ObjectNode) -> ObjectNode:
-    """An operator of two arguments of one type; comparisons and logic give bool."""
+    """Return an operator of two arguments of one type; comparisons and logic give bool."""
     kind = "bool" if name in COMPARE + LOGIC else dtype(a)
     return ObjectNode(f"prim.{name}", {"span": None, "ty": prim(kind), "a": a, "b": b})
 
@@ -141,19 +141,19 @@ def select(condition: ObjectNode, a: ObjectNode, b: ObjectNode) -> ObjectNode:
 
 
 def cast(a: ObjectNode, kind: str) -> ObjectNode:
-    """A value as another type."""
+    """Return a value as another type."""
     return ObjectNode("prim.Cast", {"span": None, "ty": prim(kind), "value": a})
 
 
 def let(var: ObjectNode, value: ObjectNode, body: ObjectNode) -> ObjectNode:
-    """An expression with a variable of its own."""
+    """Return an expression with a variable of its own."""
     return ObjectNode(
         "prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body}
     )
 
 
 def call(name: str, kind: str, *args: ObjectNode) -> ObjectNode:
-    """A call of an intrinsic (`tirx.exp`)."""
+    """Return a call of an intrinsic (`tirx.exp`)."""
     fields: dict[str, Value] = {
         "span": None,
         "ty": prim(kind),
@@ -164,14 +164,14 @@ def call(name: str, kind: str, *args: ObjectNode) -> ObjectNode:
 
 
 def load(source: ObjectNode, *indices: ObjectNode) -> ObjectNode:
-    """An element of a buffer."""
+    """Return an element of a buffer."""
     return ObjectNode(
         "ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices}
     )
 
 
 def store(into: ObjectNode, value: ObjectNode, *indices: ObjectNode) -> ObjectNode:
-    """An element of a buffer is written."""
+    """Return a statement that writes an element of a buffer."""
     return ObjectNode("tirx.BufferStore", {"span": None, "buffer": into, "value": value, "indices": indices})
 
 
@@ -234,22 +234,22 @@ def while_(condition: ObjectNode, body: ObjectNode) -> ObjectNode:
 
 
 def bind(var: ObjectNode, value: ObjectNode) -> ObjectNode:
-    """A variable for the statements behind this one."""
+    """Return a statement that binds a variable for the statements after it."""
     return ObjectNode("tirx.Bind", {"span": None, "var": var, "value": value})
 
 
 def allocate(of: ObjectNode) -> ObjectNode:
-    """A buffer for the statements behind this one."""
+    """Return a statement that allocates a buffer for the statements after it."""
     return ObjectNode("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": Pairs()})
 
 
 def evaluate(value: ObjectNode) -> ObjectNode:
-    """An expression for its effect; of a constant: nothing."""
+    """Return a statement that evaluates an expression for its effect; a constant has none."""
     return ObjectNode("tirx.Evaluate", {"span": None, "value": value})
 
 
 def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None) -> ObjectNode:
-    """A statement with something said of it."""
+    """Return a statement with an annotation."""
     return ObjectNode(
         "tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body}
     )
@@ -258,7 +258,7 @@ def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None)
 def function(
     params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tuple[str, Value]] = ()
 ) -> ObjectNode:
-    """A function without a result; the worker has TVM work its type out."""
+    """Return a function without a result; the worker has TVM work its type out."""
     attributes = ObjectNode("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
     unit = ObjectNode("ir.TupleType", {"span": None, "fields": ()})
     kind = ObjectNode("ir.FuncType", {"span": None, "arg_types": (), "ret_type": unit})
@@ -267,7 +267,7 @@ def function(
 
 
 def module(of: ObjectNode) -> ObjectNode:
-    """A module with a function as its `main`."""
+    """Return a module with a function as its `main`."""
     name = ObjectNode("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
     fields: dict[str, Value] = {
         "functions": Pairs(((name, of),)),
@@ -279,7 +279,7 @@ def module(of: ObjectNode) -> ObjectNode:
 
 
 def with_fields(node: ObjectNode, **fields: Value) -> ObjectNode:
-    """The node with other fields; itself when they are the same."""
+    """Return the node with other fields; itself when they are the same."""
     if all(node.fields.get(name) is value for name, value in fields.items()):
         return node
     return ObjectNode(node.type, {**node.fields, **fields}, node.raw)
@@ -291,7 +291,7 @@ def list_nodes(value: Value) -> tuple[ObjectNode, ...]:
 
 
 def children(node: Value) -> Iterator[ObjectNode]:
-    """The nodes right under this one, through tuples and maps, types and spans left out."""
+    """Yield the nodes right under this one, through tuples and maps, types and spans left out."""
     if isinstance(node, ObjectNode):
         for name, value in node.fields.items():
             if name not in ("ty", "span"):
@@ -299,7 +299,7 @@ def children(node: Value) -> Iterator[ObjectNode]:
 
 
 def children_of(value: Value) -> Iterator[ObjectNode]:
-    """The nodes of a field."""
+    """Yield the nodes of a field."""
     if isinstance(value, ObjectNode):
         yield value
     elif isinstance(value, tuple):
@@ -341,8 +341,8 @@ def _rewritten(value: Value, change: Callable[[ObjectNode], ObjectNode | None]) 
 
 
 def again(node: ObjectNode) -> ObjectNode:
-    """The expression for use at a second place: its own variables are new ones, as every variable is defined
-    once.
+    """Return the expression for use at a second place: its own variables are new ones, as every variable is
+    defined once.
     """
     for item in walk(node):
         if item.type == "prim.Let" and isinstance(var := item["var"], ObjectNode):
@@ -369,7 +369,7 @@ def walk(node: ObjectNode) -> Iterator[ObjectNode]:
 
 
 def size(node: ObjectNode) -> int:
-    """How many statements and expressions a tree has."""
+    """Return how many statements and expressions a tree has."""
     return sum(
         1
         for item in walk(node)

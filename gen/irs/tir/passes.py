@@ -73,7 +73,7 @@ Passes = tuple[str, ...]
 
 
 def passes() -> tuple[str, ...]:
-    """Every pass that a sequence may hold."""
+    """Return every pass that a sequence may hold."""
     return tuple(dict.fromkeys((*ANYWHERE, *FLAT, *PACKED)))
 
 
@@ -144,7 +144,7 @@ def order_passes(sequence: Passes) -> Passes:
 
 
 def runnable(sequence: Passes) -> Passes:
-    """The sequence without its packed stage: what that makes cannot be lowered once more, which is how
+    """Return the sequence without its packed stage: what that makes cannot be lowered once more, which is how
     functions are run.
     """
     return tuple(item for item in sequence if item not in PACKED)

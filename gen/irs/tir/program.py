@@ -19,8 +19,8 @@ class TirProgram(TvmProgram):
     entry_type: ClassVar[str] = "tirx.PrimFunc"
 
     def inputs(self) -> dict[str, ValueType]:
-        """The buffers and scalars that the function takes; a name that stands twice gets its place behind
-        it.
+        """Return the buffers and scalars that the function takes; a name that stands twice gets its place
+        behind it.
         """
         found: dict[str, ValueType] = {}
         for place, parameter in enumerate(object_nodes(self.entry.get("params"))):

@@ -30,7 +30,7 @@ class Scope:
     block: bool = False
 
     def of(self, kind: str) -> list[ObjectNode]:
-        """The variables of a type."""
+        """Return the variables of a type."""
         return [var for var in self.variables if N.dtype(var) == kind]
 
     def with_variable(self, var: ObjectNode, low: int | None = None, high: int | None = None) -> "Scope":
@@ -174,7 +174,7 @@ def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
 
 
 def after(item: ObjectNode, scope: Scope) -> Scope:
-    """The scope behind a statement."""
+    """Return the scope behind a statement."""
     if item.type == "tirx.Bind":
         var = _field(item, "var")
         return scope.with_variable(var) if var is not None and N.dtype(var) else scope

@@ -43,7 +43,7 @@ class Pairs:
     items: tuple[tuple["Value", "Value"], ...] = ()
 
     def get(self, key: str) -> "Value":
-        """The value of a string key, or None."""
+        """Return the value of a string key, or None."""
         return next((value for name, value in self.items if name == key), None)
 
 
@@ -58,7 +58,7 @@ class ObjectNode:
     raw: Any = None
 
     def __getitem__(self, name: str) -> "Value":
-        """A field; MalformedGraph where it is absent."""
+        """Return a field; MalformedGraph where it is absent."""
         if name not in self.fields:
             raise MalformedGraph(f"a node of type {self.type[:60]!r} has no field {name!r}")
         return self.fields[name]
@@ -68,7 +68,7 @@ class ObjectNode:
         return self.fields.get(name)
 
     def children(self) -> Iterator["Value"]:
-        """The values of the fields."""
+        """Return the values of the fields."""
         return iter(self.fields.values())
 
 
@@ -85,7 +85,7 @@ def schema() -> dict[str, dict[str, str]]:
 
 
 def decode(text: str) -> Value:
-    """The root of a JSON graph.
+    """Return the root of a JSON graph.
 
     Raises:
         MalformedGraph: it is not one, a node refers to a later one or to none, a type is unknown, or it is
@@ -177,7 +177,7 @@ class _NodeReader:
 
 
 def encode(root: Value) -> str:
-    """The JSON graph of a value, as compact text; equal values give equal text.
+    """Return the JSON graph of a value, as compact text; equal values give equal text.
 
     Raises:
         KeyError: a node of a type that `schema.json` lacks.

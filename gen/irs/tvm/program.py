@@ -54,7 +54,7 @@ class TvmProgram(Program):
     @classmethod
     @bound_reading
     def read(cls, path: Path) -> Self:
-        """The module in a file of TVM's JSON, with the passes that lie beside it."""
+        """Return the module in a file of TVM's JSON, with the passes that lie beside it."""
         program = cls(
             read_file(path, _MAX_MODULE), _read_passes(path.parent / PASSES), escape_surrogates(path.name)
         )
@@ -64,7 +64,7 @@ class TvmProgram(Program):
 
     @classmethod
     def load(cls, data: bytes, passes: tuple[str, ...], name: str) -> Self:
-        """The module of its JSON."""
+        """Return the module of its JSON."""
         return cls(data, check_passes(passes), name)
 
     @property
@@ -134,8 +134,8 @@ class TvmProgram(Program):
         return all(_WORDS.fullmatch(text) for text in _texts(self.root))
 
     def operators(self) -> list[str]:
-        """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix
-        (`relax.add`).
+        """Return the operators that are called, in order; `ir.Op` names without their dialect's registry
+        prefix (`relax.add`).
         """
         return [name for function in self.functions.values() for name in _operators(function)]
 
@@ -203,7 +203,7 @@ def _read_passes(path: Path) -> tuple[str, ...]:
 
 
 def object_nodes(items: Value) -> Iterator[ObjectNode]:
-    """The nodes among the items of a list."""
+    """Yield the nodes among the items of a list."""
     yield from (item for item in items if isinstance(item, ObjectNode)) if isinstance(items, tuple) else ()
 
 
@@ -215,7 +215,7 @@ def attribute_of(function: ObjectNode, name: str) -> Value:
 
 
 def walk(root: ObjectNode) -> Iterator[ObjectNode]:
-    """Every node under `root`, each once, parents first."""
+    """Yield every node under `root`, each once, parents first."""
     seen: set[int] = set()
     stack: list[Value] = [root]
     while stack:
@@ -255,13 +255,13 @@ def _operators(function: ObjectNode) -> Iterator[str]:
 
 
 def operator_called(node: ObjectNode) -> str:
-    """The operator that a node calls, "" where it calls none."""
+    """Return the operator that a node calls, "" where it calls none."""
     called = node.get("op") if node.type == "ir.Call" else None
     return str(called.raw) if isinstance(called, ObjectNode) and called.type == "ir.Op" else ""
 
 
 def tvm_ir(program: type[TvmProgram], **own: Any) -> IR[Any]:
-    """The record of an IR whose programs are modules of TVM."""
+    """Return the record of an IR whose programs are modules of TVM."""
     return IR(
         name=program.ir,
         suffix=".json",
@@ -297,7 +297,7 @@ def leaves_of(name: str, kind: Value) -> dict[str, ValueType]:
 
 
 def type_of(kind: Value) -> ValueType:
-    """The type of a value that is fed or read."""
+    """Return the type of a value that is fed or read."""
     if not isinstance(kind, ObjectNode):
         return OtherType("value without a type")
     if kind.type == "relax.TensorType":

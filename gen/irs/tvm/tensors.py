@@ -72,7 +72,7 @@ def _code(dtype: str) -> tuple[int, int]:
 
 
 def to_node(array: Array) -> ObjectNode:
-    """The node of a tensor (`ffi.Tensor`)."""
+    """Return the node of a tensor (`ffi.Tensor`)."""
     code, bits = _code(array.dtype)
     head = _HEAD.pack(_MAGIC, 0, 1, 0, len(array.shape), code, bits, 1)
     body = struct.pack(f"<{len(array.shape)}qq", *array.shape, len(array.data))
@@ -80,7 +80,7 @@ def to_node(array: Array) -> ObjectNode:
 
 
 def from_node(node: ObjectNode) -> Array:
-    """The tensor of a node.
+    """Return the tensor of a node.
 
     Raises:
         MalformedGraph: the bytes do not make a tensor, or its element type is unknown.

@@ -77,7 +77,7 @@ class SymbolicBuilder:
     # Sizes
 
     def side(self) -> Size:
-        """An open size."""
+        """Return an open size."""
         return self.constraints.add_number(1, self.most(1))
 
     def most(self, rank: int) -> int:
@@ -89,7 +89,7 @@ class SymbolicBuilder:
         )
 
     def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
-        """An open number of an instance, such as a kernel's size."""
+        """Return an open number of an instance, such as a kernel's size."""
         return self.constraints.add_number(low, high, own, spread)
 
     def pin_number(self, size: Size) -> int:
@@ -110,14 +110,14 @@ class SymbolicBuilder:
         self.relations.append(sum(shape) <= self.most(len(shape)))
 
     def shape(self, low: int = 0, high: int = 5) -> Sizes:
-        """A shape of `low` to `high` open sizes."""
+        """Return a shape of `low` to `high` open sizes."""
         rank = min(max(self.rng.choice(_RANKS), low), high)
         return tuple(self.side() for _ in range(rank))
 
     # Tensors
 
     def placeholder(self, dtype: str, shape: Sizes, kind: str) -> Tensor:
-        """A new placeholder; `kind` tells what becomes of one that stays: `input` or `weight`."""
+        """Return a new placeholder; `kind` tells what becomes of one that stays: `input` or `weight`."""
         self.small(shape)
         tensor = Tensor(f"p{self._count}", dtype, shape, leaf=kind)
         self._count += 1
@@ -125,11 +125,11 @@ class SymbolicBuilder:
         return tensor
 
     def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = ()) -> Tensor:
-        """A new placeholder whose elements are to lie in a domain."""
+        """Return a new placeholder whose elements are to lie in a domain."""
         return self._require_domain(self.placeholder(dtype, self._open_free_sizes(shape), "input"), domain)
 
     def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
-        """A new placeholder where models have parameters."""
+        """Return a new placeholder where models have parameters."""
         return self._require_domain(self.placeholder(dtype, self._open_free_sizes(shape), "weight"), domain)
 
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
@@ -142,8 +142,8 @@ class SymbolicBuilder:
     constant = ints
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
-        """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have
-        it.
+        """Return a tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to
+        have it.
         """
         if not self.fresh and self.rng.random() < self.style.pick * _MATCHED:
             found = self.find_matching(dtype, shape, domain)
@@ -163,7 +163,7 @@ class SymbolicBuilder:
         return None
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
-        """A tensor that is asked to broadcast with `x`; to its very shape if `oneway`."""
+        """Return a tensor that is asked to broadcast with `x`; to its very shape if `oneway`."""
         rng, shape, dtype = self.rng, x.shape, dtype or x.dtype
         if not self.fresh and rng.random() < self.style.pick * _PARTNERED:
             rank = len(shape) if rng.random() < _SAME_RANK else rng.below(len(shape) + 1 if oneway else 5)
@@ -181,16 +181,16 @@ class SymbolicBuilder:
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
-        """Whether two shapes may broadcast: here always, since it becomes a relation."""
+        """Return whether two shapes may broadcast: here always, since it becomes a relation."""
         return True
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
-        """The dtypes that a type variable stands for at this program's opset."""
+        """Return the dtypes that a type variable stands for at this program's opset."""
         had = form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
     def choose_dtype(self, allowed: frozenset[str]) -> str:
-        """A dtype of the palette among those allowed, or any of them."""
+        """Return a dtype of the palette among those allowed, or any of them."""
         return self.builder.choose_dtype(allowed)
 
     def first(self, choice: OpChoice) -> Tensor | None:
@@ -252,5 +252,5 @@ class SymbolicBuilder:
 
 
 def _is_given(side: Size) -> bool:
-    """Whether a size is given, rather than FREE."""
+    """Return whether a size is given, rather than FREE."""
     return not (isinstance(side, int) and side == FREE)

@@ -77,7 +77,7 @@ def conv_scaled(w: PatternBuilder) -> Tensor:
 
 
 def conv_add_activation(w: PatternBuilder) -> Tensor:
-    """A residual block."""
+    """Return a residual block."""
     x = w.x(4)
     y = _conv(w, x)
     other = w.builder.match(y.dtype, y.shape)
@@ -138,7 +138,7 @@ def layer_norm(w: PatternBuilder) -> Tensor:
 
 
 def mean_over(w: PatternBuilder, x: Tensor, axis: int, name: str = "ReduceMean") -> Tensor:
-    """A reduction over one axis, as the opset has it."""
+    """Return a reduction over one axis, as the opset has it."""
     if w.builder.opset >= 18:
         return w.op(name, x, w.ints(axis))
     return w.op(name, x, axes=[axis])
@@ -155,7 +155,7 @@ def rms_norm(w: PatternBuilder) -> Tensor:
 
 
 def skip_norm(w: PatternBuilder) -> Tensor:
-    """A residual sum and LayerNormalization."""
+    """Return a residual sum and LayerNormalization."""
     x = w.x(3)
     both = w.tap(w.op("Add", x, w.builder.match(x.dtype, x.shape)))
     if w.rng.chance(w.rates.unlikely):
@@ -314,7 +314,9 @@ def dropout_between(w: PatternBuilder) -> Tensor:
 
 
 def global_pool(w: PatternBuilder) -> Tensor:
-    """A mean over the spatial axes, as a pooling or a reduction, and what follows it in classifiers."""
+    """Return a mean over the spatial axes, as a pooling or a reduction, and what follows it in
+    classifiers.
+    """
     x = w.x(4)
     if w.rng.chance(w.rates.even):
         y = w.op("GlobalAveragePool", x)

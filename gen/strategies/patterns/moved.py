@@ -166,7 +166,7 @@ def nothing_done(w: PatternBuilder) -> Tensor:
 
 
 def itself(w: PatternBuilder) -> Tensor:
-    """An operator of a tensor and itself."""
+    """Return an operator of a tensor and itself."""
     x = w.x(0, 4, domain=Domain(0.2, 100))
     return w.op(w.one_of("Sub", "Div", "Mul", "Add", "Max", "Min"), x, x)
 
@@ -192,7 +192,9 @@ def reductions(w: PatternBuilder) -> Tensor:
 
 
 def shape_arithmetic(w: PatternBuilder) -> Tensor:
-    """A Reshape whose target is computed from Shape, Gather, Unsqueeze, Concat, as exporters write it."""
+    """Return a Reshape whose target is computed from Shape, Gather, Unsqueeze, Concat, as exporters
+    write it.
+    """
     x = w.x(2, 4)
     shape = w.op("Shape", x)
     first = w.op("Gather", shape, w.builder.constant([0], "int64", ()), axis=0)
@@ -203,7 +205,7 @@ def shape_arithmetic(w: PatternBuilder) -> Tensor:
 
 
 def folded(w: PatternBuilder) -> Tensor:
-    """A subgraph of constants only."""
+    """Return a subgraph of constants only."""
     x = w.x(1, 3)
     c = w.weight(x.dtype, x.shape)
     c = w.chain(

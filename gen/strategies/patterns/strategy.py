@@ -40,7 +40,7 @@ _PALETTES: Final = (
 
 
 def pattern(request: GenRequest, seed: int) -> Case:
-    """The program of a seed."""
+    """Return the program of a seed."""
     return finish(grow_planted(request, seed), request, NAME, seed)
 
 

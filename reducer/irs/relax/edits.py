@@ -111,7 +111,7 @@ class RelaxView:
         return {var.name: var for var in (*params, *bound)}
 
     def inputs(self) -> list[str]:
-        """The parameters of all functions that a literal may stand for."""
+        """Return the parameters of all functions that a literal may stand for."""
         params = [param for _, function in functions(self.module) for param in function.params]
         return [param.name for param in params if isinstance(param.type, T.TupleType | T.RelaxTensorType)]
 
@@ -121,8 +121,8 @@ class RelaxView:
         return [str(place) for place in range(len(body.fields))] if isinstance(body, R.Tuple) else []
 
     def operations(self) -> list[Operation]:
-        """The bindings. One that goes takes along what only it needs, so it touches all that stands behind
-        it.
+        """Return the bindings. One that goes takes along what only it needs, so it touches all that stands
+        behind it.
         """
         found, behind = [], dict[str, set[str]]()
         for name, (binding, scope) in self._scopes.items():
@@ -135,7 +135,7 @@ class RelaxView:
         return found
 
     def type_of(self, name: str) -> T.Type | None:
-        """The type of a variable."""
+        """Return the type of a variable."""
         var = self.variables.get(name)
         return None if var is None else var.type
 
@@ -155,7 +155,7 @@ class RelaxView:
                 yield StoredTensor(f"constant {digest[:8]}", array, False)
 
     def openings(self) -> Iterator[Opening]:
-        """The sides of branches, and the bodies of functions that are called."""
+        """Yield the sides of branches, and the bodies of functions that are called."""
         for name, binding in bindings_of(self.module):
             if isinstance(binding.value, R.If):
                 for word, side in (("first", binding.value.then), ("second", binding.value.other)):
@@ -191,7 +191,7 @@ def _opening(label: str, binding: R.Binding, change: Change) -> Opening:
 
 
 def _in_seq(seq: R.Seq, scope: tuple[R.Var, ...]) -> Iterator[tuple[R.Binding, tuple[R.Var, ...]]]:
-    """Every binding, nested ones first, with the variables in scope before it."""
+    """Yield every binding, nested ones first, with the variables in scope before it."""
     for binding in seq.bindings():
         given = binding.value.params if isinstance(binding.value, R.Function) else ()
         for body in bodies(binding.value):
@@ -226,7 +226,7 @@ class RelaxEdits:
         return TvmEdit(label, frozenset([touched]), apply, frozenset([part]) if part else None)
 
     def view(self, subject: TvmSubject) -> RelaxView:
-        """The module as passes see it."""
+        """Return the module as passes see it."""
         return RelaxView(tree_of(subject).module, subject.inputs)
 
     def drop_output(self, subject: TvmSubject, name: str) -> TvmSubject | None:

@@ -78,7 +78,7 @@ class Signatures:
 
 
 def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
-    """The bindings and parameters of a module, and the values that are fed."""
+    """Yield the bindings and parameters of a module, and the values that are fed."""
     module = tree_of(subject).module
     single = sum(1 for _ in module.main.body.bindings()) == 1
     for name, binding in bindings_of(module):
@@ -211,7 +211,7 @@ def ones(kind: T.RelaxTensorType) -> Value:
 
 
 def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
-    """The dimensions that change the module, in the order of a round."""
+    """Return the dimensions that change the module, in the order of a round."""
     listed: dict[str, Callable[[RelaxEdits, TvmSubject], Iterator[TvmEdit]]] = {
         "functions": hoist_functions,
         "results": _results,

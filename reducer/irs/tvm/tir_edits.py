@@ -20,7 +20,7 @@ Change = Callable[[ObjectNode], ObjectNode | None]
 
 
 def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
-    """The statements of a function, loops and branches among them, and its buffers."""
+    """Yield the statements of a function, loops and branches among them, and its buffers."""
     for node in _nodes(subject):
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
             nothing = _edit("do nothing for", node, _nothing)
@@ -94,13 +94,13 @@ def _function(data: bytes) -> ObjectNode | None:
 
 
 def _nodes(subject: TvmSubject) -> list[ObjectNode]:
-    """The nodes of the function, the outer ones first."""
+    """Return the nodes of the function, the outer ones first."""
     function = _function(subject.program.data)
     return [] if function is None else list(N.walk(function))
 
 
 def _buffers(subject: TvmSubject) -> list[str]:
-    """The names of the function's arguments."""
+    """Return the names of the function's arguments."""
     function = _function(subject.program.data)
     return [] if function is None else [str(each["name"]) for each in object_nodes(function["params"])]
 

@@ -208,7 +208,7 @@ def _pixel_shuffle(draw: Draw, kind: T.RelaxTensorType) -> Solution:
 
 
 def _layout(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    """A permutation of the axes, written as a map of indices."""
+    """Return a permutation of the axes, written as a map of indices."""
     order = draw.rng.sample(range(kind.rank), kind.rank)
     names = [
         ObjectNode("ir.Var", {"ty": ObjectNode("ir.PrimType", {"dtype": "int64"}), "name": f"i{n}"})

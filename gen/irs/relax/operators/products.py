@@ -42,7 +42,7 @@ def _vector(draw: Draw, kind: T.RelaxTensorType) -> Solution:
 
 
 def _einsum(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    """The output has one letter an axis; one more letter is summed over."""
+    """Draw an equation whose output has one letter per axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
     shape = dict(zip(letters, static_sizes(kind), strict=True)) | {"z": draw.size(6)}
     first = [letter for letter in letters if draw.chance(RATES.first_has)]

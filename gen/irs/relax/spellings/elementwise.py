@@ -139,7 +139,9 @@ def _dequantize(call: SpelledCall) -> Any:
 
 
 def _bucketize(call: SpelledCall) -> Any:
-    """The number of bounds below a value, those that are equal to it included where `right` says so."""
+    """Return the number of bounds below a value, those that are equal to it included where `right` says
+    so.
+    """
     compared = "GreaterOrEqual" if call["right"] else "Greater"
     below = call(compared, call("Unsqueeze", call.args[0], to_integers(-1)), call.args[1])
     return call("ReduceSum", cast_to(call, below, call.dtype), to_integers(-1), keepdims=0)

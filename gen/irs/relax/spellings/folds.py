@@ -46,7 +46,7 @@ def _position(operator: str) -> Spelling:
 
 
 def _prepare_scan(call: SpelledCall) -> tuple[Any, int]:
-    """The tensor in the element type of the result, and the axis that is scanned."""
+    """Return the tensor in the element type of the result, and the axis that is scanned."""
     x, axis = cast_to(call, call.args[0], call.dtype), call["axis"]
     return (reshape_to(call, x, [x.size]), 0) if axis is None else (x, int(axis) % x.ndim)
 
@@ -75,7 +75,7 @@ def _softmax(operator: str) -> Spelling:
 
 
 def sort_along(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None = None) -> tuple[Any, ...]:
-    """The first elements along an axis in order, and their places; equal ones in the order of their
+    """Return the first elements along an axis in order, and their places; equal ones in the order of their
     places.
     """
     # The page of TopK: given two equal values, the one with the lower index comes first.

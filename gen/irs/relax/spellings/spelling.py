@@ -26,7 +26,7 @@ class Onnx(Protocol):
         """Run an operator and return its only output; inputs that are `None` are omitted."""
 
     def outputs(self, operator: str, count: int, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
-        """The first `count` outputs of an operator."""
+        """Return the first `count` outputs of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,17 @@ def spell_pair(function: Callable[[Onnx, Any, Any], Any]) -> Spelling:
 
 
 def to_constant(like: Any, value: Any) -> Any:
-    """A number in the element type of a tensor; a tensor as it is."""
+    """Return a number in the element type of a tensor; a tensor as it is."""
     return value if isinstance(value, np.ndarray) else np.asarray(value, like.dtype)
 
 
 def to_integers(values: Any) -> Any:
-    """A list of whole numbers, as operators of ONNX take axes and shapes."""
+    """Return a list of whole numbers, as operators of ONNX take axes and shapes."""
     return np.array(values, np.int64).reshape(-1)
 
 
 def cast_to(onnx: Onnx, value: Any, dtype: str) -> Any:
-    """A tensor in another element type; the same one where it has that type."""
+    """Return a tensor in another element type; the same one where it has that type."""
     return value if value.dtype.name == dtype else onnx("Cast", value, to=NUMBER[dtype])
 
 
@@ -107,5 +107,5 @@ def is_float(value: Any) -> bool:
 
 
 def reshape_to(onnx: Onnx, value: Any, shape: Sequence[int]) -> Any:
-    """The same elements in another shape, whose sizes are all given."""
+    """Return the same elements in another shape, whose sizes are all given."""
     return onnx("Reshape", value, to_integers(shape), allowzero=1)

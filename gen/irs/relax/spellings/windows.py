@@ -24,7 +24,7 @@ def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
 
 
 def _reorder_axes(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
-    """A tensor whose axes are called by letters, in another order."""
+    """Return a tensor whose axes are called by letters, in another order."""
     if sorted(order) != sorted(wanted):
         raise NotImplementedError(f"no spelling of the layout {order}")
     return value if order == wanted else onnx("Transpose", value, perm=list(map(order.index, wanted)))
@@ -79,7 +79,7 @@ def _pool(mean: bool) -> Spelling:
 
 
 def _widths(data: Any, call: SpelledCall) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """How much each axis is padded as the module says, and with what `ceil_mode` adds."""
+    """Return how much each axis is padded as the module says, and with what `ceil_mode` adds."""
     window, strides, dilation, padding = (
         call[name] for name in ("pool_size", "strides", "dilation", "padding")
     )
@@ -109,7 +109,7 @@ def _spell_padding(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], val
 
 
 def _adaptive(call: SpelledCall) -> Any:
-    """The mean over windows along each axis is a product with a matrix of shares."""
+    """Compute the mean over windows as a product with a matrix of shares per axis."""
     space = _letters(call.args[0].ndim - 2)
     data = _reorder_axes(call, call.args[0], str(call["layout"]), f"NC{space}")
     sizes: tuple[int, ...] = data.shape[2:]
@@ -122,7 +122,7 @@ def _adaptive(call: SpelledCall) -> Any:
 
 
 def _shares(size: int, count: int) -> Any:
-    """What each of `size` elements adds to each of `count` means."""
+    """Return the share that each of `size` elements has in each of `count` means."""
     shares = np.zeros((count, size))
     for index in range(count):
         window = slice(index * size // count, -(-(index + 1) * size // count))
@@ -175,7 +175,7 @@ def _grid_sample(call: SpelledCall) -> Any:
 
 
 def _affine_grid(call: SpelledCall) -> Any:
-    """The places of a grid over [-1, 1], moved by a matrix for each image."""
+    """Return the places of a grid over [-1, 1], moved by a matrix for each image."""
     theta, (height, width) = call.args[0], call.args[1]
     y, x = (
         np.linspace(-1, 1, size) if call["align_corners"] else (2 * np.arange(size) + 1) / size - 1
