@@ -139,6 +139,7 @@ def fuzz(
     with name_targets(targets, oracle, oracle_file) as named:
         request = FuzzRequest(
             store=Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-")),
+            # A campaign that goes on keeps its own.
             targets=() if resume else named.targets,
             strategy=strategy,
             nodes=nodes,
@@ -147,6 +148,7 @@ def fuzz(
             dtypes=",".join(items),
             siblings=siblings,
             probe=probe,
+            # A new campaign is to find what earlier ones did not.
             seed=secrets.randbits(32) if seed is None and not resume else seed,
             resume=resume,
             tests=tests,
@@ -171,6 +173,7 @@ def fuzz(
 
 def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgress], object]) -> FuzzOutcome:
     """Run the campaign until its end or until a callback stops it."""
+    # Opening the store and starting lanes counts as time of the run.
     begun, stopped, folder = time.monotonic(), False, request.store
     with Store(check_store(request)) as opened, ExitStack() as stack:
         campaign, plan = open_campaign(opened, request, lambda *_: None, say)
@@ -190,10 +193,12 @@ def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgre
                 at = FuzzProgress(
                     done, rate, dict(opened.count_kinds(campaign)), opened.count_clusters(campaign)
                 )
+                # Not falsy: a callback without a return gives None.
                 if progress(at) is False:
                     stopped = True
                     break
         finally:
+            # Ends the lanes and stores what is done, also when the callback raises.
             going.close()
             session.write_record(done)
         facts = list_facts(opened, campaign, done - before, time.monotonic() - started, folder)

@@ -102,6 +102,7 @@ class Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         if module == RESEARCH:
             return _add_version(_load_plugin(cmd_name))
+        # Only now: importing all commands would take seconds.
         found = importlib.import_module(f"opsieve.tui.commands.{module}")
         return _add_version(getattr(found, name or "command"))
 
@@ -112,6 +113,7 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(f"No such command '{args[0]}'{suggest_name(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
+        # `init` mends a broken settings file, and completion must print nothing but words.
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
             ctx.default_map = {str(name): make_defaults(command, str(name), read_settings(COMMANDS))}
         return name, command, rest
@@ -158,6 +160,7 @@ def _explain_target_option(option: str) -> str:
     from opsieve.backends.registry import names, plugin
 
     wanted = option.lstrip("-").replace("-", "_")
+    # onnxruntime first, the compiler that most people use.
     for name in sorted(names(), key=lambda name: (name != "onnxruntime", name)):
         for known in plugin(name).facts.options:
             if wanted == known or wanted.endswith(f"_{known}"):
@@ -233,10 +236,12 @@ def _call_confirmed(call: Callable[[], Any]) -> Any:
             try:
                 return call()
             except Unconfirmed as unconfirmed:
+                # In a script nobody can answer: it gets the sentence that names the option.
                 if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
                     raise
                 if not click.confirm(printable(unconfirmed.question), err=True):
                     raise
+                # For this run only; the command starts again from the beginning.
                 granted.enter_context(unconfirmed.granted())
 
 
@@ -267,6 +272,7 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
 def print_problem(sentence: str, name: str = "opsieve") -> int:
     """Print a problem on stderr as one line without control characters, and return the exit code."""
     whole = printable(sentence)
+    # The middle is cut: the beginning says what, the end what to do.
     shortened = whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST // 2]}...{whole[-_LONGEST // 2 :]}"
     click.echo(f"{name}: {shortened}", err=True)
     return 2

@@ -37,6 +37,7 @@ def prepare(tvm: Any, request: "Request") -> "Run":
     )
     passes = passes_in(tvm, run_file(tvm, choice["passes"], "opsieve_passes")) if choice["passes"] else []
     own = [place for place, each in enumerate(passes) if not is_stock(tvm, each)]
+    # All up to the last pass of the user's own: the order of passes matters.
     first = own[-1] + 1 if own else 0
     with tvm.target.Target("llvm"):
         for each in passes[:first]:
@@ -61,6 +62,7 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
     """
     from tvm.script import ir, relax, tirx
 
+    # A folder of its own: the worker's folder goes away with it.
     path = os.path.join(tempfile.mkdtemp(), "%s.py" % name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
@@ -71,6 +73,7 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
     vars(module).update(tvm=tvm, I=ir, R=relax, T=tirx)
     # The parser asks this, and for False says only that the module is not well-formed: here it says why.
     tvm.relax.analysis.check_well_formed = lambda found: tvm.relax.analysis.well_formed(found) or True
+    # Before it runs: `inspect` finds the source of its functions by this.
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return {key: value for key, value in vars(module).items() if not key.startswith("__")}
@@ -94,8 +97,10 @@ def choose_module(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
     if not modules:
         built = {name: value() for name, value in builders.items()}
         modules = {name: value for name, value in built.items() if is_module(tvm, value)}
+    # A module counts more than the functions that stand beside it.
     whole = {name: value for name, value in modules.items() if isinstance(value, tvm.IRModule)}
     found = whole or modules
+    # By identity: two names of one module are one choice.
     if len({id(value) for value in found.values()}) != 1:
         raise ValueError(
             "the file has several modules (%s): choose one with --module" % ", ".join(found)
@@ -112,6 +117,7 @@ def is_module(tvm: Any, value: Any) -> bool:
 
 def is_builder(value: Any) -> bool:
     """Whether a value is a function of the file that can be called without arguments."""
+    # Not what the file imported.
     if not inspect.isfunction(value) or not value.__module__.startswith("opsieve_"):
         return False
     return all(
@@ -141,6 +147,7 @@ def with_entry(saved: str, entry: str) -> str:
     functions = sorted({nodes[place]["data"] for place in names})
     if entry not in functions:
         raise ValueError("the module has no function %s; it has %s" % (entry, ", ".join(functions)))
+    # The old `main` stays under another name, since the entry may call it.
     spare = next(name for name in map("main_{}".format, range(len(names) + 1)) if name not in functions)
     renamed = {} if entry == "main" else {entry: "main", "main": spare}
     # Attributes (`global_symbol`) may say the name in a node of their own.

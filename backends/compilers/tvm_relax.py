@@ -64,6 +64,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ),
     ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
 )
+# These classes say what they mean, so that no wording of a message is needed.
 TVM_CLASSES = dict(
     CLASSES,
     PassPrecondition="unsupported",
@@ -198,6 +199,7 @@ class TvmRelax:
         x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
         graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "warm", [x], [y])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        # Compiled but not run: running a kernel starts threads, with which a process must not fork.
         relax.build(from_onnx(model), tvm.target.Target("llvm"))
         return str(tvm.__version__)
 
@@ -249,6 +251,7 @@ class TvmRelax:
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
+        # First, so that a missing device is reported before the compile time is spent.
         device = device_of(tvm, request)
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
@@ -355,6 +358,7 @@ def module_of(tvm: Any, request: "Request") -> Any:
         return tvm.ir.load_json(text)
     except Exception as error:
         wrote = str((json.loads(text).get("metadata") or {}).get("tvm_version", "an unknown release"))[:40]
+        # TVM fails to read its own JSON: a failure to report.
         if wrote == str(tvm.__version__):
             raise
         what = "this module was written by TVM %s, and %s cannot read it: %s" % (
@@ -376,6 +380,7 @@ def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **sett
     options = request.options
     target = tvm.target.Target(TARGETS[options["target"]])
     disabled = [item for item in options["disabled"].split("+") if item]
+    # Only one of the two may record them, else each would be there twice.
     effects = None if instruments else request.effects
     watched = disabled or options["trace"] == "on" or effects is not None
     watcher = watch(tvm, disabled, options["trace"] == "on", effects) if watched else None
@@ -445,6 +450,7 @@ def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str
 
         def run_before_pass(self, module: Any, info: Any) -> None:
             if trace or effects is not None:
+                # The pass under way runs this one.
                 if open_:
                     open_[-1][1] = True
                 open_.append([module, False])
@@ -455,6 +461,7 @@ def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str
                 before, is_host = open_.pop()
                 if is_host:
                     report("host", str(info.name))
+                # TVM copies a module even where a pass changes nothing: identity says nothing.
                 elif not structural_equal(before, module):
                     report("acted", str(info.name))
 
@@ -473,6 +480,7 @@ def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> 
     known = {
         name.rpartition(".")[2] for name in tvm_ffi.registry.list_global_func_names() if ".transform." in name
     }
+    # Passes that exist but were not called in this pipeline are fine.
     for name in sorted(missing):
         if name.rpartition(".")[2] not in known:
             raise ValueError("tvm has no pass %r" % name[:80])
@@ -497,6 +505,7 @@ def to_value(tvm: Any, result: Any, name: str, request: "Request") -> Any:
         return result.numpy()
     if isinstance(result, tvm.runtime.ShapeTuple):
         note = "tvm returned a shape for %s, read as a tensor of int64" % name
+        # Once, although every run and output comes by here.
         if note not in request.notes:
             request.notes.append(note)
         return np.array(list(result), np.int64)

@@ -53,6 +53,7 @@ def prepare(
 
     provide(tvm)
     check(tvm, module, "the module")
+    # Before the passes: what they leave is not the user's program.
     round_trips(tvm, module, request.options.get("check", "off"))
     # For a module this only proves that it is one.
     if request.options.get("stop") == "lower":
@@ -64,8 +65,10 @@ def prepare(
     with passes(tvm, request) as target:
         for item in request.passes if request.options["opt"] != "0" else ():
             module = apply(tvm, module, item)
+        # Local functions cannot be lowered, and no stock pipeline lifts them.
         module = relax.transform.LambdaLift()(module)
         executable = build(tvm, request, module, target)
+    # The outputs could not be compared with those of the reference any more.
     if len(module["main"].params) != len(names):
         raise PassPrecondition(
             "the passes change what main takes, which is not supported: its inputs are those of the program"
@@ -121,6 +124,7 @@ def apply(tvm: Any, module: Any, item: str) -> Any:
         reason = find_precondition(name, str(error))
         if reason is None:
             raise
+        # The end: TVM's messages begin with a stack.
         said = " ".join(str(error).split())[-160:]
         raise PassPrecondition("%s does not support this module, %s: %s" % (name, reason, said)) from error
     check(tvm, module, "what %s leaves" % item)

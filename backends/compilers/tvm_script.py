@@ -143,9 +143,11 @@ def with_constants(tvm: Any, text: str) -> str:
     body = text[found.end() :]
     for place, item in enumerate(table.get("ir.GenericConst", ())):
         array = item.value.numpy()
+        # NaN and infinities have no literal in TVMScript.
         if array.size <= MOST_ELEMENTS and array.dtype.name in LITERAL and np.isfinite(array).all():
             literal = "R.const(%r, %r)" % (array.tolist(), array.dtype.name)
             body = body.replace('metadata["ir.GenericConst"][%d]' % place, literal)
+    # A constant that is left needs the table, and then the whole of it.
     return without_remarks(body if "metadata[" not in body else text[: found.end()] + body)
 
 
@@ -173,6 +175,7 @@ def source(
         trips = [trip for name, trip in ROUND_TRIPS.items() if settings["check"] in (name, "all")]
         checks = "".join(["    import tvm_ffi\n\n"] * bool(trips) + [ROUND_TRIP % trip for trip in trips])
         return RELAX % dict(settings, read=read, passes=lines, packed=PACKED, checks=checks)
+    # An item with `=` sets an option of the context and is no pass.
     calls = [tir_call(item) for item in chosen if not item.startswith("=")]
     lines = "".join("        module = %s(module)\n" % call for call in calls)
     return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))

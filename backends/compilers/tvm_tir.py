@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The number of timed calls of a function.
 CALLS = 1000
+# What the context can switch off of the default lowering
 UNOPTIMISED = {
     "tirx.disable_vectorize": True,
     "tirx.disable_storage_rewrite": True,
@@ -115,6 +116,7 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
     config = context_options(sequence) if optimised else UNOPTIMISED
     watcher = [effects(tvm, request.effects)] if request.effects is not None else []
     disabled = [] if optimised else OPTIMISING
+    # A packed function has another signature, so that the default lowering refuses it.
     packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
     with passes(tvm, request, watcher, config=config, disabled_pass=disabled) as target:
         module = tirx.transform.BindTarget(target.with_host(target))(module)
@@ -135,6 +137,7 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
         # tirx.build itself is a function
         building = importlib.import_module("tvm.tirx.build")
         hosted, devices = building.split_host_device_mods(module)
+        # Functions were split off for a GPU by a thread binding of the program.
         if devices:
             raise NotImplementedError("code for a device is not supported by this target")
         built = building.tir_to_runtime(host()(hosted), {}, target)
@@ -156,6 +159,7 @@ def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
         return {name: tensor.numpy() for name, tensor in zip(names, tensors)}
 
     def time_run(values: Dict[str, Any]) -> float:
+        # TVM's own timer: calling from Python takes longer than such a kernel.
         found = built.time_evaluator("main", tvm.cpu(), number=10, repeat=3, min_repeat_ms=3)(*fed(values))
         return CALLS * float(found.median)
 
@@ -170,6 +174,7 @@ def plain(tvm: Any, found: Any) -> Any:
     if isinstance(found, tvm.IRModule):
         functions = {str(key.name_hint): value for key, value in found.functions.items()}
         found = functions.get("main") or next(iter(functions.values()))
+    # Without the attributes `global_symbol`, which the module gives it anew.
     return tirx.PrimFunc(list(found.params), found.body, found.ret_type, attrs=found.attrs)
 
 
@@ -224,6 +229,7 @@ def effects(tvm: Any, into: List[str]) -> Any:
             before.append(module)
 
         def run_after_pass(self, module: Any, info: Any) -> None:
+            # A stack, since passes run inside of passes.
             was, name = before.pop(), str(info.name)
             if structural_equal(was, module):
                 return

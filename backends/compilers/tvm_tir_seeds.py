@@ -30,6 +30,7 @@ def lower_module(module: Any, target: Any) -> "Run":
         )
     functions = [
         function
+        # Both: fusing gives larger kernels, and the single ones are easier to mutate.
         for stage in (module, fused)
         for function in stage.functions.values()
         if isinstance(function, tirx.PrimFunc)
@@ -92,6 +93,7 @@ def list_workloads() -> List[Callable[[], Any]]:
         # Another release has them elsewhere
         return []
     return [
+        # The tuner's sizes would take minutes in the reference.
         functools.partial(make, *[min(size, SIDE) if isinstance(size, int) else size for size in sizes])
         for make, sizes in te_workload.CONFIGS.values()
     ]

@@ -25,6 +25,7 @@ class UserOracle(NoReleases):
     helper = True
     options: Mapping[str, tuple[str, ...]] = {"name": ()}
     irs = ("onnx", "relax", "tir")
+    # A user's function may hang; its run is limited like any other.
     seconds = 10.0
 
     def load(self) -> str:
@@ -51,6 +52,7 @@ class UserOracle(NoReleases):
                 kind, _, label = key.partition("/")
                 given[kind][label] = value
             said = find_objection(model=request.model, inputs=given["in"], outputs=given["out"])
+            # Cut, since the sentence stands in reports and in the store.
             return {"objection": np.frombuffer(str(said or "").encode("utf-8", "replace")[:4000], np.uint8)}
 
         return run

@@ -66,6 +66,7 @@ def version_of(package: str) -> str:
     try:
         found = metadata.distribution(package)
         home = os.path.join(os.path.realpath(str(found.locate_file(""))), "")
+        # Links are resolved: a virtual environment may be reached by several names.
         if os.path.realpath(str(module.__file__)).startswith(home):
             return str(found.version)
     except metadata.PackageNotFoundError:
@@ -127,6 +128,7 @@ def refuse_border(
         for item in items:
             kind = item.type
             what = kind.WhichOneof("value")
+            # Containers can be nested: a sequence of optionals.
             while what in passing:
                 kind = getattr(kind, what).elem_type
                 what = kind.WhichOneof("value")
@@ -156,6 +158,7 @@ def meaning_of(
     `otherwise` is the default. A message that matches `memory`, if given, is `out-of-memory` whatever its
     class.
     """
+    # First: compilers report a lack of memory under many classes.
     if memory and re.search(memory, message):
         return "out-of-memory"
     kind = exception.rpartition(".")[2]

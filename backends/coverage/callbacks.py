@@ -38,9 +38,11 @@ def provide() -> None:
     """Load the library so that all later libraries find its functions; if that fails, their own loading
     reports the missing symbol.
     """
+    # No file: the worker may not be able to write anywhere.
     fd = os.memfd_create("sanitizer-coverage")
     try:
         os.write(fd, library())
+        # RTLD_GLOBAL: the symbols must be visible to libraries that are loaded later.
         ctypes.CDLL("/proc/self/fd/%d" % fd, ctypes.RTLD_GLOBAL)
     except OSError:
         pass
@@ -51,11 +53,13 @@ def provide() -> None:
 def library() -> bytes:
     """Return the bytes of a shared library for x86-64 that defines the functions."""
     functions = {PREFIX + name: MARK if name == "trace_pc_guard" else RETURN for name in NAMES}
+    # The ELF header and four program headers
     head = 64 + 4 * 56
     code, places = _code(functions, head)
     strings, symbols = _symbols(functions, places)
     # One bucket, in which all symbols hang.
     chain = list(range(2, len(functions) + 1)) + [0]
+    # The old `DT_HASH`: one bucket needs no hash function, and glibc still reads it.
     table = struct.pack("<%dI" % (4 + len(chain)), 1, len(functions) + 1, 1, 0, *chain)
     symbols_at = head + len(code)
     table_at = symbols_at + len(symbols)
@@ -68,6 +72,7 @@ def library() -> bytes:
         (_LOAD, _READ | _EXECUTE, 0, end, PAGE),
         (_LOAD, _READ | _WRITE, PAGE, len(dynamic), PAGE),
         (_DYNAMIC, _READ | _WRITE, PAGE, len(dynamic), 8),
+        # Without this header glibc makes the stack of the whole process executable.
         (_STACK, _READ | _WRITE, 0, 0, 16),
     ]
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
@@ -83,6 +88,7 @@ def _code(functions: Dict[str, bytes], begin: int) -> Tuple[bytes, List[int]]:
     code, places = b"", []
     for body in functions.values():
         places.append(begin + len(code))
+        # 0xcc is int3: a jump to a wrong place stops at once.
         code += body.ljust(16, b"\xcc")
     return code, places
 

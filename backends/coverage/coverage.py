@@ -53,7 +53,9 @@ class Probes:
     def __init__(self, points: Sequence[Points]):
         self.points = tuple(points)
         self.total = sum(len(item.addresses) for item in points)
+        # Shared by its descriptor: a worker that dies leaves its hits, and nothing lies on a disk.
         self.file = os.memfd_create("opsieve-hits")
+        # mmap refuses an empty file.
         os.ftruncate(self.file, max(self.total, 1))
         self._memory = mmap.mmap(self.file, max(self.total, 1))
         self._hits = np.frombuffer(self._memory, np.uint8)
@@ -94,6 +96,7 @@ class Probes:
             values = np.frombuffer(pages, np.uint8, item.counters.size, begin + offset)
             begin += length
             numbers = item.counted()[np.flatnonzero(values) // item.counters.width]
+            # Several counters may belong to one probe, and some to none.
             new = np.unique(numbers[numbers != NO_PROBE]).astype(np.int64) + first
             found += new[self._hits[new] == 0].tolist()
         self._hits[found] = 1
@@ -125,6 +128,7 @@ class Probes:
     def forget(self) -> None:
         """Reset the map: workers that start from now on have every probe."""
         self._hits[:] = 0
+        # Unstable ones stay reached, so that no worker plants them.
         self._hits[: self.total][~self._stable] = 1
 
     def mark(self, build_id: str, addresses: Numbers) -> None:
@@ -133,6 +137,7 @@ class Probes:
             if item.build_id == build_id:
                 places = np.searchsorted(item.addresses, addresses)
                 inside = places < len(item.addresses)
+                # searchsorted gives a place for absent addresses, too.
                 inside[inside] = item.addresses[places[inside]] == addresses[inside]
                 self._hits[self._firsts[at] + places[inside]] = 1
 
@@ -143,6 +148,7 @@ class Probes:
         for at, item in enumerate(self.points):
             first, end = self._firsts[at], self._firsts[at + 1]
             here = numbers[(numbers >= first) & (numbers < end)] - first
+            # An empty file too: it says that the library was calibrated.
             if len(here) or not unstable_file(item).exists():
                 add_unstable(item, here)
 
@@ -170,6 +176,7 @@ class EffectNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        # Lanes note their effects at the same time.
         self._guard = threading.Lock()
 
     @property
@@ -180,6 +187,7 @@ class EffectNumbers:
     def new(self, names: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of those that were not seen before."""
         with self._guard:
+            # All numbers from here on are new ones of this call.
             before = len(self._numbers)
             return tuple(
                 at for name in names if (at := self._numbers.setdefault(name, len(self._numbers))) >= before
@@ -229,6 +237,7 @@ class Coverage:
         Raises BadInput if it has no native code of its own, or only untraceable code.
         """
         with self._guard:
+            # Under the lock: two zygotes of one compiler must share a map.
             if place not in self._maps:
                 points = []
                 for path, root in own_libraries(backend, modules):
@@ -270,7 +279,9 @@ def own_libraries(backend: Backend, modules: Sequence[str]) -> list[tuple[Path, 
             for name, root in sources.items()
             if Path(path).name.startswith(name)
         ]
+        # Sorted: the numbers of probes depend on the order of the libraries.
         return sorted(set(pairs))
     package = backend.package.replace("-", "_")
+    # The folder is named like the distribution, or like its last word (`apache-tvm`: `tvm`).
     folders = {backend.name, package, package.rpartition("_")[2]} - {""}
     return [(Path(path), "") for path in sorted(modules) if folders & set(Path(path).parts[:-1])]

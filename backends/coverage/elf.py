@@ -59,8 +59,10 @@ class Library:
             raise Unreadable(f"the section table of {path.name} is broken") from None
 
     def _read_sections(self) -> dict[str, Section]:
+        # e_shoff, then e_shentsize, e_shnum and e_shstrndx of the ELF header
         (table,) = struct.unpack_from("<Q", self._data, 40)
         size, count, names_at = struct.unpack_from("<HHH", self._data, 58)
+        # sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size
         rows = [struct.unpack_from("<IIQQQQ", self._data, table + at * size) for at in range(count)]
         if not rows:
             return {}
@@ -86,6 +88,7 @@ class Library:
         """
         content = self.bytes_of(name)
         words = content[: len(content) // 8 * 8].view("<i8").astype(np.int64)
+        # Pointers in a shared library are 0 in the file: the loader fills them from the relocations.
         if ".rela.dyn" not in self.sections:
             return words
         rows = self._rows(".rela.dyn").view("<i8").reshape(-1, 3)
@@ -135,9 +138,11 @@ class Library:
         """
         header = bytes(self.bytes_of(".eh_frame_hdr"))
         frames = self.sections.get(".eh_frame")
+        # The encodings that all linkers write; others would need a full DWARF reader.
         if frames is None or header[1:4] != bytes((_PCREL_SDATA4, _UDATA4, _DATAREL_SDATA4)):
             raise Unreadable(f"{self.path.name} has no table of its functions")
         base = self.sections[".eh_frame_hdr"].address
+        # Relative to the header itself (DW_EH_PE_datarel)
         pairs = np.frombuffer(header, "<i4", 2 * struct.unpack_from("<I", header, 8)[0], 12).reshape(-1, 2)
         starts, entries = (pairs[:, at].astype(np.int64) + base for at in (0, 1))
         inside = (starts >= self.text.address) & (starts < self.text.address + self.text.size)
@@ -146,10 +151,12 @@ class Library:
         where = entries - frames.address + 12
         content = self.bytes_of(".eh_frame")
         sizes = np.zeros(len(starts), np.int64)
+        # Byte by byte, since the entries are not aligned.
         for byte in range(4):
             sizes |= content[where + byte].astype(np.int64) << (8 * byte)
         order = np.argsort(starts, kind="stable")
         starts, sizes = starts[order], sizes[order]
+        # Folded functions (`--icf`) share an address and would be two probes in one place.
         first = np.ones(len(starts), bool)
         first[1:] = starts[1:] != starts[:-1]
         return starts[first], sizes[first]
@@ -157,6 +164,7 @@ class Library:
     @cached_property
     def symbols(self) -> dict[int, str]:
         """Names of functions by address, from `.symtab` where it was left, else `.dynsym`."""
+        # `.symtab` has local functions as well, but is what `strip` removes.
         for table, strings in ((".symtab", ".strtab"), (".dynsym", ".dynstr")):
             if table not in self.sections or strings not in self.sections:
                 continue

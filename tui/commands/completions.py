@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from opsieve.gen.errors import BadInput
 
+# Values offered; shells ask before they list more.
 _MOST = 200
 
 
@@ -42,6 +43,7 @@ def complete_clusters(
     try:
         with Queries(Path(context.params.get("folder") or "opsieve-store")) as store:
             rows = store.clusters(limit=_MOST).rows
+    # A sentence in the middle of a command line would only disturb.
     except (BadInput, OSError):
         return []
     return [CompletionItem(row.id, help=row.title[:60]) for row in rows if row.id.startswith(begun)]

@@ -48,6 +48,7 @@ def explain_refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
     feature only when they run.
     """
     stage = "compile" if verb == "load" else "run"
+    # A tool that was asked for these operators is not at fault for a kernel that onnxruntime lacks.
     if may_lack and ORT.classify(stage, type(error).__name__, str(error)) in ("unsupported", "environment"):
         return NotRun(f"for the transformed model: {error}")
     return BrokenModel(f"onnxruntime {verb}s the original and not the transformed model: {error}")
@@ -58,11 +59,13 @@ def evaluate_by_reference(model: bytes, before: Any, lack: NotRun) -> Run:
     cannot be, as in the worker of a release, or where onnx's checker refuses the original `before`.
     """
     try:
+        # By its entry point: this module must not import the reference, which the worker of a release lacks.
         (point,) = metadata.entry_points(group="opsieve.backends", name=SECOND_HOST)
     except (TypeError, ValueError):
         # The worker of a release has no opsieve, and maybe an older importlib
         raise lack from None
     reference: Any = point.load()
+    # What an invalid model means is undefined, so that the reference's values prove nothing.
     if result_checks.checker_message(before):
         raise lack
 

@@ -34,6 +34,7 @@ def run_passes(model: Any, options: Mapping[str, str]) -> Any:
     chosen = pass_options.check_names("onnx-ir", pass_options.split_names(options["passes"]), every)
     skipped = pass_options.check_names("onnx-ir", pass_options.split_names(options["skip"]), every)
     held = onnx_ir.from_proto(model)
+    # An older release has fewer passes.
     for name in chosen or [name for name in USUAL if name in every]:
         if name in skipped:
             continue

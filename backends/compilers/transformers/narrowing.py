@@ -33,6 +33,7 @@ def constants_by_name(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for graph in iter_graphs(model):
         for tensor in getattr(graph, "initializer", ()):
+            # A name can occur again inside of a graph.
             found.setdefault(tensor.name, tensor)
         for node in graph.node:
             if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
@@ -69,8 +70,10 @@ def check_rounding(name: str, narrow: Any, wide: Any, step: Any) -> None:
             f"the constant {name[:60]!a} has the shape {np.shape(narrow)} and had {np.shape(wide)}"
         )
     got, want = np.asarray(narrow, np.float64), np.asarray(wide, np.float64)
+    # Equal infinities, whose difference is NaN, are the same.
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
+        # Not `> step`, which a NaN would pass.
         bad = ~same & ~(np.abs(got - want) <= step)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -101,6 +104,7 @@ def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> 
                 raise BrokenModel(
                     "the narrowed model gives {!a} as {}{}, and with its precision back as {}{}".format(*said)
                 )
+        # The values of the restored one: those of the narrowed one are wrong by design.
         return right
 
     return run

@@ -28,6 +28,7 @@ def extract(model: Any, options: Mapping[str, str]) -> Any:
     from onnx.utils import Extractor
 
     given = {tensor.name for tensor in model.graph.initializer}
+    # An initializer that is an input as well would lose its value.
     inputs = [value.name for value in model.graph.input if value.name not in given]
     return Extractor(model).extract_model(inputs, [value.name for value in model.graph.output])
 

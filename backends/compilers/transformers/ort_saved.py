@@ -29,6 +29,7 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
     import onnxruntime as ort
 
     chosen = ort.SessionOptions()
+    # Only fatal messages: warnings on stderr would be taken for the log of a failure.
     chosen.log_severity_level = 4
     chosen.intra_op_num_threads = chosen.inter_op_num_threads = 1
     if not hasattr(ort.GraphOptimizationLevel, LEVELS[options["level"]]):
@@ -47,6 +48,7 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
             ort.InferenceSession(
                 model.SerializeToString(), chosen, providers=["CPUExecutionProvider"], **extra
             )
+        # It fails here as the target `onnxruntime` does at this level, where it is reported.
         except Exception as error:
             raise NotRun(str(error)) from error
         return onnx.load(path)

@@ -36,7 +36,9 @@ def check_names(package: str, names: List[str], every: Iterable[str]) -> List[st
 def report_passes(what: str, names: Iterable[str]) -> None:
     """Print lines of a trace, each at once."""
     for name in names:
+        # Without spaces, since a line of the trace is split at them.
         sys.stderr.write("opsieve pass %s %s\n" % (what, "_".join(name.split())))
+    # At once: the next pass may crash the process.
     sys.stderr.flush()
 
 
@@ -64,6 +66,7 @@ def trace_onnxoptimizer(module: Any, model: Any, passes: Optional[List[str]]) ->
     for name in passes or []:
         report_passes("ran", [name])
         after = module.optimize(model, [name])
+        # Deterministic: maps in protobuf have no order.
         if after.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
             report_passes("acted", [name])
         model = after
@@ -91,6 +94,7 @@ def known_to_onnxsim(names: List[str]) -> List[str]:
         return check_names("onnxsim", names, listed_ + library._list_other_optimizers())
     with open(library.__file__, "rb") as file:
         words = file.read()
+    # Two letters occur in any binary.
     return check_names("onnxsim", names, [name for name in names if len(name) > 2 and name.encode() in words])
 
 
@@ -139,11 +143,13 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
                 report_passes("acted", [name])
             return result
 
+        # The next request in this process must find the library as it was.
         kept.append((owner, method, original))
         setattr(owner, method, run_wrapped)
 
     def skip_pass(arguments: Any) -> Any:
         model = arguments[0]
+        # A pass can be called with the result of another.
         return model if isinstance(model, ir.passes.PassResult) else ir.passes.PassResult(model, False)
 
     wrap(

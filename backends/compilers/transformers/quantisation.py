@@ -60,6 +60,7 @@ def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) 
     import onnx
     from onnxruntime import quantization
 
+    # Whose pairs are the tool's could not be decided in the result.
     if any(node.op_type in _OWN or node.op_type.startswith("QLinear") for node in nodes(model)):
         raise NotImplementedError("the model has quantised parts of its own")
     per_channel = options["channels"] == "each"
@@ -75,6 +76,7 @@ def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) 
                 path,
                 Fed(values),
                 per_channel=per_channel,
+                # Else the tool drops a Relu whose range says the same, and the restored model is another one.
                 extra_options={"QDQKeepRemovableActivations": True},
             )
         return onnx.load(path)
@@ -121,6 +123,7 @@ class Undone:
 
         if node.op_type == "DequantizeLinear":
             source = made.get(node.input[0])
+            # A pair around an activation
             if source is not None and source.op_type == "QuantizeLinear":
                 return [helper.make_node("Identity", [source.input[0]], [node.output[0]])]
             self.wide[node.output[0]] = self.original(node.input[0], node)
@@ -128,6 +131,7 @@ class Undone:
         if node.op_type == "QuantizeLinear":
             return []
         if node.op_type == "DynamicQuantizeLinear":
+            # Its scale is multiplied in after the integer product.
             self.wide[node.output[1]] = one()
             return [helper.make_node("Identity", [node.input[0]], [node.output[0]])]
         if node.op_type in _PRODUCTS:
@@ -163,12 +167,14 @@ class Undone:
                 if dequantised is not None
                 else []
             )
+            # The tool does not say the axis of integer products: the last one that fits.
             axis = axes[0] if axes else max(i for i, side in enumerate(wide.shape) if side == scale.size)
             sides = [scale.size if i == axis % wide.ndim else 1 for i in range(wide.ndim)]
             scale, zero = scale.reshape(sides), zero.reshape(sides)
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             raise BrokenModel(f"the scale of {name[:60]!a} is {scale.ravel()[:4].tolist()}")
         got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
+        # Half a step of rounding, and a little for the tool's own arithmetic in float32.
         narrowing.check_rounding(
             base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide)
         )
@@ -188,6 +194,7 @@ class Undone:
         del graph.initializer[:]
         graph.initializer.extend(kept)
         graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in self.wide.items())
+        # They declare the quantised types.
         del graph.value_info[:]
 
 

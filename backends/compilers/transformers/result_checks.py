@@ -34,6 +34,7 @@ def check_result(before: Any, after: Any, request: "Request", checked: bool = Tr
         raise BrokenModel(
             "the transformed model calls functions that it has lost: %s" % pass_options.list_names(called)
         )
+    # The original is checked only if the result is refused, since checking costs as much as transforming.
     problem = checker_message(after) if checked else ""
     if problem:
         if not checker_message(before):
@@ -43,6 +44,7 @@ def check_result(before: Any, after: Any, request: "Request", checked: bool = Tr
         request.notes.append("onnx.checker refuses the original and the transformed model")
     for item in before.graph.output:
         kinds = [kind(each.type) for each in (after_outputs[item.name], item)]
+        # A missing declaration is incomplete, not wrong.
         if all(kinds) and kinds[0] != kinds[1]:
             raise BrokenModel(
                 "the transformed model declares %s as %s where the original has %s"
@@ -51,6 +53,7 @@ def check_result(before: Any, after: Any, request: "Request", checked: bool = Tr
         was, now = dimensions(item), dimensions(after_outputs[item.name])
         if was is None:
             continue
+        # To declare less is no bug, but people want to know it.
         if now is None or (len(now) == len(was) and any(a and not b for a, b in zip(was, now))):
             request.notes.append(
                 "the transformed model no longer declares the whole shape of %s"

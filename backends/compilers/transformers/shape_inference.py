@@ -31,6 +31,7 @@ def import_symbolic_inference() -> None:
 def _expose_values(inferred: Any) -> Any:
     """Return the model with its values of a declared tensor type as outputs."""
     there = {value.name for value in [*inferred.graph.output, *inferred.graph.input]}
+    # Inference may also declare values that no node gives any more.
     made = {name for node in inferred.graph.node for name in node.output}
     for value in inferred.graph.value_info[:_MOST]:
         known = value.type.WhichOneof("value") == "tensor_type" and value.type.tensor_type.elem_type
@@ -67,6 +68,7 @@ def examine(result: Any, values: Mapping[str, Any]) -> None:
         if value is None or declared.type.WhichOneof("value") != "tensor_type" or not hasattr(value, "shape"):
             continue
         wanted = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        # Strings come as objects or as bytes.
         if wanted != value.dtype and wanted.kind != "O":
             raise BrokenModel(f"{declared.name[:60]!r} is declared {wanted} and is {value.dtype}")
         if not tensor.HasField("shape"):
@@ -78,6 +80,7 @@ def examine(result: Any, values: Mapping[str, Any]) -> None:
         ]
         found = list(value.shape)
         known = [
+            # The first occurrence of a symbolic size fixes it.
             sizes.setdefault(side, size) if isinstance(side, str) else side
             for side, size in zip(sides, found, strict=False)
         ]

@@ -62,6 +62,7 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     """Return the source of `run` for the transformer called `name`; "" if only opsieve can skip the rule, or
     compare values with their declarations.
     """
+    # Skipping a rule of onnxscript patches its classes, which is too long for a script.
     if name not in _TRANSFORMS or (name == "onnxscript" and options.get("skip")):
         return ""
     off: Lines = ([], ["after = onnx.load_model_from_string(model)"])

@@ -135,9 +135,11 @@ class Transformed:
         if request.options["optimise"] == "off":
             unchanged: "Run" = hosts.prepare_original(request, request.stage)
             return unchanged
+        # Taken now: a tool may reorder the outputs.
         names = [item.name for item in model.graph.output]
         drop_fed_defaults(model.graph, request)
         before = onnx.ModelProto()
+        # `transform` may alter the model in place.
         before.CopyFrom(model)
         request.stage("compile")
         sound, run_result, examine = False, None, self.examine
@@ -175,12 +177,14 @@ class Transformed:
                     )
             if not sound or run_result is None:
                 raise
+        # A tool may drop an unused input; onnxruntime refuses values for an input that it does not know.
         taken = {item.name for item in result.graph.input}
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
             try:
                 results = run_result({name: value for name, value in values.items() if name in taken})
             except Exception as error:
+                # Raises NotRun if the original fails as well: then the tool is not at fault.
                 hosts.prepare_original(request, hosts.ignore_stage)(values)
                 raise hosts.explain_refusal(error, "run", self.may_lack) from error
             if examine is not None:
@@ -197,6 +201,7 @@ class Transformed:
         if kind == "NotRun":
             return meaning_of_host(ORT.classify(stage, exception, message))
         patterns = [*([("environment", NO_SWITCH)] if kind == "TypeError" else []), *self.patterns]
+        # A model that cannot be parsed is the user's at first, and later the tool's own.
         unread = "rejected" if stage == "import" else "error"
         classes = {**CLASSES, "UnknownName": "environment", "DecodeError": unread}
         return meaning_of(exception, message[:4000], patterns, classes, MEMORY)

@@ -74,6 +74,7 @@ def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
 
     held, goal = onnx_ir.from_proto(model), int(options["opset"])
     version_converter.convert_version(held, goal)
+    # It gives up without an exception.
     if held.opset_imports.get("") != goal:
         raise NotImplementedError("the tool leaves the model at opset {}".format(held.opset_imports.get("")))
     return onnx_ir.to_proto(held)

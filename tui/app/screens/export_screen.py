@@ -102,7 +102,7 @@ class ExportScreen(PagedScreen):
         if not name.startswith("cases/"):
             return name
         reduced = folder / "reduced"
-        # Written last: an unfinished reduction has none.
+        # Written when a reduction is over: an unfinished one has none.
         return str(reduced if (reduced / "reduction.json").is_file() else folder)
 
     def update_job(self, job: Job) -> None:

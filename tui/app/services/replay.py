@@ -31,6 +31,7 @@ def main() -> int:
             Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)
         ) as workers:
             lab = ObservationCache(workers)
+            # A target is no witness for itself.
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge_program(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles
@@ -85,6 +86,7 @@ def _make_error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]
             else make_error_map(got, wanted.value, wanted.within)
         )
         if made is not None:
+            # JSON has no infinity and no NaN.
             worst = made.worst if math.isfinite(made.worst) else None
             drawn = {"shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction}
             found.append({"output": name, **drawn, "worst": worst, "within": wanted.within})

@@ -10,6 +10,7 @@ FILE = "filters.json"
 _MOST = 100
 # characters, as of any filter
 _LONGEST = 500
+# A store may come from a stranger, and with it this file.
 _BYTES = 1 << 20
 
 
@@ -38,6 +39,7 @@ def save_filter(folder: Path, name: str, text: str) -> None:
         raise BadInput(f"{_MOST} filters are saved already; remove one (save it with nothing in the filter)")
     path = folder / FILE
     try:
+        # Written beside and renamed: a full disk must not lose the old filters.
         fresh = path.with_name(f".{FILE}.new")
         fresh.write_text(json.dumps(filters, indent=1) + "\n", encoding="utf-8")
         fresh.replace(path)

@@ -71,6 +71,7 @@ def compare_values(
 def _compare_tensor(output: str, got: Any, expected: Any, within: float, dtype: str) -> TensorDifference:
     left, right = _make_array(got), _make_array(expected)
     types = type_text(expected, dtype), type_text(got)
+    # Elements of different shapes have no counterparts: they are only shown.
     if left.shape != right.shape or not right.size:
         first = range(min(WORST, max(left.size, right.size)))
         flat = [(left.ravel(), right.ravel(), at) for at in first]
@@ -81,6 +82,7 @@ def _compare_tensor(output: str, got: Any, expected: Any, within: float, dtype: 
         differing = max(left.size, right.size)
         return TensorDifference(output, *types, right.size, differing, within, "", shown)
     apart = compute_distances(left, right)
+    # Not `apart > within`, which is false for NaN.
     differs = ~(apart <= within)
     # A number against no number is worse than any distance, and stands first.
     order = np.argsort(-np.where(np.isnan(apart), np.inf, apart), axis=None, kind="stable")
@@ -98,6 +100,7 @@ def compute_distances(left: Any, right: Any) -> Any:
     """
     if not (_is_numeric(left) and _is_numeric(right)):
         return np.where(np.asarray(left != right), np.nan, 0.0)
+    # Differences of unsigned or narrow types would wrap around.
     kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
     wide, other = left.astype(kind), right.astype(kind)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -131,6 +134,7 @@ def _format_element(array: Any, at: int) -> str:
     flat = array.ravel()
     if at >= flat.size:
         return ""
+    # Nine digits tell all float32 apart.
     return f"{float(flat[at]):.9g}" if array.dtype.kind == "f" else str(flat[at])[:_LONGEST]
 
 
@@ -180,6 +184,7 @@ def make_error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | N
     rows = []
     for block in np.array_split(flat, down, axis=0):
         shares = [float(part.mean()) for part in np.array_split(block, across, axis=1)]
+        # One wrong element in a block is visible: only without any the block is blank.
         rows.append(
             "".join(
                 SHADES[0] if not share else SHADES[max(1, round(share * (len(SHADES) - 1)))]

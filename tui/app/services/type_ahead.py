@@ -31,6 +31,7 @@ class TypeAhead:
         self, give: Callable[[events.Key], Awaitable[None]], target: Callable[[], Widget | None]
     ) -> None:
         self._give, self._target = give, target
+        # Limited: a paste of megabytes is no typing.
         self._waiting: deque[events.Key] = deque(maxlen=1000)
         # When the key that is under way was given
         self._since: float | None = None
@@ -62,4 +63,5 @@ class TypeAhead:
         if self._waiting and target is not None:
             self._since = time.monotonic()
             await self._give(self._waiting.popleft())
+            # Behind the key in the same queue, so that it arrives when the key is done.
             target.post_message(KeyDone())

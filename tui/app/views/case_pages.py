@@ -141,6 +141,7 @@ def list_trace(observations: Sequence[Observation], components: Sequence[Compone
         return [(("nothing was observed", "dim"),)]
     seen = observations[0]
     template = next((part for part in components if part.name is ComponentName.MESSAGE), None)
+    # By the function that makes fingerprints, so that both agree.
     telling = read_stack(seen.frames, _TELLING).names
     found: list[Line] = [
         (
@@ -148,6 +149,7 @@ def list_trace(observations: Sequence[Observation], components: Sequence[Compone
             ("  + counts  · telling, but further out  - uninteresting", "dim"),
         )
     ]
+    # An overflow of the stack has tens of thousands.
     for frame in reversed(seen.frames[-300:]):
         names = read_stack((frame,), 1).names
         sign, tone = ("-", "dim") if not names else ("+", "good") if names[0] in telling else ("·", "")

@@ -45,11 +45,13 @@ def read_summary(folder: Path) -> CaseSummary:
     Raises:
         BadInput: If it cannot be read within the limits.
     """
+    # -I: a module in the working directory must not be imported instead of ours.
     command = [sys.executable, "-I", "-m", "opsieve.tui.app.views.case_summary", str(folder)]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
         )
+        # A killed process leaves no JSON, which is a ValueError below.
         reply = json.loads(done.stdout[:_MAX_OUTPUT])
         if "problem" in reply:
             raise BadInput(str(reply["problem"]))
@@ -113,6 +115,7 @@ def _describe_value(value: Any) -> tuple[str, str]:
         words += " …"
         if array.dtype.kind in "fiu":
             wide = (
+                # In float64: a mean of float16 would overflow.
                 flat[np.isfinite(flat)].astype(np.float64)
                 if array.dtype.kind == "f"
                 else flat.astype(np.float64)
@@ -123,6 +126,7 @@ def _describe_value(value: Any) -> tuple[str, str]:
 
 
 def _main() -> None:
+    # A small file can describe a tensor of any size.
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
         json.dump(asdict(summarise_case(Path(sys.argv[1]))), sys.stdout)

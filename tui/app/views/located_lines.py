@@ -22,6 +22,7 @@ def list_located(report: dict[str, Any]) -> list[Line]:
         problem = str(report.get("problem", ""))
         return [((f"nothing was located: {to_one_line(problem)}", "warn"),)] if problem else []
     at = next((row for row, value in enumerate(values) if value["name"] == first), 0)
+    # Around the first wrong value, which in a large model may be far down.
     begin = max(0, min(at - _BEFORE, len(values) - _ROWS))
     lines: list[Line] = [((_describe_first(report, values[at]), "strong"),), ()]
     heads = ("value", "operator", "state", "target", "reference")

@@ -56,6 +56,7 @@ ORDERS: Mapping[Sort, str] = {
     "first": "first seen", "size": "size of the smallest case", "severity": "grave ones first (severity)",
     "title": "title", "id": "id",
 }  # fmt: skip
+# Nobody needs to look at these again.
 _QUIET = ("fixed", "wontfix")
 _TONES = {
     "crash": "bad",
@@ -81,6 +82,7 @@ def make_cluster_row(row: ClusterRow, now: float, most: int = 1) -> Row:
         to_one_line(row.guilty_pass, 60), to_one_line(row.first_bad, 40),
     )  # fmt: skip
     tone = "strong" if row.pinned else "dim" if row.status in _QUIET else ""
+    # The columns of status and kind
     tones = {at: _TONES[cells[at]] for at in (2, 3) if cells[at] in _TONES}
     return Row(row.id, cells, tone, tones if tone != "dim" else {})
 

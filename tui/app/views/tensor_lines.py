@@ -49,9 +49,11 @@ def list_tensors(job: Job | None, wrong: bool) -> list[Line]:
     found: list[Line] = [(("outputs", "strong"), (f"  expected by {source}, got by {where}", "dim"))]
     maps = {str(each.get("output")): each for each in report.get("error_maps", []) if isinstance(each, dict)}
     for each in report.get("tensors", []):
+        # The report is another process's output: a broken part is left out.
         with suppress(KeyError, TypeError, ValueError):
             found += _list_tensor(each)
             drawn = maps.get(str(each["output"]))
+            # A tensor that is shown whole needs no map.
             if drawn is not None and each["differing"] and len(each["elements"]) < each["size"]:
                 found += list_error_map(drawn, str(report.get("source", "")))
             found.append(())

@@ -152,6 +152,7 @@ class PagedList(ScrollView, can_focus=True):
         # Titles of columns that are left out, and words that are highlighted
         self.hidden: set[str] = set()
         self.words: tuple[str, ...] = ()
+        # Whether more rows are on their way; asking twice would append them twice.
         self._requested = False
 
     # -- what it shows
@@ -173,6 +174,7 @@ class PagedList(ScrollView, can_focus=True):
                 min(old, max(0, len(self.rows) - 1)),
             )
         self._update_size()
+        # A reactive that keeps its value calls no watcher, though the row may be another one.
         if at == self.cursor:
             self._post_highlighted()
         self.cursor = at
@@ -197,6 +199,7 @@ class PagedList(ScrollView, can_focus=True):
         self.refresh()
 
     def _update_size(self) -> None:
+        # One more for the header.
         self.virtual_size = Size(0, len(self.rows) + 1)
 
     def _post_highlighted(self) -> None:
@@ -269,6 +272,7 @@ class PagedList(ScrollView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Move the cursor, or open the row on a second click."""
         if event.y == 0:
+            # The cursor and the mark take two cells.
             left = 2
             for column, room in fit_columns(self.columns, self._inner_width, self.hidden):
                 if left <= event.x < left + room:
@@ -276,6 +280,7 @@ class PagedList(ScrollView, can_focus=True):
                 left += room + 1
         at = event.y - 1 + int(self.scroll_offset.y)
         if event.y > 0 and 0 <= at < len(self.rows):
+            # The second click of a double click, on the same row.
             again = at == self.cursor and event.chain > 1
             self.cursor = at
             if again:
@@ -327,17 +332,20 @@ class PagedList(ScrollView, can_focus=True):
 
     def _draw_cells(self, row: Row, style: Style, plain: bool = True) -> Iterator[Segment]:
         """Draw the cells of a row; unless `plain`, with their own tones."""
+        # Not in the header, whose key is empty.
         words = [re.escape(word) for word in self.words if row.key]
         match = re.compile(f"({'|'.join(words)})", re.IGNORECASE) if words else None
         found = style + self.get_component_rich_style("paged-list--match")
         for at, room in fit_columns(self.columns, self._inner_width, self.hidden):
             text = row.cells[at]
+            # In cells, since wide characters take two.
             if cell_len(text) > room:
                 text = set_cell_size(text, max(0, room - 1)) + "…"
             pad = " " * (room - cell_len(text))
             text = pad + text if self.columns[at].right else text + pad
             tone = "" if plain else row.tones.get(at, "")
             own = style + self.get_component_rich_style(f"paged-list--{tone}") if tone else style
+            # Splitting at a group gives the matches at odd places.
             for number, part in enumerate(match.split(text) if match else [text]):
                 yield Segment(part, found if number % 2 else own)
             yield Segment(" ", style)

@@ -45,6 +45,7 @@ class _SteadyPump(MessagePump):
         except Exception as error:  # noqa: BLE001
             # Whatever a handler or an action stumbles over
             leaving = self._pruning or self._closing or self._closed
+            # Messages still arrive while the widgets of a closed screen go one by one.
             if not (leaving and isinstance(error, NoMatches)):
                 self.app._handle_exception(error)
 
@@ -80,6 +81,7 @@ class KeyFooter(Footer):
 
     async def recompose(self) -> None:
         """Show the current keys of the screen, unless the screen has been left."""
+        # Textual recomposes later: the screen may be gone by then.
         if not self.is_attached:
             return
         now: list[tuple[object, ...]] = [
@@ -202,6 +204,7 @@ class ChoiceDialog(SteadyDialog[str | None]):
     def on_key(self, event: object) -> None:
         """Choose by first letter."""
         letter = getattr(event, "character", None)
+        # These three are keys of the dialog.
         if letter and letter not in "jkq" and self.handle_letter(letter.lower()):
             event.stop()  # type: ignore[attr-defined]
 
@@ -281,6 +284,7 @@ def wrap_line(line: Line, width: int) -> list[Line]:
     if sum(cell_len(text) for text, _ in line) <= width:
         return [line]
     first = cell_len(line[0][0])
+    # A long first part would leave no room for the text.
     hang = first if len(line) > 1 and first <= min(16, width // 2) else 2
     found: list[Line] = []
     current: list[tuple[str, str]] = []
@@ -292,6 +296,8 @@ def wrap_line(line: Line, width: int) -> list[Line]:
                 if rest.isspace():
                     rest = ""
                 elif cell_len(rest) > width - hang and room > 0:
+                    # A wide character may not fit even into an empty line: it is taken nevertheless, or this
+                    # would not end.
                     piece = set_cell_size(rest, room).rstrip() or rest[0] * (room == width - hang)
                     current.append((piece, tone))
                     rest = rest[len(piece) :]

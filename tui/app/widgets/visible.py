@@ -23,6 +23,7 @@ def escape_text(text: str) -> str:
 
 def to_one_line(text: str, most: int = 400) -> str:
     """Return the beginning of a text on one line, with single spaces."""
+    # Cut before splitting: the text may have megabytes.
     cut = " ".join(text[: 4 * most].split())
     return escape_text(cut if len(cut) <= most else f"{cut[: most - 1]}…")
 
@@ -40,6 +41,7 @@ def to_lines(text: str, tone: str = "", most: int = 5000, longest: int = 2000) -
 
 def format_age(seconds: float, now: float) -> str:
     """Return the age of a time in two characters and a unit: `5m`, `2d`; "" if unknown."""
+    # Beyond that `datetime` raises; a store's times may be a stranger's.
     if not 0 < seconds < 1e11:
         return ""
     past = max(0.0, now - seconds)

@@ -175,6 +175,7 @@ def command(
         click.echo(json.dumps(facts))
     tested = found.versions if isinstance(found, VersionAnswer) else found.seen.values()
     states = {item.state for item in tested}
+    # "good" without "bad" means that nothing fails; neither, that nothing could be tested.
     if "bad" not in states:
         raise (NoFailure if "good" in states else Unjudged)(found.answer)
     return 0
@@ -225,6 +226,7 @@ def _make_request(given: dict[str, Any]) -> "BisectRequest":
     from opsieve.bisect.sessions.request import BisectRequest
     from opsieve.bisect.sources.build_sandbox import CheckLimits
 
+    # The option is in MiB.
     given["memory"] <<= 20
     rtol, atol = given.pop("rtol"), given.pop("atol")
     given["tolerance"] = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)

@@ -14,6 +14,7 @@ from opsieve.bisect.sessions.answers import (
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands.output import print_message
 
+# Lines that a screen holds; --json has all
 _MOST_CULPRITS = 20
 _MOST_FILES = 10
 _MOST_SUSPECTS = 5

@@ -147,6 +147,7 @@ def run(
     from opsieve.triage.judging import RefusedModel
 
     output = CiOutput(junit, sarif, github)
+    # Before the tests, which may take hours: a path that cannot be written is reported at once.
     output.check_paths()
     results: list[CorpusResult] = []
     faults = []
@@ -223,10 +224,12 @@ def report_results(
     if words is not None:
         numbers = dict(Counter(words[result.state] for result in results))
         rows = [{**row, "status": words[row["state"]]} for row in rows]
+    # A case without a verdict must not look green in CI.
     red = failing if allow_unjudged else {*failing, "not-judged"}
     if as_json:
         click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": rows}))
     place = "" if folder is None else folder.as_posix()
+    # Annotations on stderr with --json, so that stdout stays one JSON object.
     output.write_results(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
     print_message(
         ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count)
@@ -246,6 +249,7 @@ def _format_result(result: CorpusResult) -> str:
     """Format one result for a person; it must not contain a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
+    # `##[` begins a command of Azure Pipelines, and text of a model may hold it.
     return state + printable(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")
 
 

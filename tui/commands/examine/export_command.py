@@ -70,6 +70,7 @@ def command(
             click.echo(json.dumps(facts))
         raise
     if output == Path("-"):
+        # Bytes: a zip is no text, and line ends must not change.
         sys.stdout.buffer.write(made.data)
         return 0
     path = output / made.name if output and output.is_dir() else output or Path(made.name)

@@ -139,9 +139,11 @@ def command(
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.reducer.sessions.worker_pool import WorkerPool, open_cluster
 
+    # The script may need files of this machine, and its author did not agree to run it elsewhere.
     if scheduler is not None and options["script"] is not None:
         raise BadInput("--check runs its script on this machine: leave --scheduler out")
     limits = Limits(seconds=options["seconds"], memory=memory << 20)
+    # On a cluster the slow tests run there.
     here = 1 if scheduler is not None else jobs or 1
     with (
         WorkerPool(limits, here, offline, options["targets"], print_message) as pool,
@@ -160,6 +162,7 @@ def command(
                 return _verify_result(session, as_json)
             reduced = session.reduce()
     if as_json:
+        # Also for an error, whose facts say how far it came.
         click.echo(json.dumps(reduced.facts | ({"stats": _count_acceptance(reduced)} if stats else {})))
     if reduced.error is not None:
         raise reduced.error

@@ -90,6 +90,7 @@ def command(
     faults: list[Exception] = []
     width = max(map(len, given["targets"] or [""]))
     try:
+        # All at first, so that a missing path is reported before any test runs.
         listed = [path for model in models for path in list_models(model)]
         for found in judge_models(listed, _make_request(rtol, atol, **given), print_message):
             if isinstance(found, JudgeResult):
@@ -161,6 +162,7 @@ def _format_result(result: dict[str, Any], width: int) -> str:
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
     reason = name_oracles(result["reason"].removeprefix(result["target"]).lstrip(": "), result["target"])
+    # The reason says it already.
     if reason.startswith("wrong output"):
         what = ""
     return word + printable(f"{result['target']:<{width}}  {result['model']}  {what}{reason}{known}")

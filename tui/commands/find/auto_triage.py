@@ -21,12 +21,14 @@ from opsieve.triage.store.store_folder import get_case_folder
 
 # The limit on one command in seconds, if the campaign has no end.
 TURN = 60.0
+# Less would end before the compiler is loaded.
 _LEAST = 5.0
 # Seconds in which an interrupted command saves its best
 _GRACE = 15.0
 # Seconds between two looks for new cases
 _LOOK = 1.0
 _GOOD = (0, 1)
+# `end_with_parent`: a campaign that is killed must not leave its child running.
 _COMMAND = (
     "from opsieve.reducer.sessions.case_process import end_with_parent; end_with_parent(); from"
     " opsieve.tui.cli import"
@@ -71,11 +73,13 @@ class AutoTriage:
     def _run_loop(self) -> None:
         waiting: deque[Candidate] = deque()
         while not self._stop.wait(0 if waiting and self._get_time_left() > 0 else _LOOK):
+            # The share grows with the time of a campaign without an end.
             if self._get_time_left() <= 0:
                 continue
             waiting = waiting or deque(self._list_new())
             if waiting:
                 one = waiting.popleft()
+                # Before it is examined: one that fails is not tried again and again.
                 self._asked.add(one.fingerprint)
                 try:
                     self._examine(one)
@@ -106,6 +110,7 @@ class AutoTriage:
         code = self._run_command(
             "reduce", str(case), *target, "-o", str(case / "reduced"), "--seconds", "10", *asked
         )
+        # It does not show any more, so that the others could only waste time.
         if code == NoFailure.exit_code:
             return
         small = case / "reduced" if (case / "reduced" / "case.json").exists() else case
@@ -131,10 +136,12 @@ class AutoTriage:
             # An interrupt of the terminal is not its own
             start_new_session=True,
         )
+        # Short waits, so that the end of the campaign is not held up.
         while child.poll() is None and time.monotonic() - began < limit and not self._stop.wait(0.1):
             pass
         over = child.poll() is None
         if over:
+            # SIGTERM: a reduction then saves the best that it has.
             child.terminate()
             try:
                 child.wait(_GRACE)

@@ -34,6 +34,7 @@ Point = tuple[float, int, int]
 def draw_picture(growth: Sequence[Point]) -> str:
     """Draw the picture; its data are numbers only."""
     points = [(0.0, 0, 0), *growth]
+    # No division by zero in a campaign that has just begun.
     seconds = max(1.0, max(point[0] for point in points))
     tests = max(1, *(point[1] for point in points))
     clusters = max(1, *(point[2] for point in points))
@@ -128,6 +129,7 @@ class Growth:
         if self.points and now - self.points[-1][0] < self._every:
             return
         self.points.append((round(now, 2), tests, clusters))
+        # Every second point goes, so that the picture stays evenly spaced.
         if len(self.points) > _POINTS:
             self.points, self._every = self.points[::2], 2 * self._every
 
@@ -173,6 +175,7 @@ def list_new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, 
     with Queries(folder) as store:
         for item in facts["new_clusters"]:
             try:
+                # A cluster may have been merged since.
                 rows.append(asdict(store.cluster(item["cluster"])))
             except BadInput:
                 continue
