@@ -29,6 +29,7 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
     """
     case = _find_case(path, seed, given=inputs is not None)
     if inputs is not None:
+        # Outputs of the old inputs say nothing about new ones, so both are replaced.
         values, outputs = _values(inputs, case.program)
         if values is None:
             raise BadInput(f"{shown(inputs, 200)} holds no inputs: neither input_0.pb nor inputs.npz")
@@ -71,6 +72,7 @@ def _find_case(path: Path, seed: int, given: bool) -> Case:
         try:
             values, outputs = _values(folder, program)
         except BadInput:
+            # Values beside a model that was named itself may belong to another model.
             if is_folder(path):
                 raise
     if values is not None or given:
@@ -85,6 +87,7 @@ def _values(path: Path, program: Program) -> tuple[Values | None, Values | None]
         return read_npz(path, types, "input"), None
     for folder in (path, path / DATA):
         if _is_data_set(folder):
+            # Data sets without outputs are allowed: users often have inputs only.
             outputs = read_folder(folder, results, "output") if any(folder.glob("output_*.pb")) else None
             return read_folder(folder, types, "input"), outputs
     if not (path / "inputs.npz").exists():

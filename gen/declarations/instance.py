@@ -109,6 +109,7 @@ class Draft:
     def instance(self) -> Instance:
         """Return the draft as an instance, without omitted inputs at the end."""
         inputs = self.inputs
+        # ONNX leaves out optional inputs at the end; only those before another input have an empty name.
         while inputs[-1] is None:
             inputs.pop()
         return Instance(inputs, self.attrs, self.outputs)
@@ -218,6 +219,7 @@ class First:
         """Name its sizes, or find another."""
         text = self.shape if isinstance(self.shape, str) else self.shape(draft)
         before = draft.sizes
+        # Names of a tensor that turns out not to fit must not remain.
         if self.fits is not None:
             draft.sizes = dict(before)
         name_sizes(text, draft.x.shape, draft.sizes)
@@ -250,6 +252,7 @@ class Input:
             return
         dtype = _dtype(self.dtype, draft) if self.dtype else draft.x.dtype
         domain = self.domain(draft) if callable(self.domain) else self.domain
+        # Names that the text introduces take the sizes of the tensor that is found.
         wanted = self.shape if isinstance(self.shape, str) else self.shape(draft)
         if isinstance(wanted, str):
             found = draft.builder.match(dtype, shape_of(wanted, draft.sizes, draft.attrs), domain)

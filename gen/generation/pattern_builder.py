@@ -120,6 +120,7 @@ class PatternBuilder:
         operator = operators()[name]
         given = {key: value for key, value in attrs.items() if value is not None}
         first = next((tensor for tensor in ins if tensor is not None), None)
+        # Dtypes are checked before `requires`, whose rules presume inputs that the schema allows.
         if first is not None and first.dtype not in first_dtypes(operator, self.builder.opset):
             raise Misfit
         if not first_dtypes(operator, self.builder.opset) or not all(
@@ -129,6 +130,7 @@ class PatternBuilder:
         if not _has_one_type(name, self.builder.opset, tuple([tensor and tensor.dtype for tensor in ins])):
             raise Misfit
         if self.builder.style.ranged:
+            # Only programs with intervals promise that values stay in safe domains.
             for tensor, safe in zip(ins, operator.safe, strict=False):
                 if tensor is not None and not tensor.within(safe):
                     raise Misfit
@@ -150,6 +152,7 @@ class PatternBuilder:
         """
         high = low if high is None else high
         if self.onto is not None:
+            # Only the first tensor of a structure is linked.
             found, self.onto = self.onto, None
             typed = found.dtype == dtype if dtype else is_float(found.dtype)
             if typed and low <= found.rank <= high and is_within(self.builder, found, domain):
@@ -182,6 +185,7 @@ class PatternBuilder:
         """
         if self.is_broken_here(self.rates.other_number):
             value = value + 1
+        # If a single condition is broken, everything else stays as the optimiser expects it.
         wide = self.twisted and self.broken is None
         shape = (1,) if self.rng.chance(self.rates.twisted_vector if wide else self.rates.vector) else ()
         return self.builder.constant([value], dtype, shape)

@@ -24,6 +24,7 @@ def check_structure(model: onnx.ModelProto) -> None:
         raise BadInput("it holds no graph")
     if model.ir_version < 1:
         raise BadInput("it has no IR version")
+    # ONNX's IR document: opset_import is required since IR version 3.
     if model.ir_version >= 3 and not model.opset_import:
         raise BadInput("it names no operator set")
     for entry in chain(model.opset_import, *(function.opset_import for function in model.functions)):
@@ -31,6 +32,7 @@ def check_structure(model: onnx.ModelProto) -> None:
         # onnx's own functions take 32-bit versions.
         if abs(entry.version) >= 2**31:
             raise BadInput(f"it imports version {entry.version} of an operator set")
+    # Counted first, since everything after it walks through all nodes.
     _check_size(model)
     _check_functions(model)
     _check_graph(model.graph, frozenset(), 1, model.ir_version)
@@ -123,6 +125,7 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_v
         _check_tensor(sparse.indices, f"the indices of {shown(sparse.values.name)}")
         if any(size < 0 for size in sparse.dims):
             raise BadInput(f"the sparse initializer {shown(sparse.values.name)} has a negative dimension")
+    # Since IR version 4 an initializer need not be a graph input.
     if ir_version < 4 and not constants <= here:
         raise BadInput(
             f"the initializer {shown(min(constants - here))} is no graph input, which IR version {ir_version}"
@@ -195,6 +198,7 @@ def _check_attributes(
             _check_type(type_, f"the attribute {shown(attribute.name)} of {where}")
     names: frozenset[str] | None = None
     for body in bodies(node):
+        # Copied once per node and only for nodes with bodies, since a copy is linear in the names.
         names = frozenset(visible) if names is None else names
         _check_graph(body, names, depth + 1, ir_version)
 
@@ -211,6 +215,7 @@ def _check_functions(model: onnx.ModelProto) -> None:
         if len(set(function.input)) < len(function.input):
             raise BadInput(f"the function {shown(name)} has two inputs of one name")
         try:
+            # Functions came with IR version 8, so its rules hold in them.
             known = _check_nodes(
                 function.node, frozenset(function.input), frozenset(), 1, max(model.ir_version, 8)
             )

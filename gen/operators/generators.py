@@ -47,16 +47,19 @@ _UNKNOWN = "?"
 
 
 def _filling(draft: Draft) -> Any:
+    # ConstantOfShape's page: the value is a tensor of one element.
     dtype = draft.rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
     return np.array([draft.rng.between(0, 3)]).astype(dtype)
 
 
 def _filled_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    # Without `value` the page fills with 0 of float32.
     value = float(attrs["value"][0]) if "value" in attrs else 0.0
     return value, value
 
 
 def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    # The page: number of elements = max(ceil((limit - start) / delta), 0).
     start, end, step = (values_of(tensor)[0] for tensor in ins)
     return [(ins[0].dtype, (max(0, math.ceil((end - start) / step)),))]
 
@@ -91,6 +94,7 @@ def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         found: tuple[Any, ...] = (*shape[:axis], _UNKNOWN, *shape[axis + 1 :])
     else:
         found = (_UNKNOWN,)
+    # The third output, inverse_indices, has one entry for each element of the input, so its size is known.
     count = (shape[attrs["axis"]] if "axis" in attrs else math.prod(shape),)
     return [(ins[0].dtype, found), ("int64", (_UNKNOWN,)), ("int64", count), ("int64", (_UNKNOWN,))]
 
@@ -148,6 +152,7 @@ OPERATORS = (
     source(
         "Range",
         _range_type,
+        # At most 12 steps of 3 from at most 4, see `parts`.
         lambda ins, attrs: (-40.0, 40.0),
         parts=(
             Count("start", between(-4, 4)),
@@ -165,6 +170,7 @@ OPERATORS = (
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source(
         "MelWeightMatrix",
+        # The page: [floor(dft_length / 2) + 1][num_mel_bins].
         lambda ins, attrs: [("float32", (values_of(ins[1])[0] // 2 + 1, values_of(ins[0])[0]))],
         lambda ins, attrs: (0.0, 1.01),
         parts=(
@@ -172,6 +178,7 @@ OPERATORS = (
             Numbers((8, 16, 32), scalar=True),
             Numbers((8000, 16000), scalar=True),
             Numbers((0.0, 20.0), "float32", scalar=True),
+            # The upper edge is at most half of the lowest sample rate.
             Numbers((3000.0, 4000.0), "float32", scalar=True),
         ),
         ranks=(0, 0),
@@ -207,6 +214,7 @@ OPERATORS = (
     source(
         "NonMaxSuppression",
         lambda ins, attrs: [("int64", (_UNKNOWN, 3))],
+        # Rows are [batch, class, box], each an index below the counts drawn here.
         lambda ins, attrs: (0.0, 6.0),
         parts=(
             Count("batch", between(1, 2)),

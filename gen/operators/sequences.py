@@ -45,6 +45,8 @@ def element(dtype: str) -> str:
 
 def _place(builder: Builder, last: int = 0) -> Tensor:
     """Draw a position that every sequence has: the first, or `last`."""
+    # The page: a position is in [-n, n-1], to insert at also n, so 0 and -1 exist in every sequence of one
+    # element or more.
     return builder.ints([builder.rng.choice((0, last))], builder.rng.choice(("int64", "int32")), ())
 
 
@@ -59,6 +61,7 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
             if dtype == "float32" and rng.random() < builder.style.rates.default
             else {"dtype": NUMBER[dtype]}
         )
+        # An empty sequence has no shape of elements, so it is made only where an element follows at once.
         made = Tensor(builder.program.make_name("v"), x.dtype, x.shape, new.low, new.high)
         builder.emit_as("SequenceEmpty", [], attrs, made)
         return Instance([made, new])
@@ -171,6 +174,7 @@ OPERATORS = (
         _split_type,
         parts=(
             AxisAttr(0),
+            # The page: keepdims is ignored if `split` is given.
             one_of(
                 some(flag("keepdims", 0.5)),
                 Numbers(
@@ -190,6 +194,7 @@ OPERATORS = (
         _infer_concat,
         parts=(
             Count("joins", lambda draft: draft.x.rank and draft.draws(0.6)),
+            # The page: axis is in [-r, r-1], and in [-r-1, r] if new_axis is 1.
             some(Attr("axis", drawn_axis), where=look_up("joins")),
             some(
                 Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank)),

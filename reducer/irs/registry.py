@@ -88,9 +88,12 @@ def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
     for entry in importlib.metadata.entry_points(group=group):
         try:
             found.append(entry.load())
+        # Plug-ins come from other packages, which may be broken or half removed.
         except (ImportError, AttributeError, SyntaxError) as error:
             raise BadInput(
                 f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package"
             ) from error
+    # Entry points have no order of their own; names decide among plug-ins, so that every installation gives
+    # the same rounds.
     places = {name: place for place, name in enumerate(order)}
     return sorted(found, key=lambda item: (places.get(item.name, len(places)), item.name))

@@ -131,6 +131,7 @@ def legalise_steps(steps: Sequence[str]) -> Steps:
         found = rule(step)
         assert found is not None, step
         for name in found.after:
+            # A required pass may have run anywhere before, so it is not repeated.
             if name not in seen:
                 add(name)
         done.append(step)
@@ -161,4 +162,5 @@ def extend_steps(steps: Sequence[str], rng: random.Random) -> Steps:
 
 def cross_steps(first: Sequence[str], second: Sequence[str], rng: random.Random) -> Steps:
     """Join the beginning of one sequence and the end of another."""
+    # The second half may have relied on passes of the half that is cut off.
     return legalise_steps([*first[: rng.randint(0, len(first))], *second[rng.randint(0, len(second)) :]])

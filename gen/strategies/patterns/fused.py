@@ -95,6 +95,7 @@ def pad_window(w: PatternBuilder) -> Tensor:
     spatial = [w.rng.between(0, 2) for _ in range(2)]
     before = [0, 1 if w.is_broken_here(w.rates.even) else 0, *spatial]
     mode = w.rng.choice(("reflect", "edge")) if w.is_broken_here(w.rates.even) else "constant"
+    # A reflected pad has to be shorter than the side that it mirrors.
     if mode == "reflect" and any(pad >= side for pad, side in zip(spatial, x.shape[2:], strict=True)):
         mode = "edge"
     value = w.scalar(0, x.dtype) if mode == "constant" and w.rng.chance(w.rates.even) else None
@@ -139,6 +140,7 @@ def layer_norm(w: PatternBuilder) -> Tensor:
 
 def mean_over(w: PatternBuilder, x: Tensor, axis: int, name: str = "ReduceMean") -> Tensor:
     """Return a reduction over one axis, as the opset has it."""
+    # Opset 18 turned the attribute `axes` of ReduceMean and its like into an input.
     if w.builder.opset >= 18:
         return w.op(name, x, w.ints(axis))
     return w.op(name, x, axes=[axis])
@@ -189,6 +191,7 @@ def gelu_tanh(w: PatternBuilder) -> Tensor:
         if w.rng.chance(w.rates.even)
         else w.op("Pow", x, w.scalar(3, x.dtype))
     )
+    # The constants of the approximation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
     inner = w.op("Add", x, w.op("Mul", cube, w.scalar(0.044715, x.dtype)))
     gate = w.op("Add", w.op("Tanh", w.op("Mul", inner, w.scalar(0.7978846, x.dtype))), w.scalar(1, x.dtype))
     return w.op("Mul", w.op("Mul", x, w.scalar(0.5, x.dtype)), w.tap(gate))
@@ -203,6 +206,7 @@ def quick_gelu(w: PatternBuilder) -> Tensor:
 def silu(w: PatternBuilder) -> Tensor:
     """x * Sigmoid(x), and x * HardSigmoid(x)."""
     x = w.x(1, 4)
+    # HardSwish's page: x * HardSigmoid(x) with alpha = 1/6 and beta = 0.5, the default.
     gate = w.op("Sigmoid", x) if w.rng.chance(w.rates.even) else w.op("HardSigmoid", x, alpha=1 / 6)
     return w.op("Mul", *w.rng.shuffle_items([x, w.tap(gate)]))
 
@@ -220,6 +224,7 @@ def attention(w: PatternBuilder) -> Tensor:
     if w.rng.chance(w.rates.even):
         scores = w.op("Add", scores, w.weight(scores.dtype, scores.shape[-2:]))
     y = w.op("MatMul", w.tap(w.op("Softmax", scores, axis=w.axis(-1, 1))), v)
+    # In a Reshape 0 copies the size and -1 takes what is left.
     return w.op("Reshape", w.op("Transpose", y, perm=w.order(0, 2, 1, 3)), w.ints(0, 0, -1))
 
 
@@ -230,6 +235,7 @@ def _quantised(w: PatternBuilder, x: Tensor) -> Tensor:
         w.builder.constant([0], dtype, ()),
     )
     q = w.op("QuantizeLinear", x, scale, zero)
+    # With two scales the pair rescales, so it must not be dropped.
     other = w.builder.constant([0.25], x.dtype, ()) if w.is_broken_here(w.rates.unlikely) else scale
     return w.op("DequantizeLinear", w.tap(q), other, zero)
 

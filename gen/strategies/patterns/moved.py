@@ -19,6 +19,7 @@ def transposes(w: PatternBuilder) -> Tensor:
     if w.rng.chance(w.rates.even):
         y = w.op(w.one_of("Add", "Mul"), y, w.builder.partner(y))
     back = [order.index(axis) for axis in range(x.rank)]
+    # The partner may have broadcast to more dimensions than the permutation covers.
     if y.rank != x.rank:
         raise Misfit
     return w.op(
@@ -88,6 +89,7 @@ def slices(w: PatternBuilder) -> Tensor:
         start = w.rng.below(side)
         end = w.rng.between(start + 1, side)
         back = w.rng.chance(w.rates.rare)
+        # To go backwards past the first element, the end is -1 - side: -1 names the last element.
         ends = (end - 1, start - 1 - (side if start == 0 else 0)) if back else (start, end)
         x = w.tap(w.op("Slice", x, w.ints(ends[0]), w.ints(ends[1]), w.ints(axis), w.ints(-1 if back else 1)))
     return x
@@ -118,6 +120,7 @@ def clips(w: PatternBuilder) -> Tensor:
         if kind == "Clip":
             low = w.rng.between(-2, 1)
             bounds = [w.scalar(low, x.dtype), w.scalar(low + w.rng.between(-1, 3), x.dtype)]
+            # The page: Clip's bounds are scalars, while `scalar` may draw a vector of one.
             bounds = [w.builder.constant(bound.values or (0,), x.dtype, ()) for bound in bounds]
             x = w.op("Clip", x, *bounds) if bounds[0].high <= bounds[1].low else w.op("Clip", x, bounds[0])
         else:
@@ -156,17 +159,20 @@ def nothing_done(w: PatternBuilder) -> Tensor:
         return w.op("Expand", x, w.ints(*x.shape))
     if kind == "Cast":
         return w.op("Cast", x, to=NUMBER[x.dtype])
+    # These need an axis, which a scalar lacks.
     if kind == "Concat" and x.rank:
         return w.op("Concat", x, axis=0)
     if kind == "Pad" and x.rank:
         return w.op("Pad", x, w.ints(*[0] * (2 * x.rank)))
     if kind == "Slice" and x.rank:
+        # Slice's page recommends INT_MAX for a slice to the end of a dimension of unknown size.
         return w.op("Slice", x, w.ints(0), w.ints(2**31 - 1), w.ints(0))
     return w.op("Identity" if kind in ("Concat", "Pad", "Slice") else kind, x)
 
 
 def itself(w: PatternBuilder) -> Tensor:
     """Return an operator of a tensor and itself."""
+    # Away from 0, because one of the operators divides.
     x = w.x(0, 4, domain=Domain(0.2, 100))
     return w.op(w.one_of("Sub", "Div", "Mul", "Add", "Max", "Min"), x, x)
 
@@ -200,6 +206,7 @@ def shape_arithmetic(w: PatternBuilder) -> Tensor:
     first = w.op("Gather", shape, w.builder.constant([0], "int64", ()), axis=0)
     target = w.op("Concat", w.op("Unsqueeze", first, w.ints(0)), w.ints(-1), axis=0)
     rest = math.prod(x.shape[1:])
+    # Emitted without the declaration, whose rule reads the values of the target.
     made = w.builder.emit("Reshape", "", [x, target], {}, [(x.dtype, (x.shape[0], rest))], (x.low, x.high))
     return made[0]
 
@@ -236,6 +243,7 @@ def masked(w: PatternBuilder) -> Tensor:
     """Where with a filled tensor."""
     x = w.x(1, 3)
     fill = w.op("ConstantOfShape", w.ints(*x.shape))
+    # ConstantOfShape fills with 0 of float32 by default.
     if x.dtype != "float32":
         fill = w.op("Cast", fill, to=NUMBER[x.dtype])
     return w.op("Where", w.op("Greater", x, w.scalar(0, x.dtype)), x, fill)
@@ -248,6 +256,8 @@ def depth_to_space(w: PatternBuilder) -> Tensor:
     y = w.op(
         "Reshape", x, w.ints(n, c, s, s, h, h) if w.rng.chance(w.rates.even) else w.ints(n, s, s, c, h, h)
     )
+    # DepthToSpace's page: DCR reshapes to [b, s, s, c, h, w] and transposes by [0, 3, 4, 1, 5, 2], CRD
+    # reshapes to [b, c, s, s, h, w] and transposes by [0, 1, 4, 2, 5, 3].
     crd = y.shape[1] == c
     y = w.tap(w.op("Transpose", y, perm=w.order(0, 1, 4, 2, 5, 3) if crd else w.order(0, 3, 4, 1, 5, 2)))
     return w.op("Reshape", y, w.ints(n, c, h * s, h * s))

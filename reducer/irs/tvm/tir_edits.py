@@ -68,6 +68,7 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
         if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
             continue
         known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
+        # A type such as float32x4 has lanes, for which a scalar constant is of another type.
         if known and "x" not in kind:
             inside = hole.role in ("index", "part")
             yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
@@ -192,6 +193,7 @@ def _unwrap_block(realize: ObjectNode) -> ObjectNode | None:
     initialisation.
     """
     block = _field("block", realize)
+    # Memory, its initialisation and views of buffers belong to the block and would be lost with it.
     if block is None or any(block.get(name) for name in ("init", "alloc_buffers", "match_buffers")):
         return None
     body = _field("body", block)

@@ -64,6 +64,7 @@ def _squeeze(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     for _ in range(draw.rng.randint(1, 2) if len(shape) < 4 else 1):
         axis = draw.rng.randint(0, len(shape))
         shape.insert(axis, 1)
+        # An inserted axis moves those at and after its place up by one.
         axes = sorted([axis, *(other + (other >= axis) for other in axes)])
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("SqueezeAttrs", axis=tuple(axes)))
 
@@ -114,6 +115,7 @@ def _split(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     sizes = [size] * pieces
     if draw.chance(RATES.uneven_pieces):
         sizes = [size if place == index else draw.size(8) for place in range(pieces)]
+        # Uneven pieces are given by the places of the cuts.
         sections = tuple(sum(sizes[: place + 1]) for place in range(pieces - 1))
     fields = []
     for part in sizes:
@@ -188,6 +190,7 @@ def _pad(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     for axis, size in enumerate(shape):
         before = draw.rng.randint(0, min(2, size - 1))
         after = draw.rng.randint(0, min(2, size - 1 - before))
+        # These modes copy from the input, which has to be longer than the pad.
         if mode != "constant" and size - before - after <= max(before, after):
             before = after = 0
         shape[axis] = size - before - after
@@ -240,6 +243,7 @@ def _one_hot(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape = list(static_sizes(kind))
     depth = shape.pop(axis)
     indices = draw.indices(shape, depth, draw.rng.choice(("int64", "int32")))
+    # TVM takes the element type of the result from these scalars.
     on, off = (R.Scalar(value if kind.dtype in FLOATS else int(value), kind.dtype) for value in (1.0, 0.0))
     attrs = attributes("OneHotAttrs", depth=depth, axis=axis if axis < kind.rank - 1 else -1)
     return Solution((indices, on, off), attrs)

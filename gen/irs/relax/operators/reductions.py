@@ -27,6 +27,7 @@ def unfold_shape(draw: Draw, kind: T.RelaxTensorType, most: int) -> tuple[list[T
     they are kept as 1.
     """
     shape: list[T.Size] = list(kind.shape or ())
+    # A dimension of 1 may be a folded axis that `keepdims` kept.
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     room = max(1, LIMIT // max(1, draw.count(shape)))
     if ones and draw.chance(RATES.kept_ones):
@@ -51,6 +52,7 @@ def _fold(within: tuple[float, float] | None = None) -> Solver:
         named: tuple[int, ...] | None = tuple(
             axis - len(shape) if draw.chance(RATES.negative_of_many) else axis for axis in axes
         )
+        # No axes means all of them, so it is the same reduction only if all are folded.
         if len(axes) == len(shape) and draw.chance(RATES.left_out):
             named = None
         attrs = attributes("StatisticalAttrs", axis=named, keepdims=kept)
@@ -76,6 +78,7 @@ def _running(draw: Draw, kind: T.RelaxTensorType) -> Solution:
 def _median(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     shape, axes, kept = unfold_shape(draw, kind, 1)
     attrs = attributes("StatisticalAttrs", axis=(axes[0],), keepdims=kept)
+    # Over one axis TVM's median yields the values and where they stood.
     whole = T.TupleType((kind, T.RelaxTensorType("int64", kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
@@ -116,12 +119,14 @@ def _of(dtypes: Sequence[str], low: int = 0) -> Recogniser:
 
 _SYMBOLIC = Recogniser(_SUMMED, (0, 4), static=False)
 _SYMBOLIC_FLOATS = Recogniser(FLOATS, (0, 4), static=False)
+# TVM's argmax and argmin yield int64.
 _SYMBOLIC_INDEX = Recogniser(("int64",), (0, 4), static=False)
 
 OPERATORS: tuple[Declared, ...] = (
     Declared("relax.sum", _SYMBOLIC, _fold(), "ReduceSum"),
     Declared("relax.max", _SYMBOLIC, _fold(), "ReduceMax"),
     Declared("relax.min", _SYMBOLIC, _fold(), "ReduceMin"),
+    # Small factors keep the product in range.
     Declared("relax.prod", _SYMBOLIC, _fold((-2, 2)), "ReduceProd"),
     Declared("relax.mean", _SYMBOLIC_FLOATS, _fold(), "ReduceMean"),
     Declared("relax.std", _SYMBOLIC_FLOATS, _fold((-20, 20))),

@@ -28,6 +28,7 @@ def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
     rest = shape[:first] + shape[last:]
     room = max(1, LIMIT // max(1, draw.count(rest)))
     size = draw.size(room)
+    # "fast" does not check indices, which is legal because these lie inside the axis.
     mode = draw.rng.choice(("fast", "clip", "wrap"))
     attrs = attributes("TakeAttrs", axis=first, mode=mode)
     source = [*shape[:first], size, *shape[last:]]
@@ -43,6 +44,7 @@ def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
     for axis in axes:
         size, step = shape[axis], draw.rng.choice((1, 1, 2, 3))
         begin = draw.rng.randint(0, 2)
+        # This many elements of the source are needed to pick `size` of them in steps.
         span = (size - 1) * step + 1
         shape[axis] = begin + span + draw.rng.randint(0, 2)
         end = begin + span
@@ -91,6 +93,7 @@ def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _scatter_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
     depth = draw.rng.randint(1, kind.rank)
+    # One row only: ScatterND leaves open which of two updates of one place wins.
     rows = draw.rng.sample(range(draw.count(static_sizes(kind)[:depth])), 1)
     places = []
     for row in rows:
@@ -125,6 +128,7 @@ def _index_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _index_put(draw: Draw, kind: RelaxTensorType) -> Solution:
     places = [draw.rng.randrange(size) for size in static_sizes(kind)]
+    # One place only, so that no order of updates matters.
     indices = tuple(numbers("int64", (1,), [place]) for place in places)
     attrs = attributes("IndexPutAttrs", accumulate=draw.chance(RATES.flag))
     return Solution((Want(kind), Tuple(indices), Want(tensor(kind.dtype, (1,)))), attrs)

@@ -40,6 +40,7 @@ def _arange(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     size = static_sizes(kind)[0]
     start, step = draw.rng.randint(-3, 3), draw.rng.choice((1, 2, 3))
     make = real if kind.dtype in FLOATS else whole
+    # An end that is a whole number of steps away leaves no doubt about the size, also in floats.
     bounds = tuple(make(value) for value in (start, start + step * size, step))
     return Solution(bounds, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
@@ -143,6 +144,7 @@ _SQUARE = Recogniser(
     ("float32", "float64", "int64", "int32"), (2, 2), condition=lambda shape: min(shape) >= 1
 )
 _ANY = Recogniser(ALL, static=False)
+# With corners aligned a step of the grid is 2 / (side - 1), so a side of 1 would divide by 0.
 _GRID = Recogniser(("float32",), (4, 4), condition=lambda shape: shape[1] == 2 and min(shape) >= 2)
 _SIZED = Recogniser(("int64", "int32", "float32", "float64"), (1, 1), condition=lambda shape: shape[0] >= 1)
 
@@ -158,6 +160,7 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.eye_like", _SQUARE, _eye_like, "EyeLike"),
     Declared(
         "relax.hamming_window",
+        # A window that is not periodic divides by the size less 1.
         Recogniser(_WIDE, (1, 1), condition=lambda s: s[0] > 1),
         _hamming,
         "HammingWindow",
