@@ -41,6 +41,7 @@ def _entries() -> dict[str, dict[str, importlib.metadata.EntryPoint]]:
     """Return entry points by name and by value, cached: the look-up reads a file of every distribution."""
     found: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=GROUP):
+        # By value: one distribution that is found twice on sys.path brings no second backend.
         found.setdefault(entry.name, {})[entry.value] = entry
     return found
 
@@ -75,6 +76,7 @@ def plugin(name: str) -> Plugin:
             f"the backend {name} cannot be loaded ({error}): reinstall the package that brings it"
         ) from error
     root = sys.modules[entry.module.partition(".")[0]]
+    # A namespace package has no file.
     file = inspect.getfile(root if getattr(root, "__file__", None) else module)
     return Plugin(backend, (entry.module, str(Path(file).resolve()), entry.attr), facts_of(backend))
 
@@ -274,6 +276,7 @@ def resolve(text: str | Target) -> ResolvedTarget:
             raise BadTarget(
                 f"{found.facts.name} has no builds: write {found.facts.name} without @{target.build[:80]}"
             )
+        # A target is stored with its cases, and read from other folders.
         target = replace(target, build=os.path.abspath(os.path.expanduser(target.build)))
     return ResolvedTarget(_normal(target, found.facts), found)
 
@@ -283,6 +286,7 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
     chosen = {}
     for name, value in target.options:
         name = name or _set_by(value, facts)
+        # Of every backend, though none of them declares it.
         if name in (REWRITE, ORACLE):
             if name == REWRITE:
                 _check_rewrite(value)
@@ -299,6 +303,7 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
                 f"{name} of {facts.name} cannot be {value!r}; it can be"
                 f" {', '.join(legal)}{suggest_name(value, legal)}"
             )
+        # Absolute: a worker has another working directory.
         if value and name == facts.libraries:
             value = "+".join(
                 os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+"))
@@ -314,6 +319,7 @@ def _set_by(word: str, facts: BackendFacts) -> str:
     """
     main = facts.options.get(facts.main_option, ())
     others = [name for name, legal in facts.options.items() if word in legal]
+    # Only if one option alone has it, else the word is ambiguous.
     return others[0] if main and word not in main and len(others) == 1 else facts.main_option
 
 

@@ -113,7 +113,7 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(f"No such command '{args[0]}'{suggest_name(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        # `init` mends a broken settings file, and completion must print nothing but words.
+        # `init` writes that file, and completion must not fail for a mistake in it.
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
             ctx.default_map = {str(name): make_defaults(command, str(name), read_settings(COMMANDS))}
         return name, command, rest

@@ -351,6 +351,7 @@ def _make_request(
     limits = make_limits(seconds, memory)
     with (
         name_targets([target] if target else [], oracle) as named,
+        # A place holder: a script that decides reads no model.
         write_files(b"" if model is None else model, inputs, expected) as files,
     ):
         yield BisectRequest(

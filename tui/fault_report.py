@@ -20,11 +20,13 @@ _REPORT = re.compile(r"fault-\w{1,32}\.txt")
 def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
     """Write the report readable only by the user; keep the newest 20. May raise OSError."""
     folder = _get_folder()
+    # A command line can name private paths.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mode 0600, never through a link
     descriptor, name = tempfile.mkstemp(dir=folder, prefix="fault-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(format_report(error, arguments))
+    # Only names of our own: whatever else lies there is not removed.
     reports = [entry for entry in os.scandir(folder) if _REPORT.fullmatch(entry.name)]
     reports.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
     for entry in reports[:-_MOST_REPORTS]:
@@ -72,6 +74,7 @@ def _list_versions() -> list[str]:
         for point in metadata.entry_points(group=group)
         if point.dist is not None
     }
+    # Not all packages: the others of an environment are nobody's business.
     for name in ["opsieve", *sorted((required | plugged) - {"opsieve"})]:
         try:
             lines.append(f"{name} {metadata.version(name)}")

@@ -94,10 +94,12 @@ def given_models(
                     # Outside of the handler, so that only the error of the small model is shown
                     if failure is not None:
                         session.raise_reduced(case, failure, output, f"model {number} of seed {start}")
+                # A test that never ran must not pass.
                 if refused == examples:
                     raise AssertionError(f"the compiler supports none of {count_noun(examples, 'model')}")
 
         kept = [each for name, each in signature.parameters.items() if name not in wanted]
+        # pytest would look for fixtures of these names.
         run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         return run
 
@@ -147,6 +149,7 @@ def _make_generator(
         dtypes=gen_request.select_dtypes(gen_request.split_items(dtypes)),
         values=named_values(values),
     )
+    # Now, so that an unknown name fails where the decorator stands.
     load_strategy(strategy)
     return lambda seed: generate(strategy, seed, request)
 
@@ -195,6 +198,7 @@ class _Session:
             try:
                 self.call_test(smaller)
             except _list_failures() as raised:
+                # Another exception, or one from another line, is another bug.
                 return _find_origin(raised) == origin
             return False
 
@@ -212,6 +216,7 @@ class _Session:
             f" {facts['output']}\n{reduced.text}"
         )
         try:
+            # Once more, so that pytest shows the values of the small model.
             self.call_test(Case(best.program, best.inputs))
         except _list_failures() as raised:
             raised.add_note(note)
@@ -222,5 +227,6 @@ class _Session:
 
 def _find_origin(error: BaseException) -> tuple[type[BaseException], str, int | None]:
     """Return the type of an exception and the line that raised it."""
+    # The innermost frame: where it was raised, not where the test called.
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return type(error), frame.filename, frame.lineno

@@ -39,6 +39,7 @@ class ReplayedCase:
         from opsieve.tui.api import assert_agrees, open_case
 
         targets = self.targets or (
+            # A case may be a stranger's: its target is no consent to run code of the user's own.
             named_by_file(open_case(self.path).parameters.get("target", "onnxruntime")),
         )
         assert_agrees(self.path, targets=targets, **{"output": self.output, **options})
@@ -66,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from opsieve.gen.errors import BadInput
 
         try:
+            # Before the collection: else each of a thousand cases would report it.
             for text in targets:
                 resolve(text)
         except BadInput as error:
@@ -87,9 +89,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None or len(marker.args) != 1 or marker.kwargs.keys() - {"targets"}:
         pytest.fail('opsieve_case needs the marker opsieve_cases("folder", targets=[...])', pytrace=False)
     targets = marker.kwargs.get("targets", ())
+    # A string is a sequence too: each of its letters would be a target.
     if isinstance(targets, str):
         pytest.fail(f"targets is a list: targets=[{targets!r}]", pytrace=False)
     folder = metafunc.definition.path.parent / marker.args[0]
+    # The order of os.walk depends on the file system, and pytest-xdist wants equal ids in all workers.
     paths = sorted(_iter_cases(folder))
     if not paths:
         pytest.fail(
@@ -105,6 +109,7 @@ def opsieve_compilers() -> Iterator[None]:
     """Keep the compilers started by a test for the tests after it."""
     from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 
+    # pytest changes this variable for each test, and a zygote counts as another one in another environment.
     ZYGOTES.keep_idle(8, ignored=["PYTEST_CURRENT_TEST"])
     yield
     ZYGOTES.keep_idle(0)
@@ -121,6 +126,7 @@ def _iter_cases(folder: Path) -> Iterator[Path]:
     """Yield case folders, without entering them, and .onnx files beside them."""
     for root, folders, files in os.walk(folder):
         if _MARKERS & set(files):
+            # The files in a case folder are no cases of their own.
             folders.clear()
             yield Path(root)
             continue

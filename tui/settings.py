@@ -79,6 +79,7 @@ def read_settings(names: Collection[str]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{FILE} is no TOML: {shown(error, 120)}") from None
     for key, value in found.items():
+        # A command name at the top is most likely a forgotten section.
         if key in names and not isinstance(value, dict):
             raise BadInput(f"{FILE}: {key} is a command; write its options behind [{key}]")
         if key not in names and key not in GENERAL:
@@ -126,6 +127,7 @@ def _make_defaults(
                 f"{FILE}: {name} has no option {shown(key)}{_suggest_key(key, [*options, *parts])}"
             )
     for key, text in general:
+        # After the file, so that the variable wins.
         if word := os.environ.get(VARIABLES[key], ""):
             chosen[text] = word.split() if key == "targets" else word, VARIABLES[key]
     made = {
@@ -144,6 +146,7 @@ def _convert_value(option: click.Option, value: Any, where: str) -> Any:
     source = where if where.startswith("OPSIEVE_") else f"{FILE}: {where}"
     if option.is_flag:
         words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+        # Variables have only texts; in TOML a text for a switch is a mistake.
         given = words.get(value.lower()) if isinstance(value, str) and source == where else value
         if not isinstance(given, bool):
             raise BadInput(f"{source} must be true or false, not {shown(value)}")
@@ -153,9 +156,11 @@ def _convert_value(option: click.Option, value: Any, where: str) -> Any:
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             raise BadInput(f"{source} must be a list of texts, not {shown(value)}")
         return given
+    # `str(True)` would pass for a text.
     if isinstance(value, bool | list | dict):
         raise BadInput(f"{source} must be a text or a number, not {shown(value)}")
     try:
+        # Tried here for the message, which names the key; click converts it again.
         option.type.convert(value if isinstance(value, str) else str(value), option, None)
     except click.BadParameter as error:
         raise BadInput(f"{source}: {error.message.rstrip('.')}") from None
@@ -185,10 +190,12 @@ def _guard_value(option: click.Option, key: str, value: Any, where: str) -> Any 
 def _is_harmless(option: click.Option, key: str, value: Any) -> bool:
     """Return whether any folder may set an option to this value."""
     if key in TARGETS:
+        # These characters name a release, a build, options or a command.
         return not any(set(text) & set("=@:/") for text in ([value] if isinstance(value, str) else value))
     if key == "store":
         here = os.path.realpath(".")
         place = os.path.realpath(value)
+        # Below the folder, links resolved: a stranger's file must not direct writes to elsewhere.
         return place != here and os.path.commonpath([here, place]) == here
     if option.is_flag:
         return key not in ACTING

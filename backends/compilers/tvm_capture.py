@@ -62,7 +62,6 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
     """
     from tvm.script import ir, relax, tirx
 
-    # A folder of its own: the worker's folder goes away with it.
     path = os.path.join(tempfile.mkdtemp(), "%s.py" % name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

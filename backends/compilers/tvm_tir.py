@@ -116,7 +116,7 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
     config = context_options(sequence) if optimised else UNOPTIMISED
     watcher = [effects(tvm, request.effects)] if request.effects is not None else []
     disabled = [] if optimised else OPTIMISING
-    # A packed function has another signature, so that the default lowering refuses it.
+    # A packed function has been lowered already.
     packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
     with passes(tvm, request, watcher, config=config, disabled_pass=disabled) as target:
         module = tirx.transform.BindTarget(target.with_host(target))(module)

@@ -30,7 +30,7 @@ def lower_module(module: Any, target: Any) -> "Run":
         )
     functions = [
         function
-        # Both: fusing gives larger kernels, and the single ones are easier to mutate.
+        # Both: the kernels of single operators, and the larger ones that fusing makes.
         for stage in (module, fused)
         for function in stage.functions.values()
         if isinstance(function, tirx.PrimFunc)
@@ -93,7 +93,7 @@ def list_workloads() -> List[Callable[[], Any]]:
         # Another release has them elsewhere
         return []
     return [
-        # The tuner's sizes would take minutes in the reference.
+        # The tuner's sizes are far beyond the steps that the reference takes.
         functools.partial(make, *[min(size, SIDE) if isinstance(size, int) else size for size in sizes])
         for make, sizes in te_workload.CONFIGS.values()
     ]

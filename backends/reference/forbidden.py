@@ -55,6 +55,7 @@ def _check_cumulation(node: Any, inputs: Inputs) -> str:
 def _check_squeeze(node: Any, inputs: Inputs) -> str:
     shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
     broken = _axes(axes, len(shape))
+    # `shape[axis]` would fail for an axis out of range.
     wide = [] if broken else [axis for axis in axes if shape[axis] != 1]
     return f"axis {wide[0]} is {shape[wide[0]]} wide, not 1" if wide else broken
 
@@ -83,6 +84,7 @@ def _split(node: Any, inputs: Inputs) -> str:
 def _top(node: Any, inputs: Inputs) -> str:
     (many,) = _numbers(node, inputs, 1, "k") or [0]
     axis = getattr(node, "axis", -1)
+    # onnx's nodes have an attribute that was left out as None.
     side = np.shape(inputs[0])[-1 if axis is None else axis]
     return f"{many} of {side} are asked for" if not 0 <= many <= side else ""
 
@@ -146,6 +148,7 @@ def _check_window(node: Any, inputs: Inputs) -> str:
     """Check that the window of a Conv or a pooling operator fits into the padded input."""
     sides = np.shape(inputs[0])[2:]
     kernel = getattr(node, "kernel_shape", None) or (np.shape(inputs[1])[2:] if len(inputs) > 1 else ())
+    # SAME pads so much that every window fits.
     if (getattr(node, "auto_pad", None) or "NOTSET") not in ("NOTSET", "VALID"):
         return ""
     pads, dilations = (getattr(node, name, None) or [] for name in ("pads", "dilations"))
@@ -173,6 +176,7 @@ def _check_reverse(node: Any, inputs: Inputs) -> str:
 def _check_slope(node: Any, inputs: Inputs) -> str:
     """Check that the slope broadcasts to the first input; before opset 7 it held one number per channel."""
     shape, slope = np.shape(inputs[0]), np.shape(inputs[1])
+    # The old form, one number for each channel
     if len(shape) > 1 and slope == shape[1:2]:
         return ""
     pairs = zip(reversed(slope), reversed(shape), strict=False)
@@ -201,6 +205,7 @@ def _elements(node: Any, inputs: Inputs) -> str:
 
 def _check_dropout(node: Any, inputs: Inputs) -> str:
     ratio = float(np.ravel(inputs[1])[0]) if len(inputs) > 1 and np.size(inputs[1]) else 0.0
+    # At 1 the scale 1 / (1 - ratio) is infinite.
     return "" if 0 <= ratio < 1 else f"a ratio of {ratio:g} is not from 0 to below 1"
 
 
@@ -262,7 +267,9 @@ def ill_typed(inferred: ModelProto) -> str:
 
 def _faults(graph: GraphProto, opsets: Mapping[str, int], outer: Mapping[str, int]) -> Iterable[str]:
     declared = (*graph.input, *graph.value_info, *graph.output)
+    # A body sees the values of the graphs around it.
     types = {**outer, **{value.name: value.type.tensor_type.elem_type for value in declared}}
+    # From IR 4 on an initializer need not be an input, so that only its own type is known.
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
     for node in graph.node:
         taken = _list_input_types(node.op_type, opsets.get(node.domain, 0), node.domain)

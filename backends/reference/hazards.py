@@ -39,6 +39,7 @@ def disturb_value(value: Any, mask: Any) -> Any:
         return value
     array = np.array(value)
     if array.dtype.kind == "f":
+        # Twice and one more: no finite number except -1 stays, and 0 becomes 1.
         other = np.where(np.isfinite(array), array * 2 + 1, 0.5).astype(array.dtype)
     elif array.dtype.kind in "iub":
         other = ~array
@@ -56,6 +57,7 @@ def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
     """
     reach: dict[str, set[str]] = {value.name: {value.name} for value in graph.output}
     found: dict[int, frozenset[str]] = {}
+    # Backwards: ONNX sorts nodes so that each comes before those that read it.
     for place in range(len(graph.node) - 1, -1, -1):
         node = graph.node[place]
         outputs: set[str] = set().union(*(reach.get(name, set()) for name in node.output if name))

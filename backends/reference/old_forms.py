@@ -54,10 +54,12 @@ def without_history(model: ModelProto) -> ModelProto:
     for node in _nodes(copy.graph):
         kept = [attribute for attribute in node.attribute if attribute.name not in _WITHOUT_EFFECT]
         if len(kept) < len(node.attribute):
+            # Copied first: deleting from a repeated field may free its messages.
             copies = [type(attribute).FromString(attribute.SerializeToString()) for attribute in kept]
             del node.attribute[:]
             node.attribute.extend(copies)
         for attribute in node.attribute:
+            # Before opset 6 the type was a name.
             if node.op_type == "Cast" and attribute.name == "to" and attribute.type == AttributeProto.STRING:
                 number = TensorProto.DataType.Value(attribute.s.decode("utf-8").upper())
                 attribute.CopyFrom(helper.make_attribute("to", int(number)))
@@ -94,6 +96,7 @@ def _place_operand(a: Array, b: Array, axis: int | None) -> Array:
 
 def _binary(function: Callable[[Array, Array], Any]) -> Function:
     def run(a: Array, b: Array, axis: int | None = None, broadcast: int = 0) -> Array:
+        # Broadcasting had to be asked for before opset 7.
         if not broadcast and a.shape != b.shape:
             raise ValueError(f"shapes {a.shape} and {b.shape} could not be broadcast: `broadcast` is 0")
         return np.asarray(function(a, _place_operand(a, b, axis) if broadcast else b))
@@ -121,6 +124,7 @@ def _run_flattened(function: Callable[[Array], Array]) -> Function:
 
 
 def _softmax(x: Array) -> Array:
+    # The largest is subtracted so that exp does not overflow; `initial` is for empty rows.
     weights = np.exp(x - x.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
@@ -171,6 +175,7 @@ def _run_resize(x: Array, scales: Any, mode: str = "nearest") -> Array:
     nearest element.
     """
     kind = "linear" if mode in ("linear", "bilinear") else "nearest"
+    # The type that today's Resize takes.
     wide = np.asarray(scales, np.float32)
     asked = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "mode": kind}
     return np.asarray(standard("Resize", x, np.zeros(0, np.float32), wide, **asked))
@@ -215,6 +220,7 @@ def _run_clip(
 def _run_dequantise(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
     """Compute (x - zero) * scale, along an axis if the scale has one."""
     wide = [-1 if at == axis % max(x.ndim, 1) else 1 for at in range(x.ndim)] if scale.ndim and x.ndim else ()
+    # In int64, since a difference of two uint8 would wrap around.
     off = x.astype(np.int64) - (0 if zero is None else zero.astype(np.int64).reshape(wide))
     return np.asarray(off.astype(scale.dtype) * scale.reshape(wide))
 

@@ -98,6 +98,7 @@ class ReferenceBackend(NoReleases):
         request.stage("import")
         weights = _map_tensors(request)
         model = onnx.load_model_from_string(request.model)
+        # Large tensors are fed as inputs, so that they need not be copied into a protobuf message.
         if weights:
             model = as_inputs(model, weights)
         wide = request.options.get("precision") == "float64"
@@ -105,6 +106,7 @@ class ReferenceBackend(NoReleases):
             _check(model, request)
         request.stage("compile")
         opset = old_forms.opset_of(model)
+        # onnx's evaluator refuses an attribute that it does not know.
         if opset < old_forms.BARE:
             model = old_forms.without_history(model)
         watch = _Watch(model, wide)
@@ -126,15 +128,18 @@ class ReferenceBackend(NoReleases):
             }
             # An optional graph input that was left out is an absent optional.
             fed.update({name: None for name in watch.optional_inputs if name not in fed})
+            # The prepared run is called several times.
             watch.found.clear()
             # Warnings of numpy's about overflow and NaN tell nothing here: the values are looked at.
             with np.errstate(all="ignore"):
                 try:
                     values = dict(zip(names, evaluator.run(None, fed), strict=True))
                 except Exception:
+                    # Also of a failed run: a place that ONNX leaves open may be why it failed.
                     request.hazards[:] = watch.hazards(names)
                     raise
                 depending = names
+                # A second run costs as much as the first, so that it is made only where something is open.
                 if watch.left_open():
                     depending = watch.depending(values, lambda: evaluator.run(None, fed))
                 request.hazards[:] = watch.hazards(depending)
@@ -154,6 +159,7 @@ class ReferenceBackend(NoReleases):
             return "unsupported"
         if kind == "MemoryError" or kind == "_ArrayMemoryError":
             return "out-of-memory"
+        # numpy refuses an index that the operator's page does not allow either.
         if kind == "IndexError" and "out of bounds" in message:
             return "rejected"
         return "error"
@@ -172,6 +178,7 @@ def _map_tensors(request: "Request") -> dict[str, Any]:
 
     from opsieve.gen.model.tensors import DTYPES, data_size
 
+    # Types of less than a byte are packed, so that numpy cannot map them.
     if any(data_size(DTYPES[number], 4) < 4 for _, number, _, _ in request.mapped):
         request.model = request.whole()
         return {}
@@ -210,6 +217,7 @@ class _Watch:
     def on_hazard(self, node: Any, rule: str) -> None:
         if len(self.found) < _MAX_HAZARDS:
             label = node.onnx_node.name or next(iter(node.onnx_node.output), "")
+            # Once for each rule and node: a loop meets the same one in each turn.
             self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
 
     def left_open(self) -> bool:
@@ -269,11 +277,13 @@ class _Watched:
         from opsieve.backends.reference.hazards import disturb_value, leaves_open, open_results
 
         node, watch = self._node, self._watch
+        # A body runs inside of its node, whose place is the first of the list.
         watch.running.append(self._place)
         try:
             fed = inputs
             if watch.wide and node.op_type in _OWN_TYPE:
                 fed = tuple(narrow_value(value) for value in inputs)
+            # The bits of a float64 are others than those of the model's type.
             if watch.wide and node.op_type == "BitCast":
                 refuse_bits(inputs[0])
             broken = forbidden(node.op_type, node, inputs) if self._standard else ""
@@ -328,6 +338,7 @@ def _check(model: Any, request: "Request") -> None:
         fault = ill_typed(model)
         if fault:
             request.notes.append(ILL_TYPED + fault)
+    # A note and no error: the evaluator is also asked about models that are invalid on purpose.
     complaint = check(model.SerializeToString())
     if complaint:
         request.notes.append(REFUSED + complaint)

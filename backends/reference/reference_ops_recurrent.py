@@ -50,6 +50,7 @@ class _Recurrent(OpRun):
         kind = self.onnx_node.op_type
         directions, hidden = w.shape[0], r.shape[-1]
         direction = attributes.get("direction") or "forward"
+        # Else a direction would be missing, or one too many computed, without an error.
         if directions != (2 if direction == "bidirectional" else 1):
             raise ValueError(f"{kind} has weights of {directions} directions and is {direction}")
         batched = bool(attributes.get("layout"))
@@ -83,6 +84,7 @@ def unroll_steps(
         for time in reversed(range(count)) if direction == "reverse" or at else range(count):
             made, kept = step(x[time], state, cell)
             alive = np.ones((batch, 1), bool) if lengths is None else (lengths > time).reshape(-1, 1)
+            # Past its end a sequence keeps its last state, which is what Y_h gives.
             state, cell = np.where(alive, made, state), np.where(alive, kept, cell)
             outputs[time, at] = np.where(alive, made, 0)
         last_h.append(state)
@@ -104,6 +106,7 @@ def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> li
                 f"{kind} has the activation {name[:40]!r}, which ONNX does not know"
             )
         function, alpha, beta = ACTIVATIONS[name.lower()]
+        # Only activations that have the parameter take one of the list.
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
         made.append(_bind_activation(function, alpha, beta, clip))
@@ -158,6 +161,7 @@ def lstm_step(
         i = f[0](i + pi * c)
         forget = 1 - i if attributes.get("input_forget") else f[0](forget + pf * c)
         kept = forget * c + i * f[1](new)
+        # Runtimes and the page disagree, so that either result is open.
         if clip and (np.abs(kept) > clip).any():
             raise RuntimeImplementationError(
                 "LSTM has a cell beyond its clip: by ONNX's words it is clipped before the last activation,"

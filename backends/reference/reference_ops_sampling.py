@@ -87,6 +87,7 @@ class GridSample(OpRun):
         taps = []
         for axis, side in enumerate(sides):
             low, high = (0.0, side - 1.0) if align_corners else (-0.5, side - 0.5)
+            # The grid names its coordinates x first, which is the last axis.
             place = (grid[..., len(sides) - 1 - axis] + 1) / 2 * (high - low) + low
             taps.append(_taps(place, side, low, high, mode, padding_mode))
         return (_read(x, taps).astype(x.dtype),)
@@ -126,6 +127,7 @@ class DeformConv(OpRun):
             raise ValueError(
                 f"DeformConv with a kernel {kernel} and {shares} offset groups: offsets {offset.shape}"
             )
+        # At least float32: sums of float16 would round at each tap.
         dtype = np.result_type(x.dtype, np.float32)
         starts, steps, apart = pads or [0] * rank, strides or [1] * rank, dilations or [1] * rank
         moved = offset.astype(np.float64).reshape(batch * shares, *kernel, rank, *made)
@@ -166,6 +168,7 @@ def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
         weight = np.prod([share for _, share in chosen], axis=0)
         # The channels come last
         values = x[(batch, slice(None), *index)]
+        # A weight of 0 means not read: 0 times infinity would be NaN.
         total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])
     moved: Array = np.moveaxis(total, -1, 1)
     return moved
@@ -198,12 +201,14 @@ def _pixel(at: Array, share: Array, side: int, low: float, high: float, padding:
         share = np.where((at >= 0) & (at < side), share, 0)
     elif padding == "reflection":
         at = np.trunc(_reflect_places(at, low, high))
+    # Clipped so that it can be read; outside elements have the weight 0.
     return np.clip(np.nan_to_num(at), 0, side - 1).astype(np.int64), share
 
 
 def _reflect_places(place: Array, low: float, high: float) -> Array:
     """Reflect places at the borders until they lie inside."""
     span = high - low
+    # One element with `align_corners`: the reflection would divide by 0.
     if span == 0:
         return np.full_like(place, low)
     away = np.where(place < low, low - place, place - high)

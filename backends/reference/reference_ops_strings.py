@@ -28,6 +28,7 @@ class StringNormalizer(OpRun):
             lower = {stop.lower() for stop in stops}
             words = [word for word in words if word.lower() not in lower]
         change = {"LOWER": str.lower, "UPPER": str.upper}.get(case_change_action, str)
+        # The page: if all are dropped, the output is one empty string.
         words = [change(word) for word in words] or [""]
         return (np.array(words, dtype=object).reshape((1, -1) if x.ndim == 2 else (-1,)),)
 

@@ -75,11 +75,13 @@ def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -
     for name, of in wanted.items():
         given = np.asarray(values[name])
         convert: Callable[[Any], Number] = float if "float" in N.dtype(of) else int
+        # Depth 0: arguments are outside of all loops and so shared by their iterations.
         machine.memory[of] = _Memory(given.shape, 0, [convert(item) for item in given.ravel().tolist()])
     body = function["body"]
     assert isinstance(body, ObjectNode)
     try:
         machine.statement(body)
+    # Nothing is known of the program then; it is no fault of its own.
     except RecursionError:
         raise Unknown("nested too deep") from None
     found = {}
@@ -128,6 +130,7 @@ class _Machine:
         if node.get("step") is not None:
             raise Unknown("a loop with a step")
         said = node["annotations"]
+        # It reorders statements across iterations, which a run in order would not show.
         if any(str(key).startswith("software_pipeline") for key, _ in getattr(said, "items", ())):
             raise Unknown("a software pipeline")
         first, extent = int(self.expression(_node(node, "min"))), int(self.expression(_node(node, "extent")))
@@ -215,6 +218,7 @@ class _Machine:
             sizes = N.shape(of)
             if sizes is None:
                 raise Unknown("a buffer whose shape is no constant")
+            # A block in a loop is entered many times and keeps what it allocated.
             if of not in self.memory:
                 self.memory[of] = _Memory(sizes, self.depth)
         init = block.get("init")
@@ -241,6 +245,7 @@ class _Machine:
 
     def meet(self, memory: _Memory, at: int, writes: bool) -> None:
         """Notes an access in every loop around whose iterations must not meet, and finds those that do."""
+        # The buffer as it lives now: one that is allocated anew in each turn is another.
         key = (id(memory), at)
         for turn in self.turns:
             # Every iteration has its own
@@ -310,6 +315,7 @@ class _Machine:
         return math.trunc(value) if kind in _LIMITS else value
 
     def select(self, node: ObjectNode) -> Number:
+        # Both sides are computed, as TVM does it: an invalid one makes the program undefined.
         condition, yes, no = (
             self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value")
         )
@@ -360,10 +366,12 @@ def _pair(name: str, a: Number, b: Number, kind: str) -> Number:
                 "FloorMod": float(a % b),
                 "Mod": math.fmod(a, b),
             }[name]
+        # Towards 0, as C divides; by integers, since a float would lose bits of an int64.
         whole = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return {"Div": whole, "Mod": a - whole * b, "FloorDiv": a // b, "FloorMod": a % b}[name]
     if name in ("LShift", "RShift"):
         bits = int("".join(filter(str.isdigit, kind)) or 32)
+        # Undefined in C and in LLVM.
         if not 0 <= b < bits:
             raise Undefined("a shift by more than the bits there are")
         return int(a) << int(b) if name == "LShift" else int(a) >> int(b)

@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from opsieve.gen.errors import BadInput
 
-# Values offered; shells ask before they list more.
+# A longer list is of no use in a shell.
 _MOST = 200
 
 

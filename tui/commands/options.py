@@ -35,7 +35,9 @@ def _name_oracles(context: click.Context, parameter: click.Parameter, value: tup
     """Callback of `--oracle`: only the command line, no file, lets code of the user's run as an oracle."""
     from opsieve.backends.releases.consent import name_oracles
 
+    # A settings file may have come with the folder, as a stranger's.
     if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+        # Undone with the command: several can run in one process, as in tests.
         context.with_resource(name_oracles(value))
     return value
 
@@ -54,6 +56,7 @@ def _hand_variables_on(context: click.Context, _parameter: click.Parameter, valu
         from opsieve.backends.workers.sandbox.policy import HANDED_ON
         from opsieve.gen.model.variables import variable_set
 
+        # Child processes of the command read it from the environment.
         names = ",".join([*filter(None, [os.environ.get(HANDED_ON)]), *value])
         context.with_resource(variable_set(HANDED_ON, names))
 
@@ -77,6 +80,7 @@ def _allow_install(context: click.Context, _parameter: click.Parameter, value: t
     """Callback of `--install`."""
     from opsieve.backends.releases.consent import SWITCH, give_consent
 
+    # A general yes includes each single release.
     if value and os.environ.get(SWITCH) != "yes":
         context.with_resource(give_consent(value))
 

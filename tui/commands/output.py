@@ -55,6 +55,7 @@ ALLOW_UNJUDGED = click.option(
 
 def choose_exit_code(failing: bool, unjudged: Sequence[str], allow_unjudged: bool) -> int:
     """Return 1 for a failure, else 2 for an unjudged result that is not allowed; stderr names the latter."""
+    # Named even if allowed: nobody should take silence for a pass.
     if unjudged:
         more = f" and {len(unjudged) - _MOST} more" if len(unjudged) > _MOST else ""
         print_message(f"{Unjudged(', '.join(unjudged[:_MOST]) + more)}")
@@ -126,6 +127,7 @@ class CiOutput:
             click.echo(line, err=annotate_on_stderr)
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         if summary:
+            # Appended: other steps of the job write into the same file.
             with open(summary, "a", encoding="utf-8") as file:
                 file.write(make_job_summary(results, name))
         else:
@@ -144,8 +146,10 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    # Control characters of a stranger's text could rewrite the terminal.
     cells = [[single_line(str(cell)) for cell in row] for row in rows]
     console = Console(highlight=False)
+    # rich takes a pipe for 80 columns wide and would cut the cells.
     if not console.is_terminal and "COLUMNS" not in os.environ:
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         for row in (columns, *cells):
@@ -316,6 +320,7 @@ def raise_on_signals() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
+        # Writing to a terminal that is gone fails with EIO in the middle of saving.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             if stream.isatty():
@@ -333,6 +338,7 @@ class PauseWhileFull:
     def __call__(self, error: Exception) -> bool:
         """Wait, and return whether to try again."""
         now = time.monotonic()
+        # The campaign's time is over, disk or not.
         if now >= self._end:
             return False
         if now - self._said > _ANOTHER:

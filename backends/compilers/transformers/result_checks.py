@@ -34,7 +34,7 @@ def check_result(before: Any, after: Any, request: "Request", checked: bool = Tr
         raise BrokenModel(
             "the transformed model calls functions that it has lost: %s" % pass_options.list_names(called)
         )
-    # The original is checked only if the result is refused, since checking costs as much as transforming.
+    # The original is checked only if the result is refused, since checking takes time.
     problem = checker_message(after) if checked else ""
     if problem:
         if not checker_message(before):

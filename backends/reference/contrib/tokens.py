@@ -60,8 +60,10 @@ def _run_tokenizer(
     Python read alike.
     """
     rows = [_tokens(str(text), mincharnum, separators, tokenexp) for text in x.ravel()]
+    # The page has other shapes for empty input: one dimension stays, of two the last becomes 0.
     if x.size == 0:
         return np.empty(x.shape if x.ndim == 1 else (x.shape[0], 0), object)
+    # Before the marks: without any token there are no marks either.
     longest = max(map(len, rows))
     if not longest:
         return np.empty((*x.shape, 0), object)
@@ -127,6 +129,7 @@ def _ngram_hashes(
             begun[:, at] = np.where(line[:, at - 1] == missing, at, begun[:, at])
         begun[:, at] = np.where(marks[:, at] != marks[:, at - 1], at, begun[:, at])
     made = []
+    # The hash is defined by the wrapped product.
     with np.errstate(over="ignore"):
         for order in range(2, max_ngram_size + 1):
             mix = np.zeros_like(ids)
@@ -198,8 +201,10 @@ def _bifurcation(
             break
         last = tokens[-size:]
         places = [at for at in range(len(words) - size + 1) if words[at : at + size] == last]
+        # A longer n-gram may occur once where a shorter one occurs often.
         if len(places) != 1:
             found = -1
+            # No longer n-gram can occur where a shorter one does not.
             if not places:
                 break
             continue
@@ -218,6 +223,7 @@ def _word_embeddings(words: Array, w: Array, b: Array, characters: Array, **_: A
         count = int((word > 0).sum()) if word[0] > 0 else 0
         if not count:
             raise not_computed("the page does not say what the embedding of an empty word is")
+        # A word shorter than the window is padded to it.
         seen = characters[word[: max(count, width)]]
         windows = [seen[place : place + width] for place in range(min(max(count, width), length) - width + 1)]
         made[at] = np.tanh(np.einsum("pwc,fwc->pf", np.stack(windows), w[:, 0]) + b).max(axis=0)

@@ -107,6 +107,7 @@ class ModuleEvaluator:
         """Evaluate a binding; a match_cast gives symbols their values."""
         if isinstance(binding, R.Bind) and isinstance(binding.value, R.Function):
             closure = Closure(binding.value, scope)
+            # A scope of its own that holds the function itself, which may be recursive.
             closure.scope = Bindings(scope)
             closure.scope.values[binding.var.name] = closure
             return closure
@@ -130,6 +131,7 @@ class ModuleEvaluator:
         )
         given = value.shape if isinstance(kind, T.RelaxTensorType) else value
         for size, number in zip(sizes or (), given if sizes else (), strict=sizes is not None):
+            # The first occurrence of a symbol fixes it.
             if isinstance(size, T.Sym) and size.name not in scope.sizes:
                 scope.sizes[size.name] = int(number)
             elif check and T.size_value(size, scope.sizes) != number:
@@ -167,6 +169,7 @@ class ModuleEvaluator:
         condition = self.expr(expr.condition, scope)
         sides = (expr.then, expr.other) if bool(condition) else (expr.other, expr.then)
         taken = self.seq(sides[0], scope)
+        # Integers are exact in every compiler, so that all take the same side.
         if not self.portable or not self.onnx.rests_on_floats(condition):
             return taken
         pair = taken, self.seq(sides[1], scope)
@@ -179,6 +182,7 @@ class ModuleEvaluator:
         tensors = [value for value in (then, other) if isinstance(value, np.ndarray)]
         if len(tensors) == 2 and then.shape == other.shape and then.dtype == other.dtype:
             return self.onnx("Where", condition, then, other)
+        # ONNX's Where wants one type and shape.
         if tensors or then != other:
             raise NotImplementedError("floats decide on a branch whose sides are of several types")
         return then
@@ -247,6 +251,7 @@ def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int
     if len(known) != len(given) + len(shapes):
         raise NotImplementedError("a kernel with arguments other than dense tensors")
     runs = []
+    # Twice on different memory: an unwritten element shows as a difference.
     for fill in (0, 1):
         empty = [np.full(shape(of) or (), fill, dtype(of)) for of in list(known.values())[len(given) :]]
         runs.append(list(tir.run(function, dict(zip(known, [*given, *empty], strict=True))).values()))
@@ -273,6 +278,7 @@ def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:
     """Find the kernel of KINDS that a function equals node by node; "" if it equals none."""
     if not isinstance(kind, T.RelaxTensorType) or not kind.rank:
         return ""
+    # As text, since nodes are compared by identity.
     text = encode(found)
     return next((which for which in KINDS if encode(kernel(name, which, kind)) == text), "")
 

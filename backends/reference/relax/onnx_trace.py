@@ -40,6 +40,7 @@ class OnnxTrace:
     def add_input(self, name: str, value: Any) -> Any:
         """Record an input of the model, and return its value."""
         self._inputs.append(_value_info(name, value))
+        # A copy: two inputs may be one array, and names go by identity.
         return self._record(name, value.copy())
 
     def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
@@ -66,6 +67,7 @@ class OnnxTrace:
     def rests_on_floats(self, value: Any) -> bool:
         """Return whether a value depends on a float, so that rounding may decide it."""
         makers = {output: node for node in self._nodes for output in node.output}
+        # "" is the name of an absent input.
         pending, seen = [self._name(value)], {""}
         while pending:
             name = pending.pop()
@@ -152,6 +154,7 @@ def _atan(onnx: Onnx, x: Any) -> Any:
 
 def _asin(onnx: Onnx, x: Any) -> Any:
     side = onnx("Mul", onnx("Sub", to_constant(x, 1), x), onnx("Add", to_constant(x, 1), x))
+    # 1e-300 for 0: an infinite quotient would become NaN in the remainder of the angle.
     return _atan(onnx, onnx("Div", x, onnx("Sqrt", onnx("Max", side, to_constant(x, 1e-300)))))
 
 
@@ -197,6 +200,7 @@ class PortableTrace(OnnxTrace):
         wider = _WIDER.get(operator, {}).get(dtype)
         if wider is None:
             return super().outputs(operator, count, *inputs, **attributes)
+        # Exact both ways, since the wider type holds every value.
         same = (cast_to(self, each, wider) if each.dtype.name == dtype else each for each in data)
         [value] = super().outputs(operator, 1, *inputs[: len(inputs) - len(data)], *same, **attributes)
         return (cast_to(self, value, dtype),)

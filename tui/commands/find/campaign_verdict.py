@@ -34,6 +34,7 @@ class CampaignVerdict:
 
         self.output.check_paths()
         if self.known is not None:
+            # Opened once: a wrong path is reported before the campaign and not after its hours.
             Queries(self.known).close()
 
     def choose_exit_code(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
@@ -45,9 +46,11 @@ class CampaignVerdict:
                 or "no programs"
             )
             for target, of_target in facts["targets"].items()
+            # A target without any verdict would make a broken installation look green.
             if not JUDGED & of_target["verdicts"].keys()
         }
         named = [f"{target} ({why})" for target, why in unjudged.items()]
+        # Judging clusters reads the whole store, which only these want.
         if not (self.listed or self.known or self.output != CiOutput() or self.fail_on == "new"):
             return choose_exit_code(
                 self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged
@@ -75,6 +78,7 @@ class CampaignVerdict:
         problems = list_rule_problems(folder, self.known)
         for problem in problems:
             print_message(problem)
+        # A broken rule knows nothing, so that its failures look new.
         return choose_exit_code(failing, named, self.allow_unjudged) or 2 * bool(problems)
 
 

@@ -94,6 +94,7 @@ def _list_only(part: "OnlyOne") -> dict[str, Any]:
     return {
         "count": part.count,
         "directories": dict(part.directories),
+        # A large difference would be megabytes of JSON.
         "files": dict(part.files[:200]),
         "functions": list(part.named[:1000]),
     }

@@ -46,6 +46,7 @@ class Share(click.ParamType[float]):
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             share = -1.0
+        # At least a tenth is left for the campaign itself.
         if not 0 <= share <= 0.9:
             self.fail(f"{text!r} is no share of the time; give 0% to 90%", param, ctx)
         return share
@@ -202,12 +203,14 @@ def command(
     interrupted.
     """
     begun = time.monotonic()
+    # The first lane loads its compiler while this process imports the rest.
     with raise_on_signals(), _start_first_lane(given) as local:
         from opsieve.backends.judge.oracle_names import choose_oracles
         from opsieve.backends.workers.zygotes.zygote import Limits
         from opsieve.triage.campaign.session import FuzzRequest
         from opsieve.tui.commands.find.campaign_report import check_paths, write_reports
 
+        # Before the campaign: a path that cannot be written is no news after hours.
         check_paths(reports)
         verdict = CampaignVerdict(
             fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci, allow_unjudged
@@ -249,11 +252,13 @@ def _run_campaign(
     with Store(check_store(request)) as store:
         with open_probing_bar() as probing:
             campaign, plan = open_campaign(store, request, probing, print_message)
+        # A resumed campaign has tests of earlier runs, which do not count for the speed.
         before = store.count_done(campaign)
         session = CoverageSession(request, plan, campaign, request.store)
         growth = Growth.read_earlier(store, campaign)
         events.print_event("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
         started = time.monotonic()
+        # 0 would mean no limit at all.
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         beside = AutoTriage(request.store, auto_triage, left)
         with (
@@ -293,6 +298,7 @@ def _start_first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
     """
     from opsieve.triage.campaign.lane_spawn import spawn_lane, start_first_lane
 
+    # Then a cluster or this process makes the programs, and an early lane would start for nothing.
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
     expected = given["targets"] or (() if given["resume"] else ("onnxruntime",))
     return nullcontext(spawn_lane) if elsewhere else start_first_lane(lambda: spawn_lane(expected))
@@ -317,6 +323,7 @@ def _run_to_end(
     except KeyboardInterrupt:
         return done, True
     finally:
+        # Also after Ctrl-C: it stores the finished tests.
         going.close()
         session.write_record(done)
     return done, False
@@ -327,6 +334,7 @@ class _Events:
 
     def __init__(self, on: bool):
         self._on = on
+        # Often enough for a dashboard, without a line for each test.
         self._pulse = Pulse(first=1.0, every=5.0)
 
     def print_event(self, event: str, **facts: Any) -> None:

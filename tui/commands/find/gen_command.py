@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
     from opsieve.backends.probing.operator_support import Support
 
+# Lines that a screen holds; --json has all
 _MOST_REFUSED = 20
 
 

@@ -141,6 +141,7 @@ def _summarise(backends: "Sequence[Examination]") -> list[str]:
     hints: dict[str, list[str]] = {}
     for item in missing:
         is_absent = "ModuleNotFoundError" in item.problem or not item.problem
+        # A backend that is there and does not load needs its problem, not the command to install it.
         hints.setdefault(item.install if is_absent and item.install else item.problem, []).append(item.name)
     if missing:
         lines.append("missing:")
@@ -173,6 +174,7 @@ def _measure_costs(targets: tuple[str, ...], as_json: bool) -> None:
     from opsieve.triage.campaign.plan import CampaignPlan
     from opsieve.triage.campaign.schedule.cost_table import measure_costs
 
+    # The same programs for each target and machine, so that costs can be compared.
     cases = [CampaignPlan().make_case(0, number) for number in range(_MEASURED)]
     tests = [Test(case.program, case.inputs) for case in cases]
     with Workers() as workers:

@@ -79,11 +79,13 @@ def command(targets: tuple[str, ...], store: str, as_json: bool) -> int:
     """
     from opsieve.backends.registry import resolve
 
+    # Checked now: a wrong name in the file would break every later command.
     for text in targets:
         resolve(text)
     named = f"targets = {json.dumps(targets)}" if targets else '# targets = ["onnxruntime", "tvm"]'
     place = f"store = {json.dumps(store)}" if store else '# store = "opsieve-store"'
     try:
+        # "x": an existing file is never overwritten, nor one behind a link.
         with Path(FILE).open("x", encoding="utf-8") as file:
             file.write(_TEXT.format(targets=named, store=place))
     except FileExistsError:
@@ -127,6 +129,7 @@ def index(folder: Path, as_json: bool) -> int:
     from opsieve.triage.store.index.index_file import move_damaged
     from opsieve.triage.store.store import Store
 
+    # Else a mistyped path would become a new, empty store.
     if not (folder / "cases").is_dir():
         raise BadInput(f"{folder} is not a store: it has no directory named cases")
     aside = move_damaged(folder)
@@ -188,6 +191,7 @@ def sample(name: str | None, output: Path | None, as_json: bool) -> int:
             f"there is no sample {shown(name, 80)}: opsieve sample lists them{suggest_name(name, samples)}"
         )
     folder = output or Path(name)
+    # A case in a folder with other files would mix with them.
     if folder.exists():
         raise BadInput(f"{shown(folder, 200)} exists: name another directory with --output")
     folder.mkdir(parents=True)

@@ -106,6 +106,7 @@ def _make_decision(folder: Path, as_json: bool, decide: "Callable[[Ledger], Deci
     from opsieve.triage.store.decisions import Ledger
     from opsieve.triage.store.queries import upgrade_index
 
+    # The ledger wants an index of the current schema.
     upgrade_index(folder)
     with Ledger(folder) as ledger:
         decision = decide(ledger)

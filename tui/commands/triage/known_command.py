@@ -37,6 +37,7 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     from opsieve.triage.store.queries import Queries, upgrade_index
 
     upgrade_index(folder)
+    # All are read before the first is added, so that a broken file adds nothing.
     exports = [read_export(path, repository) for path in files]
     sizes = add_issues(folder / FOLDER, (issue for export in exports for issue in export.issues))
     done = run_triage(folder)

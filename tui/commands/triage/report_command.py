@@ -54,6 +54,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     from opsieve.tui.commands.triage.report_page import write_page
 
     folder = place or folder
+    # Before the work: drawing a thousand graphs takes minutes.
     check_output(output)
     rows: list[ClusterRow] = []
     with Queries(folder) as store:
@@ -119,6 +120,7 @@ def _draw_graph(place: Path) -> str:
 
 def _read_script(details: "CaseDetails") -> str:
     """Read the script written by a reduction, or return ""."""
+    # The reduced one is shorter.
     for place in (details.reduced, details.folder):
         try:
             if place is not None and (place / "repro.py").is_file():

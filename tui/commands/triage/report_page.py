@@ -83,6 +83,7 @@ def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], tot
     """Write the page of a store of this name; `total` is its number of clusters, `made` the time in seconds
     since 1970.
     """
+    # By its digest: an inline script that a text smuggles in would not run.
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     kinds = ", ".join(f"{many} {kind}" for kind, many in counts.clusters_by_kind.items()) or "none"
@@ -157,6 +158,7 @@ def _write_cluster(one: StoredCluster) -> Iterator[str]:
         )
     )
     fields = {
+        # Each cluster carries its text a second time, for the search.
         "text": words[:_CUT],
         "kind": row.kind,
         "status": row.status,
@@ -166,6 +168,7 @@ def _write_cluster(one: StoredCluster) -> Iterator[str]:
         "pass": row.guilty_pass,
         "id": row.id,
     }
+    # In lower case, since the script compares with `includes`.
     data = " ".join(f'data-{name}="{escape_markup(value.lower())}"' for name, value in fields.items())
     yield f'<details class="cluster" id="{escape_markup(row.id)}" {data}>'
     yield (

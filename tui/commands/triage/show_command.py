@@ -57,6 +57,7 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
     from opsieve.triage.store.queries import Queries
 
     with Queries(folder) as store:
+        # No id of a cluster and no fingerprint has these.
         if "/" in name or ":" in name:
             details = store.case(name)
             if as_json:

@@ -41,7 +41,7 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
             "opsieve tui needs a terminal; opsieve clusters and opsieve show do the same without one"
         )
     with ExitStack() as stack:
-
+        # Once: the key `d` in the app asks for it again.
         @cache
         def demo_store() -> Path:
             return make_demo(stack.enter_context(Scratch("demo")) / "samples")
@@ -50,5 +50,6 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
         app = OpsieveApp(chosen, theme=theme or DARK, offline=offline, demo=demo_store)
         app.run()
     if app.fatal is not None:
+        # Here and not in the app: the terminal has been restored by now.
         raise app.fatal
     return app.return_code or 0

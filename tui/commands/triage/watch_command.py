@@ -71,6 +71,7 @@ def command(
         if not as_json:
             word = click.style(f"{WORDS[found.state]:<11}", fg=_COLOURS.get(WORDS[found.state]))
             line = f"{found.cluster}  {found.target}  {found.title}: {found.sentence}"
+            # `##[` begins a command of Azure Pipelines, and text of a model may hold it.
             click.echo(word + printable(line).replace("##[", "## ["))
     if not dry_run:
         record_decisions(store, results)
