@@ -153,7 +153,7 @@ def elements(dims: Iterable[int]) -> int:
 
 
 def data_size(dtype: str, count: int) -> int:
-    """Bytes that `count` elements take in ONNX's raw form, where types under 8 bits are packed."""
+    """Return the bytes of `count` elements in ONNX's raw form, where types under 8 bits are packed."""
     if dtype in _BITS:
         return -(-count * _BITS[dtype] // 8)
     return count * helper.tensor_dtype_to_np_dtype(NUMBERS[dtype]).itemsize
@@ -214,7 +214,7 @@ def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
     part = part_of(tensor)
     if part is not None and DTYPES[tensor.data_type] not in _BITS:
         return np.frombuffer(part.view(), helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(shape)
-    # Packed
+    # Elements of less than 8 bits are packed, so they cannot be mapped.
     if part is not None:
         tensor = TensorProto(data_type=tensor.data_type, dims=shape, raw_data=part.view().tobytes())
     try:
@@ -256,7 +256,7 @@ def read_value(data: bytes, type_: ValueType) -> Value:
 
 
 def write_value(value: Value, type_: ValueType, name: str = "") -> bytes:
-    """ONNX's `*.pb` bytes of a value; equal values give equal bytes."""
+    """Return ONNX's `*.pb` bytes of a value; equal values give equal bytes."""
     proto: TensorProto | onnx.SequenceProto | onnx.OptionalProto
     if isinstance(type_, TensorType):
         proto = write_tensor(np.asarray(value), name)

@@ -107,6 +107,7 @@ def _scaled_parts(draft: Draft) -> None:
 
 
 def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    # Inputs: scale and zero point of the result, then tensor, scale and zero point of each part.
     parts = ins[2::3]
     axis = attrs["axis"] % len(parts[0].shape)
     shape = list(parts[0].shape)
@@ -290,6 +291,7 @@ OPERATORS = (
         "MultiHeadAttention",
         parts=(
             First("batch queries width"),
+            # The width is parted among the heads.
             Attr("num_heads", lambda draft: draft.rng.choice(divisors(draft["width"]))),
             Count("keys", between(1, 5)),
             Count("size", between(1, 3)),

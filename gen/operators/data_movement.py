@@ -38,6 +38,7 @@ _BLOCK = Attr("blocksize", (1, 2, 2, 3))
 
 
 def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    # The page: [N, C / blocksize^2, H * blocksize, W * blocksize].
     (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
     return [(ins[0].dtype, (n, c // (size * size), h * size, w * size))]
 
@@ -53,6 +54,7 @@ def _infer_depth_to_space(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
+    # The page counts negative axes from the back and clamps, as slices of Python do.
     return list(range(len(ins[0].shape)))[slice(attrs.get("start", 0), attrs.get("end"))]
 
 
@@ -83,6 +85,7 @@ OPERATORS = (
         infer=lambda ins, attrs: [
             (
                 ins[0].dtype,
+                # By default the page reverses the dimensions.
                 tuple(ins[0].shape[axis] for axis in attrs.get("perm", range(len(ins[0].shape) - 1, -1, -1))),
             )
         ],
@@ -178,6 +181,7 @@ OPERATORS = (
         sizes_only=True,
         infer=lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
         parts=(
+            # `start` and `end` came with opset 15.
             since(
                 15,
                 some(
@@ -239,6 +243,7 @@ OPERATORS = (
             some(
                 Attr("batch_axis", look_up("batch")),
                 Attr("time_axis", lambda draft: 1 - draft["batch"]),
+                # batch_axis 1 and time_axis 0 are the defaults.
                 where=lambda draft: draft["batch"] == 0 or draft.draws(0.5),
             ),
             Numbers(

@@ -53,6 +53,7 @@ class RelaxRates:
 
 
 _RATES = RelaxRates()
+# The policy that allows known faults is left out, since its failures are known already.
 _USUAL = tuple(name for name in POLICIES if name != KnownFaults.name)
 
 

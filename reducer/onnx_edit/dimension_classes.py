@@ -46,6 +46,7 @@ class Classes:
                 continue
             target, out = step.inputs[listed], step.outputs[0]
             sizes = self.view.known.get(target)
+            # All outputs are coupled to the first one that the constant tells the sizes of.
             first = users.setdefault(target, out)
             shape = self.shape(out)
             if first == out or sizes is None or shape is None or sizes.ndim != 1:
@@ -68,6 +69,7 @@ class Classes:
         """Put two dimensions into one class, if they have one size and it is not 1."""
         size = self.size(a)
         if size != 1 and size == self.size(b):
+            # The smaller dimension represents the class, so that the order of joins does not matter.
             x, y = self.root(a), self.root(b)
             self._parent[max(x, y)] = min(x, y)
 
@@ -163,6 +165,7 @@ def _unify(classes: Classes, step: Step) -> None:
         by_value(classes, step)
     operator = operators().get(qualified_name(step.node.domain, step.node.op_type))
     ties = None if operator is None else _declared_ties(classes, step, operator)
+    # A declaration without relations says nothing about sizes.
     if operator is None or ties is None or operator.requires is nothing:
         _default(classes, step)
     if ties is None:
@@ -201,6 +204,8 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
         for number, inner in zip(step.outputs, outputs, strict=False):
             _same(classes, number, inner)
         return
+    # A Loop has the trip count and the condition before its carried values, its body the counter and the
+    # condition; the body yields the condition first.
     if kind == "Loop":
         given, carried = step.inputs[2:], inputs[2:]
         made = outputs[1:]

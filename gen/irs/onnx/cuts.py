@@ -304,6 +304,7 @@ def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> 
         names = graph.results[place]
         wanted = [name for name in names if name in tap or (name not in read and name in graph.readers)]
         used = any(name in results or name in read for name in names)
+        # A node whose results had no reader before either still gets an output, else it would not be needed.
         results.update(dict.fromkeys(wanted if wanted or used else names[:1]))
     return list(results)
 
@@ -334,7 +335,7 @@ def shell(model: onnx.ModelProto) -> onnx.ModelProto:
         for field, value in held.ListFields():
             if field.name in _CONTENT:
                 continue
-            # A repeated field
+            # protobuf does not allow assignment to repeated fields.
             if hasattr(value, "extend"):
                 getattr(made, field.name).extend(value)
             else:

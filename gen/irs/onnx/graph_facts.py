@@ -25,7 +25,7 @@ def given_names(model: onnx.ModelProto) -> set[str]:
     found = {name for graph in _graphs(model.graph, nodes) for name in _of_graph(graph)}
     found |= {name for node in nodes for name in (node.name, *node.input, *node.output)}
     found |= {name for function in model.functions for name in (*function.input, *function.output)}
-    # bytes: it is no UTF-8
+    # protobuf gives a name that is not UTF-8 as bytes.
     texts = {name for name in found if isinstance(name, str)}
     texts |= {_NOT_IN_A_NAME.sub("_", name) for name in texts}
     return texts - _words_of_onnx() - {node.op_type for node in nodes}

@@ -130,6 +130,7 @@ def list_definitions(graph: onnx.GraphProto) -> set[str]:
 def keep(items: Any, wanted: Callable[[Any], bool]) -> bool:
     """Remove the unwanted items of a repeated field; return whether there were any."""
     before = len(items)
+    # From the back, since a deletion moves everything behind it.
     for index in reversed(range(before)):
         if not wanted(items[index]):
             del items[index]

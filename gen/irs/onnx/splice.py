@@ -125,6 +125,7 @@ def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     backward = [*numbers.get("scan_input_directions", []), *[0] * count]
     pairs = zip(inner[states:], names[states:], strict=True)
     elements = [
+        # A backward scan begins at the last element.
         (info.name, ("Gather", name, -1 if backward[place] else 0, axes[place]))
         for place, (info, name) in enumerate(pairs)
     ]
@@ -144,6 +145,7 @@ def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
         return None
     first, *others = zip(body.input, node.input, strict=True)
     elements: list[_Element] = [(first[0].name, ("SequenceAt", first[1], 0, 0))]
+    # A further sequence would have to give an element of its own for each turn.
     if any(info.type.HasField("sequence_type") for info, _ in others):
         return None
     bound = {info.name: name for info, name in others}
@@ -187,6 +189,7 @@ def _splice(
     fresh = [onnx.NodeProto.FromString(item.SerializeToString()) for item in nodes]
     del graph.node[:]
     graph.node.extend(fresh)
+    # The counter and the condition of a Loop are often read by nothing.
     used = {name for _, inner in graphs(graph) for item in inner.node for name in item.input}
     add_initializers(model, graph, [tensor for tensor in initial if tensor.name in used])
     return True

@@ -79,11 +79,13 @@ def _in_seq(
             if isinstance(value, R.If):
                 for side in (value.then, value.other):
                     yield from _in_seq(name, side, inner, known, depth + 1)
+            # A local function that reads its own name is recursive.
             elif isinstance(value, R.Function) and binding.var.name not in reads(value):
                 yield from _in_function(name, value, inner, known, depth + 1)
             inner = (*inner, binding.var)
             if isinstance(binding, R.MatchCast):
                 known = known | frozenset(symbols(binding.type))
+        # Variables of a dataflow block end with it; exported ones stay.
         scope = tuple(var for var in inner if not var.dataflow)
 
 
@@ -119,6 +121,7 @@ def mutate_module(
     table |= generator.functions
     table[place.function] = replace(function, body=_splice(function.body, place, body.blocks(), made))
     changed = R.Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
+    # A module that had the pattern before may keep it: it comes from a corpus.
     return (
         changed
         if policy.known_faults or any(map(lending, dict(functions(module)).values()))
@@ -136,6 +139,7 @@ def _splice(seq: R.Seq, place: Place, blocks: tuple[R.BindingBlock, ...], made: 
         bindings: list[R.Binding] = []
         for binding in block.bindings:
             if binding.var.name == place.var.name:
+                # The block is cut in two here, since generated blocks may be of the other kind.
                 if bindings:
                     done.append(R.BindingBlock(tuple(bindings), block.dataflow))
                     bindings = []

@@ -143,7 +143,7 @@ def legalise_steps(steps: Sequence[str]) -> Steps:
 
 
 def draw_step(rng: random.Random) -> str:
-    """One pass, with an argument at times."""
+    """Draw a pass, sometimes with an argument."""
     found = rng.choice(RULES)
     argument = rng.choice(found.arguments)
     return f"{found.name}:{argument}" if argument else found.name

@@ -90,6 +90,7 @@ def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind
     if form.guard == "shift":
         if rng.chance(RATES.constant_shift):
             return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]
+        # A shift by the width or more is undefined, and the mask keeps the low bits only.
         return [*args[:-1], N.binary("BitwiseAnd", args[-1], N.integer(_BITS[kind] - 1, kind))]
     how, _, limit = form.guard.partition(":")
     if limit:
@@ -100,6 +101,8 @@ def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind
             first = N.binary("Max", first, N.real(float(limit) if how == "above" else -float(limit), kind))
         return [first, *args[1:]]
     if form.guard == "q":
+        # `q_multiply_shift` multiplies numbers of 31 fractional bits; its third and fourth arguments are
+        # constants.
         return [args[0], args[1], N.integer(31), N.integer(rng.below(8))]
     return args
 

@@ -30,6 +30,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     sizes = N.shape(of) or ()
     indices = [index(rng, scope, size, fuel // 2) for size in sizes]
     value = expression(rng, scope, N.dtype(of), fuel)
+    # Add, Max and Min do not take bool.
     if rng.chance(RATES.updated) and N.dtype(of) != "bool":
         value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *map(N.again, indices)), value)
     return N.store(of, value, *indices)
@@ -125,6 +126,7 @@ def _true(rng: Rng, scope: Scope) -> ObjectNode:
         var, low, high = rng.choice(scope.ranges)
         kind = N.dtype(var)
         if rng.chance(RATES.upper_end):
+            # The last value of the variable, or one more: both hold.
             return N.binary("LE", var, N.integer(high + rng.below(2), kind))
         return N.binary("GE", var, N.integer(low, kind))
     return N.integer(1, "bool")

@@ -62,10 +62,12 @@ def _solve_division(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _shift(draw: Draw, kind: RelaxTensorType) -> Solution:
+    # A shift by the width of the type or more is undefined; the narrowest types have 8 bits.
     return Solution((Want(kind, (0, 63)), draw.constant(kind.dtype, (), 0, 3)))
 
 
 def _power(draw: Draw, kind: RelaxTensorType) -> Solution:
+    # A negative base has a power only for whole exponents.
     if draw.chance(RATES.whole_exponent):
         return Solution((Want(kind, (-4, 4)), number(kind.dtype, draw.rng.choice((2, 3)))))
     left, right = draw.broadcast(kind.shape or ())
@@ -148,6 +150,7 @@ def _dequantize(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _bucketize(draw: Draw, kind: RelaxTensorType) -> Solution:
+    # The edges have to ascend.
     bounds = sorted(draw.rng.uniform(-3, 3) for _ in range(draw.rng.randint(1, 6)))
     dtype = draw.rng.choice(WIDE)
     edges = numbers(dtype, (len(bounds),), bounds)
@@ -212,6 +215,7 @@ OPERATORS: tuple[Declared, ...] = (
     _unary("floor_mod", (*WIDE, *SIGNED, "uint8"), "Mod", _solve_division),
     _unary("mod", ("int32", "int64", "int8", "uint8"), "", _solve_division),
     _unary("power", WIDE, "Pow", _power),
+    # The divisor's range keeps it away from the origin and from the jump at -pi.
     _unary("atan2", WIDE, "", _solve_division),
     _unary("log_add_exp", WIDE, "", _pair),
     _unary("maximum", NUMBERS, "Max", _pair),

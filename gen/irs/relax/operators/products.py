@@ -26,6 +26,7 @@ def _matmul(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     first, second = draw.broadcast(lead) if lead else ((), ())
     out: Value = None
     dtype = kind.dtype
+    # Products of bytes overflow a byte, so the result has a type of its own.
     if dtype == "int32" and draw.chance(RATES.narrow_factors):
         dtype, out = draw.rng.choice(("int8", "uint8")), Dtype("int32")
     left, right = Want(tensor(dtype, (*first, rows, inner))), Want(tensor(dtype, (*second, inner, columns)))
@@ -61,6 +62,7 @@ def _outer(draw: Draw, kind: T.RelaxTensorType) -> Solution:
 def _conv(dims: int) -> Solver:
     def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
+        # Groups part the channels of both sides evenly.
         groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
         inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
         strides, dilation, before, after, kernel, source = [], [], [], [], [], []
@@ -106,6 +108,7 @@ def _solve_transposed_conv(dims: int) -> Solver:
             # The part of the size that taps, paddings and output padding make up together.
             rest = size - (count - 1) * step
             left, right = draw.rng.randint(0, 1), draw.rng.randint(0, 1)
+            # The output padding has to be smaller than the stride.
             added = draw.rng.randint(0, min(step - 1, rest - 1))
             taps = rest + left + right - added
             strides.append(step)
@@ -141,6 +144,7 @@ def _pool(dims: int) -> Solver:
             taps, step = draw.rng.choice((1, 2, 3)), draw.rng.choice((1, 2))
             gap = draw.rng.choice((1, 1, 1, 2))
             needed = (size - 1) * step + gap * (taps - 1) + 1
+            # A pad is narrower than the window, so that every window holds an element.
             left = draw.rng.randint(0, min(1, taps - 1, needed - 1))
             right = draw.rng.randint(0, min(1, taps - 1, needed - 1 - left))
             window.append(taps)

@@ -32,6 +32,7 @@ def _trunc(onnx: Onnx, x: Any) -> Any:
 
 
 def _relu(onnx: Onnx, x: Any) -> Any:
+    # Relu takes integers only since opset 14.
     return onnx("Relu", x) if is_float(x) else onnx("Max", x, to_constant(x, 0))
 
 
@@ -53,6 +54,7 @@ def _halved_product(onnx: Onnx, x: Any, inner: Any) -> Any:
 
 def _selu(onnx: Onnx, x: Any) -> Any:
     below = onnx("Sub", onnx("Exp", onnx("Min", x, to_constant(x, 0))), to_constant(x, 1))
+    # The constants of the paper (Klambauer et al., "Self-normalizing neural networks", 2017).
     steep = onnx("Mul", below, to_constant(x, 1.6732632423543772))
     curve = onnx("Where", onnx("Greater", x, to_constant(x, 0)), x, steep)
     return onnx("Mul", curve, to_constant(x, 1.0507009873554805))
@@ -61,6 +63,8 @@ def _selu(onnx: Onnx, x: Any) -> Any:
 def _floor_divide(onnx: Onnx, x: Any, y: Any) -> Any:
     if is_float(x):
         return onnx("Floor", onnx("Div", x, y))
+    # ONNX's Div of integers truncates; less its remainder, which has the sign of the divisor, x divides
+    # exactly.
     return onnx("Div", onnx("Sub", x, onnx("Mod", x, y)), y)
 
 
@@ -72,8 +76,10 @@ def _floor_mod(onnx: Onnx, x: Any, y: Any) -> Any:
 
 def _atan2(onnx: Onnx, y: Any, x: Any) -> Any:
     zero = to_constant(x, 0)
+    # Atan of the quotient is the angle on the right; on the left half a turn is missing.
     turn = onnx("Where", onnx("Less", y, zero), to_constant(x, -math.pi), to_constant(x, math.pi))
     angle = onnx("Add", onnx("Atan", onnx("Div", y, x)), onnx("Where", onnx("Less", x, zero), turn, zero))
+    # The quotient is NaN at the origin, where atan2 gives 0.
     nowhere = onnx("And", onnx("Equal", x, zero), onnx("Equal", y, zero))
     return onnx("Where", nowhere, zero, angle)
 
@@ -126,6 +132,7 @@ def _softplus(call: SpelledCall) -> Any:
 
 def _quantize(call: SpelledCall) -> Any:
     x, scale, zero = (call.args[0], *(_per_channel(call, arg) for arg in call.args[1:]))
+    # Clipped before the cast, since Cast leaves open what a float out of range becomes.
     limits = np.iinfo(call.dtype)
     scaled = call("Add", call("Round", call("Div", x, scale)), cast_to(call, zero, x.dtype.name))
     clipped = call("Min", call("Max", scaled, to_constant(x, limits.min)), to_constant(x, limits.max))
@@ -134,6 +141,7 @@ def _quantize(call: SpelledCall) -> Any:
 
 def _dequantize(call: SpelledCall) -> Any:
     x, scale, zero = (call.args[0], *(_per_channel(call, arg) for arg in call.args[1:]))
+    # In int64 no difference of the narrow types wraps around.
     away = call("Sub", cast_to(call, x, "int64"), cast_to(call, zero, "int64"))
     return call("Mul", cast_to(call, away, call.dtype), scale)
 
@@ -163,6 +171,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "isfinite": spell_unary(lambda onnx, x: onnx("Not", onnx("Or", onnx("IsInf", x), onnx("IsNaN", x)))),
     "floor_divide": spell_pair(_floor_divide),
     "floor_mod": spell_pair(_floor_mod),
+    # TVM's mod has the sign of the dividend, as C's has.
     "mod": spell_pair(lambda onnx, x, y: onnx("Mod", x, y, fmod=1)),
     "atan2": spell_pair(_atan2),
     "log_add_exp": spell_pair(_log_add_exp),
