@@ -53,8 +53,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def plugin(name: str) -> Plugin:
-    """Return the backend called `name`; raise BadTarget if it is missing, there are two, or its file cannot
-    be loaded.
+    """Return the backend called `name`; raises BadTarget if there is none, if there are two, or if its file
+    cannot be loaded.
     """
     entries = list(_entries().get(name, {}).values())
     if len(entries) > 1:
@@ -144,7 +144,7 @@ class ResolvedTarget:
         return self.without(REWRITE)
 
     def asking(self, oracles: tuple[str, ...]) -> "ResolvedTarget":
-        """Return the same compiler whose outputs these oracles of the user's check."""
+        """Return the same compiler, about whose outputs these oracles of the user's are asked."""
         return self.with_options(**{ORACLE: "+".join(oracles)}) if oracles else self
 
     def without(self, option: str) -> "ResolvedTarget":
@@ -217,8 +217,8 @@ class ResolvedTarget:
         return _display(self)
 
     def with_options(self, **changes: str) -> "ResolvedTarget":
-        """Return the same compiler with some options changed; raise BadTarget for an unknown
-        option or value.
+        """Return the same compiler with other values of some options; raises BadTarget for an option or a
+        value that it does not have.
         """
         return replace(self, target=_normal(self.target.with_options(**changes), self.facts))
 
@@ -256,8 +256,8 @@ def _display(target: ResolvedTarget) -> str:
 
 
 def resolve(text: str | Target) -> ResolvedTarget:
-    """The target with its bare word named and every option that differs from the default checked; BadTarget
-    otherwise.
+    """Return the target with its bare word named and every option that differs from the default checked;
+    raises BadTarget otherwise.
 
     Equal compilers give equal targets: `onnxruntime:all` and `onnxruntime:level=all` are the same as
     `onnxruntime`. The path of a build becomes absolute; whether there is one is not looked at
@@ -336,8 +336,8 @@ def _check_rewrite(written: str) -> None:
 
 
 def compilers() -> tuple[str, ...]:
-    """List the backends that can be named and whose bugs are sought, without those that help to find them
-    (`BackendFacts.helper`).
+    """List every backend that can be asked by its name and whose bugs are looked for: not those that help to
+    find them (`BackendFacts.helper`).
     """
     found = ((name, plugin(name).facts) for name in names())
     return tuple(name for name, facts in found if not (facts.helper or facts.runs_command))

@@ -57,7 +57,7 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> "Target":
-        """Parse the target in `text`; raise BadTarget if it does not follow the grammar."""
+        """Return the target that `text` names; raises BadTarget if it does not follow the grammar."""
         if text.startswith(COMMAND) and len(text) <= _MAX:
             # No grammar for the rest: a command may hold colons, equals signs and commas.
             return Target(COMMAND[:-1], build=text.removeprefix(COMMAND))
@@ -84,7 +84,7 @@ class Target:
         return dict(self.options).get(name, default)
 
     def with_options(self, **changes: str) -> "Target":
-        """Return the same compiler with some options changed."""
+        """Return the same compiler with other values of some options."""
         return replace(self, options=tuple(sorted({**dict(self.options), **changes}.items())))
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def absolute_command(text: str) -> str:
 
 
 def command_words(text: str) -> list[str]:
-    """Split a command into words; raise BadTarget if there are none, or a quotation does not end."""
+    """Split a command into words; raises BadTarget if there are none, or a quotation does not end."""
     if not text.strip():
         raise BadTarget(f"command needs what it runs: write {_COMMAND_FORM}")
     # Control characters could rewrite the line in which the user is asked for consent.

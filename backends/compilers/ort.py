@@ -104,6 +104,7 @@ TRANSFORMERS = (
     "BiasSkipLayerNormFusion", "MatMulNBitsMlpFusion", "MatMulNBitsQkvFusion",
     "GroupQueryAttentionPreNormFusion",
 )  # fmt: skip
+# In the verbose log, one line for each transformer and pass over the graph.
 MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: 1")
 # What a message means, first match wins. `environment`: the release is older than the model's format.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
@@ -164,6 +165,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ),
     ("rejected", r"INVALID_PROTOBUF|InvalidProtobuf"),
 )
+# A session does both in one call: these words tell that it failed before any optimisation.
 LOADING = re.compile(
     r"Load model from|Failed to load model|Protobuf parsing failed|graph/model\.cc|model_load_utils"
 )
@@ -224,11 +226,13 @@ class Onnxruntime:
         options = ort.SessionOptions()
         provider = set_session(ort, options, request.options)
         trace = request.options["trace"] == "on"
+        # 0 is verbose, the only level that tells which transformers acted; 3 is errors.
         options.log_severity_level = 0 if trace else 3
         level = request.options["level"]
         if not hasattr(ort.GraphOptimizationLevel, LEVELS[level]):
             raise ValueError("level %s is not in this release of onnxruntime" % level)
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
+        # The CPU last: what a device does not take runs there.
         extra: Dict[str, Any] = {"providers": list(dict.fromkeys([provider, PROVIDERS["cpu"]]))}
         disabled = [item for item in request.options["disabled_optimizers"].split("+") if item]
         if disabled:
@@ -257,6 +261,7 @@ class Onnxruntime:
             )
         if request.options["trace"] == "graph":
             optimised = np.fromfile("optimised.onnx", np.uint8)
+            # The next request of this worker must not read it.
             os.remove("optimised.onnx")
             return lambda values: {"model": optimised}
         # The session has its own
@@ -272,6 +277,7 @@ class Onnxruntime:
             return lambda values: run_extended(ort, session, inputs, outputs, values)
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            # None is an absent optional, which only an input that is left can be fed with.
             feeds = {name: value for name, value in values.items() if value is not None or name in inputs}
             return dict(zip(names, session.run(names, feeds)))
 
@@ -422,6 +428,7 @@ def carriers(dtypes: Collection[str]) -> str:
         EXTENDED,
         NUMPY_NAMES,
     )
+    # The script carries the source of the functions that run here, so that both feed alike.
     parts = (run_extended, to_ortvalue, from_ortvalue, pack_bits, unpack_bits)
     return head + "".join("%s\n\n" % inspect.getsource(part) for part in parts)
 
@@ -433,6 +440,7 @@ def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) ->
     try:
         return ort.InferenceSession(model, options, **extra)
     except TypeError:
+        # Running without them would give the answer of another target.
         if "disabled_optimizers" in extra:
             raise ValueError("optimizers cannot be disabled in this release of onnxruntime") from None
         return ort.InferenceSession(model, options)
@@ -467,6 +475,7 @@ def refuse_unknown(ort: Any, names: List[str]) -> None:
     with open(library.__file__, "rb") as file:
         words = file.read()
     for name in unknown:
+        # Between NULs: as a whole C string, since a part of a longer name would match by chance.
         if b"\0" + name.encode() + b"\0" not in words:
             raise ValueError("onnxruntime has no optimizer %r" % name[:80])
 
@@ -487,6 +496,7 @@ def report_passes(end: bool) -> None:
             acted = list(dict.fromkeys(MODIFIED.findall(log)))
             rules = RULES if set(HOSTS) & set(acted) else ()
             lines += ["acted %s" % name for name in (*rules, *acted) if name not in HOSTS]
+            # A verbose log has megabytes, and would displace what the failure itself says.
             os.ftruncate(2, 0)
         os.write(2, "".join("opsieve pass %s\n" % line for line in lines).encode())
     except OSError:
@@ -548,6 +558,7 @@ def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(carrier), number)
     result = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), number, "cpu", 0)
     packed = pack_bits(array.view(np.uint8).ravel(), per_byte)
+    # There is no call that takes packed elements.
     ctypes.memmove(result.data_ptr(), packed.tobytes(), packed.size)
     return result
 
@@ -564,6 +575,7 @@ def from_ortvalue(kind: str, value: Any) -> Any:
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
     size = -(-count // per_byte) * np.dtype(carrier).itemsize
+    # numpy() of an OrtValue refuses these types.
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype=carrier)
     if per_byte > 1:
         raw = unpack_bits(raw, per_byte, count, signed=name.startswith("int"))

@@ -45,6 +45,7 @@ TYPES = frozenset(
     ]
     + ["float64"]
 )
+# Containers that the runner takes and gives as lists and None.
 NESTED = ("optional_type", "sequence_type")
 
 # What a message means, first match wins. A Python error that tinygrad does not explain is left an error.
@@ -147,6 +148,7 @@ class TinygradOnnx:
         with Context(**chosen), patience(interpreted):
             runner = OnnxRunner(Tensor(model.SerializeToString(), device="PYTHON"))
             request.stage("compile")
+            # Nothing is computed yet: tinygrad is lazy.
             runner(fed(request.inputs, runner.graph_inputs))
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
@@ -179,6 +181,7 @@ def patience(interpreted: bool) -> Iterator[None]:
     def end(*_: Any) -> None:
         raise NotImplementedError("the device python needs over %d s: take clang, llvm or x86" % PATIENCE)
 
+    # A signal: the interpreter is Python code that no other thread could stop.
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def prepare(tvm: Any, request: "Request") -> "Run":
-    """The module of a script, and the passes that are left to run on it.
+    """Return the module of a script, and the passes that are left to run on it.
 
     The input `choice` says in JSON which `module` of the file is meant, which function is its `entry`, and
     holds the text of a file of `passes`; each is "" for none. Passes that TVM does not have by name cannot be
@@ -126,7 +126,7 @@ def is_builder(value: Any) -> bool:
 
 
 def as_module(tvm: Any, value: Any) -> Any:
-    """Wrap a function in a module of its own."""
+    """Return a function as a module of its own."""
     if isinstance(value, tvm.IRModule):
         return value
     if not is_module(tvm, value):
@@ -135,7 +135,7 @@ def as_module(tvm: Any, value: Any) -> Any:
 
 
 def with_entry(saved: str, entry: str) -> str:
-    """The JSON of a module with a function in the place of `main`.
+    """Return the JSON of a module with a function in the place of `main`.
 
     Raises:
         ValueError: it has no such function.
@@ -157,7 +157,7 @@ def with_entry(saved: str, entry: str) -> str:
 
 
 def passes_in(tvm: Any, names: Mapping[str, Any]) -> Sequence[Any]:
-    """The passes that a file defines last: one, a Sequential, or a list of them.
+    """List the passes that a file defines last: one, a Sequential, or a list of them.
 
     Raises:
         ValueError: it defines none.
@@ -173,7 +173,7 @@ def passes_in(tvm: Any, names: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def flatten_passes(tvm: Any, each: Any) -> Sequence[Any]:
-    """List the passes of a user's Sequential, or the pass by itself: some of TVM's own passes are
+    """List the passes of a Sequential of the user's, or the pass itself: some of TVM's own are
     Sequentials.
     """
     if is_stock(tvm, each) or not isinstance(each, tvm.transform.Sequential):
@@ -182,5 +182,5 @@ def flatten_passes(tvm: Any, each: Any) -> Sequence[Any]:
 
 
 def is_stock(tvm: Any, each: Any) -> bool:
-    """Whether TVM makes the pass by its name alone: of Relax, or `tirx.` and `s_tir.` of TIR."""
+    """Return whether TVM makes the pass by its name alone: of Relax, or `tirx.` and `s_tir.` of TIR."""
     return tvm_tir.find_pass(tvm, str(each.info.name)) is not None

@@ -172,8 +172,8 @@ class TvmRelax:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the imports of tvm and its ONNX importer (tried with 0.25 and 0.26); the wheels need Python
-        3.10 or newer.
+        """Return the requirements of tvm and its ONNX importer (tried with 0.25 and 0.26); the wheels want
+        Python 3.10 or newer.
         """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         return (numpy, "onnx", "ml_dtypes", "protobuf", "typing_extensions")
@@ -228,13 +228,13 @@ class TvmRelax:
         return ways[request.ir](request)
 
     def from_relax(self, request: "Request") -> "Run":
-        """Prepare a Relax module: run its passes, then the pipeline of the target."""
+        """Prepare a Relax module: its passes, then the pipeline of the target."""
         import tvm
 
         return tvm_relax_modules.prepare(tvm, request, module_of(tvm, request), passes, build)
 
     def from_tir(self, request: "Request") -> "Run":
-        """Prepare a TIR function: run its passes, then the lowering of TIR."""
+        """Prepare a TIR function: its passes, then the lowering of TIR."""
         import tvm
 
         # Registers the nodes that a function may hold
@@ -245,7 +245,7 @@ class TvmRelax:
             return tvm_tir.prepare(request, module, passes)
 
     def from_onnx(self, request: "Request") -> "Run":
-        """Import an ONNX model; open shapes become those of the values that will be fed."""
+        """Prepare an ONNX model by the importer; open shapes are those of the values that will be fed."""
         import onnx
         import tvm
         from tvm import relax
@@ -318,7 +318,7 @@ class TvmRelax:
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 
     def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
-        """The same for a module of an IR with its passes, given as TVMScript or else as TVM's JSON."""
+        """Return the same for a module of an IR with its passes, given as TVMScript or else as TVM's JSON."""
         keywords = tvm_relax_modules.KEYWORDS
         return tvm_script.source(ir, text, passes, self.settings(options), keywords)
 
@@ -347,8 +347,8 @@ class OtherRelease(Exception):
 
 
 def module_of(tvm: Any, request: "Request") -> Any:
-    """The module, or function, of a request; OtherRelease where it is of another release and this one cannot
-    read it.
+    """Return the module, or function, of a request; raises OtherRelease if it is of another release and this
+    one cannot read it.
 
     Types and fields of the IR come and go between releases, so a failure to read one's own JSON alone is a
     failure.
@@ -393,7 +393,7 @@ def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **sett
 
 
 def device_of(tvm: Any, request: "Request") -> Any:
-    """Return the device that the target computes on; raise ValueError if there is none."""
+    """Return the device that the target computes on; raises ValueError if there is none."""
     if request.options["target"] != "cuda":
         return tvm.cpu()
     if not tvm.cuda().exist:
@@ -405,7 +405,7 @@ def device_of(tvm: Any, request: "Request") -> Any:
 
 
 def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
-    """Build the executable of a Relax module with the pipeline in the request's options."""
+    """Build the executable of a Relax module, by the pipeline that the request's options name."""
     from tvm import relax
 
     pipeline = "default"
@@ -469,8 +469,8 @@ def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str
 
 
 def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> None:
-    """ValueError for a pass that did not run and that TVM does not have: a misspelt one would pass every
-    test.
+    """Raise ValueError for a pass that did not run and that TVM does not have: a misspelt one would pass
+    every test.
     """
     missing = {name.rpartition("@")[0] or name for name in disabled} - set(counts)
     if not missing:
@@ -487,7 +487,9 @@ def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> 
 
 
 def open_shapes(graph: Any, inputs: Mapping[str, Any]) -> Dict[str, List[int]]:
-    """Shapes of the fed values for inputs whose declared shape has an open dimension, or is missing."""
+    """Return the shapes of the fed values for inputs whose declared shape is missing or has an open
+    dimension.
+    """
     shapes = {}
     for item in graph.input:
         tensor = item.type.tensor_type

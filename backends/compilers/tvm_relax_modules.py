@@ -44,8 +44,8 @@ class NotWellFormed(Exception):
 def prepare(
     tvm: Any, request: "Request", module: Any, passes: Callable[..., Any], build: Callable[..., Any]
 ) -> "Run":
-    """Check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an
-    executable.
+    """Check and build the module of a request; `build`, under `passes`, lowers the result of its own passes
+    to an executable.
 
     The unoptimised build (`opt=0`) is that of the module without its passes.
     """
@@ -93,7 +93,7 @@ def provide(tvm: Any) -> None:
 
 
 def check(tvm: Any, module: Any, what: str) -> None:
-    """NotWellFormed, with TVM's reason, for a module that is not."""
+    """Raise NotWellFormed, with TVM's reason, for a module that is not well-formed."""
     try:
         tvm.relax.analysis.well_formed(module)
     except Exception as error:  # noqa: BLE001
@@ -132,7 +132,9 @@ def apply(tvm: Any, module: Any, item: str) -> Any:
 
 
 def round_trips(tvm: Any, module: Any, asked: str) -> None:
-    """RoundTripError when the module changes by TVM's printer and parser (`text`) or by its JSON (`json`)."""
+    """Raise RoundTripError if the module changes by TVM's printer and parser (`text`) or by its JSON
+    (`json`).
+    """
     import tvm_ffi
 
     def compare_round_trip(how: str, back: Callable[[], Any]) -> None:
@@ -182,7 +184,7 @@ def leaves(tvm: Any, result: Any) -> Iterator[Any]:
 
 
 def read(item: Any) -> Any:
-    """Read a value of the virtual machine as an array."""
+    """Convert a value of the virtual machine to an array."""
     if hasattr(item, "numpy"):
         return item.numpy()
     if isinstance(item, (bool, int, float)):

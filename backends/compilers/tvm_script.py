@@ -105,7 +105,7 @@ LITERAL = frozenset(
 
 
 def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
-    """The module as TVM prints it, and with `stop=read` whether TVM reads that back as the same module.
+    """Print the module, and with `stop=read` find out whether TVM reads that back as the same module.
 
     Reading TVMScript evaluates it: it is not asked for of a module whose names could be code
     (gen/irs/tvm/program.py, `is_plain`).
@@ -152,7 +152,9 @@ def with_constants(tvm: Any, text: str) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """Remove the imports that TVM writes as remarks before every function; those at the top stay."""
+    """Return the text without the imports that TVM writes as remarks before every function; those at the top
+    stay.
+    """
     lines = text.split("\n")
     top = next((place for place, line in enumerate(lines) if line and not line.startswith("#")), 0)
     kept = [line for place, line in enumerate(lines) if place < top or not REMARK.match(line)]
@@ -162,7 +164,7 @@ def without_remarks(text: str) -> str:
 def source(
     ir: str, text: bool, passes: Sequence[str], settings: Mapping[str, Any], keywords: Mapping[str, Any]
 ) -> str:
-    """The source of `run` for a module of an IR; with `text` it is fed TVMScript, else TVM's JSON.
+    """Return the source of `run` for a module of an IR; with `text` it is fed TVMScript, else TVM's JSON.
 
     `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is
     written behind its colon.

@@ -145,8 +145,8 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
 
 
 def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
-    """Runs the function of a built module. It times itself: calls take microseconds, less than feeding does,
-    so the time of many is reported.
+    """Make what runs the function of a built module. It times itself: calls take microseconds, less than
+    feeding does, so the time of many is reported.
     """
     main = built["main"]
 
@@ -197,7 +197,7 @@ def make(tvm: Any, item: str) -> Any:
 
 
 def context_options(sequence: Iterable[str]) -> Dict[str, Any]:
-    """Return the options that a sequence sets (`=GROUP.FIELD:VALUE`), in the form that a context takes."""
+    """Return the options that a sequence sets (`=GROUP.FIELD:VALUE`), as a context takes them."""
     found: Dict[str, Any] = {}
     for item in sequence:
         if item.startswith("="):
@@ -218,7 +218,9 @@ def arguments(function: Any) -> List[str]:
 
 
 def effects(tvm: Any, into: List[str]) -> Any:
-    """Make an instrument that records the pass and the kinds of nodes that each pass adds or removes."""
+    """Make an instrument that records which pass changed what: the pass, and the kinds of nodes that it made
+    or removed.
+    """
     from tvm_ffi import structural_equal
 
     before: List[Any] = []

@@ -39,8 +39,8 @@ def lower_module(module: Any, target: Any) -> "Run":
 
 
 def topi() -> "Run":
-    """Functions of topi over small tensors: reductions, windows, sorting, layouts and what else a kernel
-    library has; and those of TVM's own tests.
+    """Make functions of topi over small tensors (reductions, windows, sorting, layouts and the like), and
+    those of TVM's own tests.
     """
     import tvm
     from tvm import te, topi

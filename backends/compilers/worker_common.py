@@ -46,17 +46,17 @@ class NoReleases:
     extra = ""
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return (): there are no releases."""
+        """Return no requirements."""
         return ()
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """Return (): there are no releases."""
+        """Return no requirements."""
         return ()
 
 
 def version_of(package: str) -> str:
-    """The version of an imported package: that of the distribution in which it lies, else its own
-    `__version__`, "" for none.
+    """Return the version of an imported package: that of the distribution in which it lies, else its own
+    `__version__`, or "".
 
     A build that is imported from its tree lies in none, though another version of it may be installed.
     """
@@ -95,15 +95,15 @@ def drop_fed_defaults(graph: Any, request: "Request") -> None:
 
 
 def onnx_name(number: int) -> str:
-    """ONNX's name of an element type in lower case, `undefined` for 0."""
+    """Return ONNX's name of an element type in lower case, `undefined` for 0."""
     from onnx import TensorProto
 
     return str(TensorProto.DataType.Name(number)).lower()
 
 
 def numpy_name(number: int) -> str:
-    """Return the name of the numpy dtype of an element type (`object` for strings); an undefined one counts
-    as float32.
+    """Return the name of the numpy dtype of an element type (`object` for strings); an undefined one passes
+    for float32.
     """
     from onnx import helper
 
@@ -117,8 +117,8 @@ def refuse_border(
     carried: Callable[[str], bool],
     containers: Tuple[Collection[str], Collection[str]] = ((), ()),
 ) -> None:
-    """NotImplementedError for inputs and outputs of a GraphProto whose type the compiler cannot be fed or
-    read from.
+    """Raise NotImplementedError for inputs and outputs of a GraphProto whose type the compiler cannot be fed
+    or read from.
 
     `carried` says whether elements of a type, by the name that `name_of` gives it, can cross; `containers`
     are the kinds of values beside tensors (`sequence_type`, `optional_type`) that can, among inputs and among

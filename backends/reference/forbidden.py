@@ -190,8 +190,8 @@ def _check_crop(node: Any, inputs: Inputs) -> str:
 
 
 def _elements(node: Any, inputs: Inputs) -> str:
-    """Indices of GatherElements and ScatterElements lie inside the data; there are as many updates as
-    indices.
+    """Check that indices of GatherElements and ScatterElements lie inside the data, and that there are as
+    many updates as indices.
     """
     data, places = np.shape(inputs[0]), np.shape(inputs[1])
     if len(inputs) > 2 and np.shape(inputs[2]) != places:
@@ -256,7 +256,7 @@ ILL_TYPED = "ONNX has no such operator: "
 
 
 def ill_typed(inferred: ModelProto) -> str:
-    """The first operator of the graph or a body of its that does not take an input's type, as text; "" where
+    """Return the first operator of the graph or of a body that does not take an input's type, as text; "" if
     none is seen.
 
     Types are those that onnx.shape_inference left in the model. Functions are not looked into.

@@ -16,8 +16,8 @@ from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM, Open, Valu
 
 
 def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:
-    """The rules that one execution of a node of the standard domain met, with the elements that they leave
-    open.
+    """List the rules that one execution of a node of the standard domain met, with the elements that they
+    leave open.
 
     `node` has the node's attributes as Python attributes; absent inputs are None.
     """
@@ -26,7 +26,7 @@ def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> l
 
 
 def leaves_open(rule: str) -> bool:
-    """Whether a rule says that a value is open, rather than random or rounded in an open order."""
+    """Return whether a rule says that a value is open, rather than random or rounded in an open order."""
     return rule != RANDOM and not rule.startswith(ACCUMULATION)
 
 
@@ -52,7 +52,7 @@ def disturb_value(value: Any, mask: Any) -> Any:
 
 
 def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
-    """For each node, by its place in the graph, the graph outputs that depend on it. Bodies count with their
+    """Return the graph outputs that depend on each node, by its place in the graph; bodies count with their
     node.
     """
     reach: dict[str, set[str]] = {value.name: {value.name} for value in graph.output}
@@ -68,7 +68,7 @@ def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
 
 
 def inputs_of(node: NodeProto) -> Iterable[str]:
-    """Names that a node reads: its inputs and whatever its bodies take from outside (names made inside are
+    """Yield the names that a node reads: its inputs and the outer values of its bodies (names made inside are
     harmless extras).
     """
     yield from filter(None, node.input)

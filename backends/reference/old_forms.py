@@ -39,15 +39,15 @@ _BINARY: Mapping[str, Callable[[Array, Array], Any]] = {
 
 
 def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's own operators that a model asks for; 1 where it does not say, as models of IR 1
-    and 2 do not.
+    """Return the version of ONNX's own operators that a model asks for; 1 if it does not say, as models of IR
+    1 and 2 do not.
     """
     return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
 
 
 def without_history(model: ModelProto) -> ModelProto:
-    """A copy of an old model without the attributes that have no effect on results, and with element types as
-    numbers.
+    """Return a copy of an old model without the attributes that have no effect on results, and with element
+    types as numbers.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -75,7 +75,9 @@ def _nodes(graph: GraphProto) -> Iterable[NodeProto]:
 
 
 def operators(opset: int) -> tuple[type[OpRun], ...]:
-    """The classes that evaluate what an opset below 19 has otherwise than onnx's evaluator does."""
+    """Return the classes that evaluate the operators of an opset below 19 that onnx's evaluator takes
+    otherwise.
+    """
     found: dict[str, Function] = {}
     for before, functions in _FORMS:
         if opset < before:
@@ -142,7 +144,7 @@ def _hardmax(x: Array) -> Array:
 
 
 def _prelu(x: Array, slope: Array) -> Array:
-    """One slope, or one of each channel."""
+    """Compute PRelu with one slope, or with one for each channel."""
     wide = (
         slope.reshape(-1, *[1] * (x.ndim - 2)) if slope.size > 1 and slope.ndim == 1 and x.ndim > 1 else slope
     )
@@ -193,7 +195,7 @@ def _run_reshape(x: Array, shape: Any = ()) -> Array:
 
 
 def _of_one_shape(function: Callable[[Array, Array], Any], mean: bool = False) -> Function:
-    """Over operands of one shape: they were not broadcast before opset 8."""
+    """Combine operands of one shape: they were not broadcast before opset 8."""
 
     def run(*values: Array) -> Array:
         if len({value.shape for value in values}) > 1:
@@ -229,7 +231,7 @@ def _product(
     a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
     broadcast: int = 0
 ) -> Array:  # fmt: skip
-    """Gemm, whose third operand is broadcast where it says so."""
+    """Compute Gemm, whose third operand is broadcast only if it says so."""
     made = alpha * ((a.T if transA else a) @ (b.T if transB else b))
     if c.shape != made.shape and not broadcast:
         raise ValueError(f"shapes {made.shape} and {c.shape} could not be broadcast: `broadcast` is 0")

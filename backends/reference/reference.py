@@ -165,7 +165,9 @@ class ReferenceBackend(NoReleases):
         return "error"
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script; "" for float64, which onnx cannot do by itself."""
+        """Return the source of `run` for an exported script; "" for float64, which onnx cannot do
+        by itself.
+        """
         return _SCRIPT if options["precision"] == "native" else ""
 
 
@@ -226,7 +228,9 @@ class _Watch:
         return any(leaves_open(rule) for rule, _ in self.found)
 
     def depending(self, values: dict[str, Any], again: Callable[[], Any]) -> list[str]:
-        """Outputs that change when every open element gets another value: the others were guarded."""
+        """Return the outputs that change when every open element gets another value: the others
+        were guarded.
+        """
         from opsieve.backends.compare import identical
 
         self.disturbing = True

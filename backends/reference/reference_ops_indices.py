@@ -53,7 +53,7 @@ class Pad(OpRun):
 
 
 def pad_array(data: Array, pads: Any, value: Any, axes: Any, mode: str) -> Array:
-    """`data` with so many elements more before and behind each axis, or fewer where a number is negative.
+    """Return `data` with as many more elements before and behind each axis, or fewer for a negative number.
 
     Elements are taken away first, but for a constant, which is first put before and behind.
     """

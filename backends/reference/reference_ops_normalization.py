@@ -52,8 +52,8 @@ class BatchNormalization(OpRun):
 
 
 def _cast_to_stash_type(x: Array, stash_type: int | None) -> Array:
-    """Cast a value to the type in which the first stage is computed: the one that the node names, or its own
-    if that is wider.
+    """Convert a value to the type of the first stage: the one that the node names, or its own if that is
+    wider.
     """
     named = helper.tensor_dtype_to_np_dtype(stash_type or TensorProto.FLOAT)
     return x.astype(np.result_type(x.dtype, named))

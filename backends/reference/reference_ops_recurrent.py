@@ -46,7 +46,7 @@ class _Recurrent(OpRun):
     def _run(  # type: ignore[no-untyped-def]
         self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **attributes
     ):
-        """(Y, Y_h, Y_c): past the end of a sequence the state stays and the output is zero."""
+        """Return (Y, Y_h, Y_c): past the end of a sequence the state stays and the output is zero."""
         kind = self.onnx_node.op_type
         directions, hidden = w.shape[0], r.shape[-1]
         direction = attributes.get("direction") or "forward"
@@ -74,8 +74,8 @@ class _Recurrent(OpRun):
 def unroll_steps(
     steps: Sequence[Step], direction: str, x: Array, lengths: Array | None, h: Array, c: Array
 ) -> tuple[Array, Array, Array]:
-    """(Y, Y_h, Y_c) of one step function a direction; X is [steps, batch, input], h and c [directions, batch,
-    width].
+    """Return (Y, Y_h, Y_c) for one step function per direction; X is [steps, batch, input], h and c
+    [directions, batch, width].
     """
     count, batch = x.shape[:2]
     outputs, last_h, last_c = np.zeros((count, *h.shape), x.dtype), [], []
@@ -93,7 +93,7 @@ def unroll_steps(
 
 
 def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
-    """Return the activations of each direction, applied to inputs that are clipped first."""
+    """Return the activations of each direction; each clips its input first."""
     names = attributes.get("activations") or DEFAULTS[kind] * directions
     alphas, betas = (
         list(attributes.get("activation_alpha") or []),
@@ -151,7 +151,7 @@ def _lstm(
 def lstm_step(
     f: Sequence[Function], gates: Callable[[Array, Array], Array], p: Array, attributes: Mapping[str, Any]
 ) -> Step:
-    """Compute a step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and
+    """Make a step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and
     activations, are `gates` of X and H.
     """
     (pi, po, pf), clip = np.split(p, 3), attributes.get("clip")

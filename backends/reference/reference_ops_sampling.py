@@ -53,7 +53,8 @@ class RoiAlign(op_roi_align.RoiAlign):
 def _resized_places(
     evaluator: Callable[..., tuple[Array, Array | None]], mode: str, made: Array, *sizes: Any
 ) -> tuple[Array, Array | None]:
-    """The places in the input of the elements made, by the page: its `length_resized` is the number of them.
+    """Return the places in the input of the elements made, by the page: its `length_resized` is the number of
+    them.
 
     https://onnx.ai/onnx/operators/onnx__Resize.html, `coordinate_transformation_mode`. `sizes` are the scale,
     the size of the input, its product with the scale, the number of elements made, and the region of
@@ -153,12 +154,12 @@ class DeformConv(OpRun):
 
 
 def _along(values: Array, axis: int, rank: int) -> Array:
-    """Lay a row of values along one of `rank` axes."""
+    """Return a row of values that lies along one of `rank` axes."""
     return values.reshape([-1 if at == axis else 1 for at in range(rank)])
 
 
 def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
-    """Sum the elements that the taps of all axes name together, for each item of the batch and
+    """Return the sum of the elements that the taps of all axes name together, for each item of the batch and
     each channel.
     """
     batch = _along(np.arange(x.shape[0]), 0, taps[0][0][0].ndim)
@@ -177,7 +178,7 @@ def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
 def _taps(
     place: Array, side: int, low: float, high: float, mode: str, padding: str
 ) -> list[tuple[Array, Array]]:
-    """Indices along one axis that each place reads, with the weight of each."""
+    """Return the indices along one axis that each place reads, with the weight of each."""
     if mode == "nearest":
         place = np.rint(place)
     if padding == "border" and mode != "cubic":

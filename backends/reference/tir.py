@@ -244,7 +244,9 @@ class _Machine:
         return memory, at
 
     def meet(self, memory: _Memory, at: int, writes: bool) -> None:
-        """Notes an access in every loop around whose iterations must not meet, and finds those that do."""
+        """Note an access in every loop around it whose iterations must not meet; raises Undefined
+        if they do.
+        """
         # The buffer as it lives now: one that is allocated anew in each turn is another.
         key = (id(memory), at)
         for turn in self.turns:

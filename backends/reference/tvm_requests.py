@@ -42,7 +42,7 @@ def prepare_tir(request: "Request") -> "Run":
 
 
 def prepare_relax(request: "Request") -> "Run":
-    """Prepare a Relax module without its passes, which change no result."""
+    """Prepare a Relax module; its passes are left out, since they change no result."""
     from opsieve.backends.reference.reference import BACKEND
 
     request.stage("import")

@@ -66,8 +66,8 @@ class Raised:
 
 
 def chain_frames(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
-    """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what
-    `read_tracebacks` reads.
+    """Return the frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is the
+    result of `read_tracebacks`.
 
     Of a chain of exceptions the frames of the last come first and those of the root cause last, so the
     innermost frame is where it all began; the frame in which one exception became the next is listed once. Of
@@ -88,8 +88,8 @@ def _same_function(one: Frame, other: Frame) -> bool:
 
 
 def read_tracebacks(text: str) -> list[Raised]:
-    """Every exception of the tracebacks in a text, in the order in which they are printed: of a chain the
-    root cause first.
+    """Return every exception of the tracebacks in a text, in the order in which they are printed: of a chain
+    the root cause first.
 
     A group is one exception, with the frames of its first member behind its own. Frames without any
     traceback's head are those of one exception whose class is "".
@@ -111,7 +111,7 @@ def read_tracebacks(text: str) -> list[Raised]:
 
 
 def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
-    """Read a traceback's head: a new exception, a member of a group, or C++ frames that TVM put into its
+    """Begin at a traceback's head: a new exception, a member of a group, or C++ frames that TVM put into its
     message.
     """
     current = blocks[-1] if blocks else None
@@ -210,12 +210,12 @@ class _Block:
             self.message = [line]
 
     def go_on(self, prefix: str) -> None:
-        """More frames of the same exception follow."""
+        """Continue with more frames of the same exception."""
         self.prefix = prefix.replace("+", "|")
         self.state = "frames" if self.member < 2 else "closed"
 
     def _settle(self) -> None:
-        """Numbered frames come from outermost to innermost: 0 is the innermost wherever it is printed."""
+        """Add the numbered frames from outermost to innermost: 0 is the innermost wherever it is printed."""
         self.frames += [self.numbered[number] for number in sorted(self.numbered, reverse=True)]
         self.numbered.clear()
 
@@ -325,8 +325,8 @@ def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
 
 
 def _without_handler(frames: list[Frame]) -> list[Frame]:
-    """Innermost-first frames without those of a signal handler, and of functions without any name or
-    place.
+    """Return innermost-first frames without those of a signal handler, and without functions that have
+    neither name nor place.
     """
     # Whether what lies inside this frame only reports: a signal's handler, a panic's.
     last = max(

@@ -33,19 +33,19 @@ _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 
 
 def shim(cache: Path | None = None) -> Path | None:
-    """Return the compiled shim, compiled now unless `cache` (by default the user's cache folder) holds it;
-    None if that is impossible.
+    """Return the compiled shim; it is compiled now if `cache` (by default the user's cache folder) does not
+    hold it. None if that fails.
     """
     return _build(_folder(cache))[0]
 
 
 def reason(cache: Path | None = None) -> str:
-    """Return the sentence that explains why `shim` returns None, or ""."""
+    """Return a sentence that says why `shim` gives None, or ""."""
     return _build(_folder(cache))[1]
 
 
 def build_id(module: Path | str) -> str:
-    """The GNU build-id of an ELF file in hexadecimal, "" when it has none, cannot be read or is not ELF.
+    """Return the GNU build-id of an ELF file in hexadecimal; "" if it has none, cannot be read or is not ELF.
 
     The path may come out of a hostile log and the file may be made to deceive: only regular files are read,
     and of them a bounded part.
@@ -101,7 +101,9 @@ def _build(cache: Path) -> tuple[Path | None, str]:
 
 @functools.lru_cache(maxsize=1024)
 def _build_id(path: str, size: int, mtime_ns: int) -> str:
-    """Return `build_id` of a regular file; size and time of change distinguish a file that was replaced."""
+    """Return the `build_id` of a regular file; size and time of change tell a replaced file from
+    the old one.
+    """
     try:
         # NONBLOCK: should the path become a FIFO since it was looked at, opening it does not wait.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -120,7 +122,7 @@ def _build_id(path: str, size: int, mtime_ns: int) -> str:
 
 
 def _note_segments(file: int) -> list[tuple[int, int]]:
-    """Offset and length of the note segments of an ELF file; struct.error when it is cut short."""
+    """List offset and length of the note segments of an ELF file; raises struct.error if it is cut short."""
     # 64 bytes: the size of the larger one of the two ELF headers.
     head = os.pread(file, 64, 0)
     if head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
@@ -138,7 +140,7 @@ def _note_segments(file: int) -> list[tuple[int, int]]:
 
 
 def _find_note(notes: bytes) -> str:
-    """Return the build-id among the notes of one segment, in either byte order."""
+    """Find the build-id among the notes of one segment, in either byte order."""
     order, at = "<", 0
     while at + 12 <= len(notes):
         name, size, kind = struct.unpack_from(order + "III", notes, at)

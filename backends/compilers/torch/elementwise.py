@@ -40,6 +40,7 @@ def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
     def wrapping(n: Any, *values: Any) -> Any:
         if values[0].dtype != torch.uint64:
             return wide(rule)(n, *values)
+        # No wider type holds uint64; in two's complement sums, products and bits are the same.
         return rule(n, *(value.view(torch.int64) for value in values)).view(torch.uint64)
 
     return wrapping
@@ -94,6 +95,7 @@ def shift(n: Any, a: Any, b: Any) -> Any:
     """Shifts of unsigned integers."""
     if n("direction") == "LEFT":
         return wraps(binary(torch.bitwise_left_shift))(n, a, b)
+    # torch shifts int64 arithmetically: the mask clears the copies of the sign.
     if a.dtype == torch.uint64:
         a, b = a.view(torch.int64), b.view(torch.int64)
         mask = torch.bitwise_not(torch.bitwise_left_shift(torch.full_like(a, -2), 63 - b))
@@ -116,6 +118,7 @@ def cast(n: Any, x: Any, to: Any) -> Any:
     """Convert to another type; to float8, values out of range saturate unless `saturate` is 0."""
     if to in FLOAT8 and x.is_floating_point():
         x = x if x.dtype not in FLOAT8 else x.float()
+        # torch.clamp keeps NaN, but infinities become the largest value, as ONNX's table has it.
         if n("saturate", 1):
             top = torch.finfo(to).max
             return torch.where(torch.isnan(x), x, torch.clamp(x, -top, top)).to(to)

@@ -35,6 +35,7 @@ def export(module: Any, values: list[Any], options: Mapping[str, str]) -> tuple[
             torch.onnx.export(module.eval(), tuple(values), buffer, **chosen)
             data = buffer.getvalue()
     graph = onnx.load_model_from_string(data).graph
+    # By position: the exporters rename outputs.
     if len(graph.output) != len(outputs):
         raise BrokenModel("the exported model has %d outputs for %d" % (len(graph.output), len(outputs)))
     given = {tensor.name for tensor in graph.initializer}

@@ -17,6 +17,7 @@ def _if(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
 
 def _loop(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
     body = step.blocks["body"]
+    # `tape.read` makes a value a number of Python's, which tracing cannot follow.
     trips = None if values[0] is None else tape.read(step.key, values[0].reshape(()))
     going = values[1] is None or tape.read(step.key, values[1].reshape(()))
     state, turn = values[2:], 0
@@ -30,6 +31,7 @@ def _loop(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> An
         for rows, row in zip(scanned, made[1 + len(state) :]):
             rows.append(row)
         turn += 1
+    # torch.stack needs at least one tensor.
     if scanned and not turn:
         step.node.refuse("scan outputs of no iteration, whose type torch does not know")
     return tuple(state) + tuple(torch.stack(rows) for rows in scanned)

@@ -33,6 +33,7 @@ def linear(index: Any, shape: Any) -> Any:
     """Return the rows of the last axis, which index the leading dimensions of a shape, as indices into their
     product.
     """
+    # As one flat index, since torch gathers along one axis only.
     place = torch.zeros(index.shape[:-1], dtype=torch.int64)
     for column, size in zip(index.unbind(-1), shape):
         place = place * size + wrap_indices(column, size)
@@ -92,6 +93,7 @@ def top_k(n: Any, x: Any, k: Any = None) -> Any:
     """
     k = n.one(k, n("k"))
     axis = n("axis", -1)
+    # torch.topk does not say which of equal elements it takes.
     values, places = torch.sort(x, dim=axis, descending=bool(n("largest", 1)), stable=True)
     return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
 
@@ -103,6 +105,7 @@ def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
         axis, keep = n("axis", 0), bool(n("keepdims", 1))
         if not n("select_last_index", 0):
             return function(x, axis, keepdim=keep)
+        # torch gives the first place: of the reversed tensor that is the last one.
         return x.shape[axis] - 1 - function(x.flip(axis), axis, keepdim=keep)
 
     return along
@@ -140,9 +143,11 @@ def unique(n: Any, x: Any) -> Any:
     axis = n("axis")
     axis = None if axis is None else axis % x.dim()
     values, inverse, counts = torch.unique(x, sorted=True, return_inverse=True, return_counts=True, dim=axis)
+    # It has the shape of x without an axis.
     inverse = inverse.reshape(-1)
     total = counts.shape[0]
     first = torch.full((total,), inverse.shape[0], dtype=torch.int64)
+    # torch.unique does not give the first places.
     first = first.scatter_reduce(0, inverse, torch.arange(inverse.shape[0]), "amin")
     if not n("sorted", 1):
         order = torch.argsort(first)

@@ -22,6 +22,7 @@ def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., A
             axes = []
         elif not axes:
             axes = range(x.dim())
+        # A scalar has no axes to name.
         axes = sorted({axis % x.dim() for axis in axes}) if x.dim() else []
         return function(x, axes, bool(n("keepdims", 1)))
 
@@ -35,6 +36,7 @@ def total(x: Any, axes: Any, keep: bool) -> Any:
 
 def product(x: Any, axes: Any, keep: bool) -> Any:
     """Compute the product in the type of the elements."""
+    # torch.prod takes one axis; from the last one, so that the others keep their places.
     for axis in reversed(axes):
         x = torch.prod(x, axis, keepdim=keep, dtype=x.dtype)
     return x
@@ -55,6 +57,7 @@ def limit(function: Callable[..., Any], highest: bool) -> Callable[..., Any]:
     def find_limit(x: Any, axes: Any, keep: bool) -> Any:
         if not axes:
             return x
+        # torch refuses the extreme of an empty axis.
         if all(x.shape[axis] for axis in axes):
             return function(x, axes, keepdim=keep)
         if x.is_floating_point():
@@ -93,6 +96,7 @@ def gemm(n: Any, a: Any, b: Any, c: Any = None) -> Any:
     alpha, beta = n("alpha", 1.0), n("beta", 1.0)
     if not made.is_floating_point() and (alpha != int(alpha) or beta != int(beta)):
         n.refuse("integers by a fraction")
+    # A float factor would turn integers into floats.
     scale = float if made.is_floating_point() else int
     made = made if alpha == 1 else made * scale(alpha)
     if c is None or beta == 0:
@@ -112,6 +116,7 @@ def batch_norm(n: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
     if n("spatial", 1) == 0:
         n.refuse("statistics of each element")
     if not training:
+        # torch wants one type, and the statistics may be wider than x.
         kind = mean.dtype
         y = F.batch_norm(x.to(kind), mean, var, scale.to(kind), bias.to(kind), False, 0.0, eps)
         return y.to(x.dtype)
@@ -150,6 +155,7 @@ def layer_norm(n: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     axis, eps, fine = n("axis", -1) % x.dim(), n("epsilon", 1e-5), stash(n, x)
     shape = list(x.shape[axis:])
     if (
+        # The fused kernel gives neither mean nor deviation, and knows no other shape of the scale.
         n.wanted == 1
         and fine is x
         and list(scale.shape) == shape

@@ -28,6 +28,7 @@ def round_to_type(x: Any, zero: Any, to: Any) -> Any:
     """Round half to even, add the zero point and clamp to the range of the type."""
     bounds = torch.iinfo(to)
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
+    # Rounded before the zero point is added: an odd one would turn ties around.
     moved = torch.round(x.to(wide)) + (0 if zero is None else zero.to(wide))
     return torch.clamp(moved, bounds.min, bounds.max).to(torch.int32).to(to)
 
@@ -53,6 +54,7 @@ def dequantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero) * scale, in the type of the scale."""
     to = n.dtype("output_dtype", scale.dtype)
     wide = torch.float64 if scale.dtype == torch.float64 else torch.float32
+    # float32 does not hold every int32: the difference is taken first.
     if x.dtype == torch.int32 and wide == torch.float32:
         difference = (x if zero is None else x - spread(n, zero, x)).to(wide)
     else:
@@ -64,6 +66,7 @@ def dynamic(n: Any, x: Any) -> Any:
     """Quantise to uint8 by the range of the tensor, which includes zero."""
     low, high = torch.clamp(x.amin(), max=0), torch.clamp(x.amax(), min=0)
     scale = (high - low) / 255
+    # A tensor of zeros has no range to divide by.
     safe = torch.where(scale == 0, torch.ones_like(scale), scale)
     zero = torch.clamp(torch.round(-low / safe), 0, 255)
     y = torch.clamp(torch.round(x / safe) + zero, 0, 255).to(torch.uint8)

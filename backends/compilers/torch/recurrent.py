@@ -123,6 +123,7 @@ def recurrent(
                 state, cell = made, kept
                 rows.append(made)
             else:
+                # Past its end a sequence keeps its last state, which is what Y_h gives.
                 alive = (lengths > time).reshape(-1, 1)
                 state, cell = torch.where(alive, made, state), torch.where(alive, kept, cell)
                 rows.append(torch.where(alive, made, torch.zeros_like(made)))

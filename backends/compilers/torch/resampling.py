@@ -56,6 +56,7 @@ class Axis:
         rounds: dict[str, Callable[[float], int]] = {
             "floor": math.floor,
             "ceil": math.ceil,
+            # Python's `round` goes to the even neighbour, and not always down.
             "round_prefer_floor": lambda x: math.ceil(x - 0.5),
             "round_prefer_ceil": lambda x: math.floor(x + 0.5),
         }
@@ -64,6 +65,7 @@ class Axis:
     def get_weights(self, cubic: bool) -> tuple[list[list[int]], list[list[float]]]:
         """Return, for each output element, the input elements it depends on and their weights."""
         antialias = self.n("antialias", 0)
+        # Antialiasing widens the kernel where the image shrinks, and never narrows it.
         scale = min(self.scale, 1.0) if antialias else 1.0
         reach = 2 if cubic else 1
         first = math.floor(-reach / scale) + 1
@@ -75,6 +77,7 @@ class Axis:
             row = [self.kernel((base + step - x) * scale, cubic) for step in span]
             if self.n("exclude_outside", 0):
                 row = [w if 0 <= at < self.size else 0.0 for at, w in zip(raw, row)]
+            # Without the elements left out the weights no longer add up to 1.
             if antialias or self.n("exclude_outside", 0):
                 row = [w / sum(row) for w in row]
             indices.append([min(max(at, 0), self.size - 1) for at in raw])
@@ -121,9 +124,11 @@ def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = Non
     mode, masks = n("mode", "nearest"), []
     half = len(axes)
     floating = x.is_floating_point()
+    # Weights are fractions: integers are computed in float64 and rounded towards zero at the end.
     y = x if floating or mode == "nearest" else x.double()
     for at, (axis, out, ratio) in enumerate(zip(axes, outs, ratios)):
         place = Axis(n, x.shape[axis], out, ratio, (roi[at], roi[half + at]) if roi else (0.0, 1.0))
+        # Such an axis stays as it is; a region of interest may still cut it.
         if out == x.shape[axis] and ratio == 1 and place.how != "tf_crop_and_resize":
             continue
         masks.append((axis, place.outside()))
@@ -151,6 +156,7 @@ def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = Non
 def grid_sample(n: Any, x: Any, grid: Any) -> Any:
     """Apply torch's own operator."""
     mode = MODES[n("mode", "linear")]
+    # What torch's operator has
     if x.dim() not in (4, 5) or (mode == "bicubic" and x.dim() == 5):
         n.refuse("%s over %d dimensions" % (mode, x.dim()))
     return F.grid_sample(x, grid, mode, n("padding_mode", "zeros"), bool(n("align_corners", 0)))

@@ -13,6 +13,7 @@ def reshape(n: Any, x: Any, shape: Any) -> Any:
     if not n("allowzero", 0):
         shape = [x.shape[at] if size == 0 else size for at, size in enumerate(shape)]
     known = math.prod([size for size in shape if size != -1])
+    # With an empty tensor torch cannot tell what -1 is, ONNX's page can.
     if -1 in shape and known:
         shape = [x.numel() // known if size == -1 else size for size in shape]
     return x.reshape(shape)
@@ -30,6 +31,7 @@ def squeeze(n: Any, x: Any, axes: Any = None) -> Any:
     axes = n("axes") if axes is None else axes
     if axes is None:
         axes = [at for at, size in enumerate(x.shape) if size == 1]
+    # An asked tensor without dimensions is a number.
     axes = axes if isinstance(axes, list) else [axes]
     gone = {axis % x.dim() for axis in axes} if x.dim() else set()
     if any(x.shape[axis] != 1 for axis in gone):
@@ -68,6 +70,7 @@ def slice_tensor(
     steps = [1] * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, axes, steps):
         places = range(x.shape[axis])[start:end:step]
+        # torch's slices have no negative step.
         if step > 0:
             first = places.start if len(places) else 0
             cut = x.narrow(axis, first, places[-1] - first + 1 if len(places) else 0)
@@ -92,6 +95,7 @@ def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -
     if mode not in ("constant", "reflect", "edge", "wrap"):
         n.refuse("mode %s" % mode)
     both = dict(zip(axes, zip(pads[:half], pads[half:])))
+    # The only mode in which torch takes axes of any number and negative widths.
     if mode == "constant":
         flat = [amount for axis in reversed(range(x.dim())) for amount in both.get(axis, (0, 0))]
         return torch.constant_pad_nd(x, flat, value)
@@ -113,6 +117,7 @@ def around(size: int, before: int, after: int, mode: str) -> list[int]:
         return [min(max(at, 0), size - 1) for at in every]
     if mode == "wrap":
         return [at % size for at in every]
+    # The edge itself is not repeated.
     period = max(1, 2 * (size - 1))
     return [min(at % period, period - at % period) if size > 1 else 0 for at in every]
 

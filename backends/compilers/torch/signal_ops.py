@@ -13,6 +13,7 @@ def dft(n: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
     axis = axis % x.dim()
     length, axis = n.one(length), n.one(axis)
     if n("inverse", 0):
+        # view_as_complex wants both parts next to each other.
         whole = torch.view_as_complex(x.contiguous())
         if n("onesided", 0):
             return torch.fft.irfft(whole, length, axis).unsqueeze(-1)
@@ -44,6 +45,7 @@ def window(*terms: float) -> Callable[..., Any]:
 
     def make_window(n: Any, size: Any) -> Any:
         to = n.dtype("output_datatype", torch.float32)
+        # torch.cos of integers or of float16 would lose digits.
         wide = torch.float64 if to == torch.float64 else torch.float32
         angle = torch.arange(size, dtype=wide) * (2 * torch.pi / (size if n("periodic", 1) else size - 1))
         return sum(term * torch.cos(angle * at) for at, term in enumerate(terms)).to(to)

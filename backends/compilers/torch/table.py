@@ -220,6 +220,7 @@ class Lowering:
     ) -> Block:
         """Make a block for one call of a FunctionProto; `named` are the outputs that the node names."""
         self.depth += 1
+        # A stranger's functions may call each other in a circle.
         if self.depth > 100:
             raise Unsupported("functions that are nested more than 100 deep")
         bound = {item.name: onnx_values.attribute(item) for item in function.attribute_proto}

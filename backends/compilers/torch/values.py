@@ -103,6 +103,7 @@ def to_tensor(value: Any) -> Any:
     if name in CARRIED:
         tensor = torch.from_numpy(array.view(CARRIED[name])).view(DTYPES[name])
     else:
+        # torch refuses arrays of the other byte order.
         tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     return tensor.to(torch.get_default_device())
 
@@ -113,6 +114,7 @@ def to_value(tensor: Any) -> Any:
         return tensor
     if isinstance(tensor, (list, tuple)):
         return [to_value(item) for item in tensor]
+    # numpy knows neither torch's lazy conjugates nor its lazy signs.
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     name = NAMES[tensor.dtype]
     if name in CARRIED:

@@ -50,6 +50,7 @@ def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
     strides, dilations = n("strides", [1] * rank), n("dilations", [1] * rank)
     pads = same(n, x.shape[2:], extents(w.shape[2:], dilations), strides)
     padding = pads[:rank]
+    # torch pads both ends alike, and by no negative number.
     if padding != pads[rank:] or min(padding) < 0:
         x, padding = torch.constant_pad_nd(x, edges(pads), 0), [0] * rank
     return CONVOLUTIONS[rank - 1](x, w, bias, strides, padding, dilations, n("group", 1))
@@ -62,6 +63,7 @@ def conv_transpose(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
         n.refuse("%d spatial dimensions" % rank)
     strides, dilations = n("strides", [1] * rank), n("dilations", [1] * rank)
     extra, shape = n("output_padding", [0] * rank), n("output_shape")
+    # Without torch's own paddings, which cannot differ between the ends.
     full = TRANSPOSED[rank - 1](x, w, None, strides, 0, 0, n("group", 1), dilations)
     sizes = [size + more for size, more in zip(full.shape[2:], extra)]
     how = n("auto_pad", "NOTSET")
@@ -87,6 +89,7 @@ def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any
     batch, channels, *size = x.shape
     kernel, out, shares, groups = w.shape[2:], offset.shape[2:], n("offset_group", 1), n("group", 1)
     strides, dilations, pads = n("strides", [1, 1]), n("dilations", [1, 1]), n("pads", [0] * 4)
+    # Places in float16 would miss their elements.
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
     moved = offset.to(wide.dtype).reshape([batch * shares, *kernel, 2, *out])
     places = []
@@ -96,6 +99,7 @@ def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any
         taps = (torch.arange(kernel[at]) * dilations[at]).reshape([*shape, 1, 1])
         starts = (torch.arange(out[at]) * strides[at] - pads[at]).reshape(shape)
         place = moved[:, :, :, at] + (taps + starts).to(wide.dtype)
+        # grid_sample wants places from -1 to 1, from border to border (`align_corners` off).
         places.append((2 * place + 1) / size[at] - 1)
     grid = torch.stack(places, -1).reshape([batch * shares, kernel[0] * kernel[1] * out[0], out[1], 2])
     split = wide.reshape([batch * shares, channels // shares, *size])
@@ -147,6 +151,7 @@ def max_pool(n: Any, x: Any) -> Any:
     around = pads[:rank] + [end + extra for end, extra in zip(pads[rank:], more)]
     padded = torch.constant_pad_nd(x, edges(around), lowest(x.dtype)) if any(around) else x
     if n.wanted == 1:
+        # torch's pools take no integers.
         if x.is_floating_point() and 1 <= rank <= 3:
             return MAX_POOLS[rank - 1](padded, kernel, strides, 0, dilations)
         return torch.amax(windows(padded, kernel, strides, dilations), -1)
@@ -175,6 +180,7 @@ def average_pool(n: Any, x: Any) -> Any:
     rank = x.dim() - 2
     kernel, strides, dilations, pads, more = laid_out(n, x, rank)
     counted = bool(n("count_include_pad", 0))
+    # What torch's own operator can express; all else is computed from windows.
     plain = pads[:rank] == pads[rank:] and not any(more) and set(dilations) == {1}
     if plain and 1 <= rank <= 3 and all(2 * pad <= size for pad, size in zip(pads, kernel)):
         return AVERAGE_POOLS[rank - 1](x, kernel, strides, pads[:rank], False, counted)

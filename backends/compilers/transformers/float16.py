@@ -72,8 +72,10 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
         if tensor.data_type != _FLOAT16:
             continue
         value = numpy_helper.to_array(tensor).astype(np.float32)
+        # Constants that the tool made itself have no original.
         if name in were and were[name].data_type == _FLOAT:
             wide = numpy_helper.to_array(were[name])
+            # Both tools clamp what float16 cannot hold, as they document; infinities stay.
             finite = np.where(np.isfinite(wide), np.clip(wide, -largest, largest), wide)
             narrowing.check_rounding(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
             value = wide
@@ -90,6 +92,7 @@ def widen_types(graph: Any) -> None:
 
     for node in graph.node:
         for attribute in node.attribute:
+            # Types stand in attributes, too.
             if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == _FLOAT16:
                 attribute.i = _FLOAT
             # ConstantOfShape

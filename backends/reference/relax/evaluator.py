@@ -86,7 +86,7 @@ class ModuleEvaluator:
         return value.item() if isinstance(kind, T.PrimType) else self.onnx.add_input(name, value)
 
     def function(self, function: R.Function, args: list[Any], scope: Bindings) -> Any:
-        """Evaluate a call of a function."""
+        """Return the result of a call."""
         self._depth += 1
         if self._depth > _DEPTH:
             raise NotImplementedError("calls nest too deep")
@@ -98,13 +98,13 @@ class ModuleEvaluator:
         return result
 
     def seq(self, seq: R.Seq, scope: Bindings) -> Any:
-        """Evaluate a sequence."""
+        """Return the value of a sequence."""
         for binding in seq.bindings():
             scope.values[binding.var.name] = self.binding(binding, scope)
         return self.expr(seq.body, scope)
 
     def binding(self, binding: R.Binding, scope: Bindings) -> Any:
-        """Evaluate a binding; a match_cast gives symbols their values."""
+        """Return the value of a binding; a match_cast gives symbols their values."""
         if isinstance(binding, R.Bind) and isinstance(binding.value, R.Function):
             closure = Closure(binding.value, scope)
             # A scope of its own that holds the function itself, which may be recursive.
@@ -117,7 +117,7 @@ class ModuleEvaluator:
         return value
 
     def bind_sizes(self, kind: T.Type, value: Any, scope: Bindings, check: bool = False) -> None:
-        """Give the symbols of a type their values; Mismatched where a size that is known differs."""
+        """Give the symbols of a type their values; raises Forbidden if a known size differs."""
         if isinstance(kind, T.TupleType):
             for field, item in zip(kind.fields, value, strict=True):
                 self.bind_sizes(field, item, scope, check)
@@ -139,7 +139,7 @@ class ModuleEvaluator:
                 raise Forbidden(f"match_cast wants {wanted} where there is {number}")
 
     def expr(self, expr: R.Expr, scope: Bindings) -> Any:
-        """Evaluate an expression."""
+        """Return the value of an expression."""
         if isinstance(expr, R.Var):
             return scope.values[expr.name]
         if isinstance(expr, R.Constant):
@@ -162,7 +162,7 @@ class ModuleEvaluator:
         return expr.value if isinstance(expr, R.Text) else expr
 
     def take_branch(self, expr: R.If, scope: Bindings) -> Any:
-        """The value of the side that is taken.
+        """Return the value of the side that is taken.
 
         Rounding may take the other side where floats decide. So a portable trace has both then, and chooses.
         """
@@ -176,7 +176,7 @@ class ModuleEvaluator:
         return self.merge_sides(condition, *(pair if bool(condition) else pair[::-1]))
 
     def merge_sides(self, condition: Any, then: Any, other: Any) -> Any:
-        """Choose one of two values by a condition, leaf by leaf."""
+        """Return one of two values by a condition, leaf by leaf."""
         if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
             return tuple(self.merge_sides(condition, *pair) for pair in zip(then, other, strict=True))
         tensors = [value for value in (then, other) if isinstance(value, np.ndarray)]
@@ -188,11 +188,11 @@ class ModuleEvaluator:
         return then
 
     def size(self, size: T.Size, scope: Bindings) -> int:
-        """Evaluate a size."""
+        """Return the value of a size."""
         return T.size_value(size, scope.sizes)
 
     def call(self, call: R.Call, scope: Bindings) -> Any:
-        """Evaluate a call of any kind."""
+        """Return the result of a call of any kind."""
         args = [self.expr(arg, scope) for arg in call.args]
         if isinstance(call.op, R.Var):
             closure = scope.values[call.op.name]
@@ -218,7 +218,7 @@ class ModuleEvaluator:
         return spelling(SpelledCall(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, element))
 
     def foreign(self, name: str, args: list[Any], kind: T.Type, scope: Bindings) -> Any:
-        """Evaluate a kernel of TIR, or a packed function that copies."""
+        """Return the result of a kernel of TIR, or of a packed function that copies."""
         callee = args[0]
         if isinstance(callee, R.Extern):
             if callee.name not in _IDENTITY:
@@ -241,7 +241,8 @@ class ModuleEvaluator:
 
 
 def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int, ...]]) -> Any:
-    """The results of any kernel, by the reference of TIR: constants of the trace, in the kernel's own types.
+    """Return the results of any kernel, by the reference of TIR: constants of the trace, in the kernel's own
+    types.
 
     Raises:
         tir.Undefined: a part of a result stays unwritten, or has no defined value.

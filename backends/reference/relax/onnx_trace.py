@@ -80,7 +80,7 @@ class OnnxTrace:
         return False
 
     def build_model(self, outputs: Mapping[str, Any]) -> ModelProto:
-        """Build the model that computes these outputs from the inputs."""
+        """Return the model that computes these outputs of the inputs."""
         results = [
             helper.make_node("Identity", [self._name(value)], [name]) for name, value in outputs.items()
         ]
@@ -112,7 +112,7 @@ def _value_info(name: str, value: Any) -> ValueInfoProto:
 
 
 def _compute(node: NodeProto, feeds: Mapping[str, Any]) -> Any:
-    """Compute the outputs of one node."""
+    """Return the outputs of one node."""
     inputs = [_value_info(name, value) for name, value in feeds.items()]
     graph = helper.make_graph([node], "call", inputs, [ValueInfoProto(name=name) for name in node.output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
