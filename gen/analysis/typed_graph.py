@@ -37,7 +37,7 @@ _MOST_READ = 1 << 24
 # Constants are computed through chains of at most this many nodes, because each node may run numpy on a large
 # array.
 _MOST_DEEP = 8
-# What the rules of a declaration raise of nodes that are not as `sample` makes them.
+# Rules of declarations raise these for nodes that `sample` would not make.
 ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # Families whose parameters are more than numbers: scales, regions, windows. A search leaves them alone.
 _RIGID = frozenset(("quantised", "image", "source", "signal", "text", "container"))

@@ -222,7 +222,7 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     if read_header is None:
         raise BadInput(f"{where} has an unknown version of the .npy format")
     try:
-        # Of headers as Python 2 wrote them
+        # numpy warns about headers that Python 2 wrote.
         with warnings.catch_warnings(action="ignore"):
             shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
     except Exception as error:  # noqa: BLE001

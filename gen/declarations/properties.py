@@ -51,7 +51,7 @@ def cast_rounding(attrs: Mapping[str, Any], outputs: int) -> Rounding:
     return Rounding.NONE if attrs.get("to") in _FLOATS else Rounding.JUMPS
 
 
-# Of each input, whether it is split along its first axis; None where the operator does not keep rows apart.
+# Tells for each input whether it is split along its first axis; None if the operator mixes rows.
 RowRule = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[bool] | None]
 
 

@@ -218,7 +218,7 @@ Attributes = dict[str, Any]
 # A size may also be a name, for a size that only a run determines.
 Typed = tuple[str, tuple[Size, ...]]
 Bounds = tuple[float, float]
-# As good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8.
+# Counts as zero: ends of intervals are rounded (sin(pi) is not 0), and float16 has nothing below 6e-8.
 _TINY: Final = 1e-6
 # Relative steps of the types that generated programs compute in.
 _STEPS: Final = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}

@@ -87,6 +87,7 @@ class Term:
     def __ne__(self, other: object) -> "Term":  # type: ignore[override]  # as above
         return Term("!=", (self, other))
 
+    # A class that defines equality loses its hash; terms are hashed by identity.
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:

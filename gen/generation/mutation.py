@@ -92,7 +92,7 @@ class ModelReplay:
         if missing or place in changes.dropped:
             self._leave_out(node)
             return
-        # What is put behind an infinity, such as that of a mask, would make NaN of it.
+        # A node put behind an infinity, such as that of a mask, would turn it into NaN.
         there = [n for n, each in enumerate(ins) if each and each.values is None and math.isfinite(each.size)]
         if there and (place in changes.inserted or place in changes.swapped):
             spot = self.builder.rng.choice(there)
@@ -105,7 +105,7 @@ class ModelReplay:
                 else self.builder.scope.match(before.dtype, before.shape) or before
             )
         unchanged = place not in changes.redrawn and self._is_unchanged(node, ins)
-        # Of an infinity, such as that of a mask, numbers come only where the model saw to it.
+        # Only the model itself turns an infinity, such as that of a mask, back into numbers.
         usable = (
             unchanged
             or not self.builder.style.ranged
@@ -187,8 +187,7 @@ class ModelReplay:
                 return self._copy_node(node, ins) if same else None
             return self.build.ops(qualified_name(node.domain, node.op), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
-            # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it
-            # was.
+            # The model does not say how large the results of a body are; an unchanged node keeps its own.
             return self._copy_node(node, ins) if same and self._is_kept(node, ins) else None
         except (
             AssertionError,
@@ -254,7 +253,7 @@ class ModelReplay:
                 for tensor, safe in zip(ins, operator.safe, strict=False)
             )
         ):
-            # By intervals an input could leave its domain in the model, too, but for what was changed.
+            # The interval alone may be too wide in the model as well, but here a change made it so.
             return None
         if (
             builder.program.supports is not None

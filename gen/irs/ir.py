@@ -54,8 +54,7 @@ class Rewritten:
     inputs: dict[str, Value]
 
 
-# Of a program, its inputs and a text that chooses some of the places ("": all of them): None where it fits
-# nowhere.
+# Rewrites a program with its inputs at the places that a text chooses ("": all); None if it fits nowhere.
 Rewriter = Callable[[P, Mapping[str, Value], str], Rewritten | None]
 
 

@@ -125,7 +125,7 @@ def rename(program: P, name: str) -> P:
     """Return the same program under another name."""
     # Every program is a dataclass
     again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]
-    # What `cached_property` holds of the same bytes: a large model is not parsed once more.
+    # The bytes are the same, so their cached results are kept: parsing a large model again is slow.
     for derived in ("proto", "digest"):
         if derived in program.__dict__:
             again.__dict__[derived] = program.__dict__[derived]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opsieve.gen.model.detached import DataPart
 
 Chunks = Iterable[bytes | memoryview]
-# Of rules that a program breaks on purpose.
+# The kinds of rules that a program may break on purpose.
 KINDS = (
     *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
     *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),

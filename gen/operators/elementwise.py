@@ -167,7 +167,7 @@ BINARY = (
         lambda a, b: (0.0, 0.0) if a is b else (a.low - b.high, a.high - b.low),
         parts=(
             Partner(
-                # What may be taken from the first input: of an unsigned type no more than it has.
+                # Unsigned differences must not be negative, so the second is at most the least of the first.
                 lambda draft: Domain(0, draft.x.low) if draft.x.dtype in UNSIGNED else ANY
             ),
         ),

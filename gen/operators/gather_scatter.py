@@ -79,6 +79,7 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _coordinates_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    # The page: the first b sizes are equal, and the last size of the indices is in [1, r - b].
     data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
     if not at or not 0 <= batch < min(len(data), len(at)):
         return [False]
@@ -139,6 +140,7 @@ _REDUCTION = since(
 
 
 def _bound_scatter(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    # Indices are distinct, so an element takes one update at most.
     x, y = ins[0], ins[2]
     kind = attrs.get("reduction", "none")
     if kind == "add":
@@ -157,6 +159,7 @@ def _hot_type(draft: Draft) -> str:
 def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, values = ins[0].shape, ins[1].values
     assert values is not None
+    # The page: the new axis is in [-r-1, r], the last by default.
     axis = attrs.get("axis", -1) % (len(shape) + 1)
     return [(ins[2].dtype, (*shape[:axis], int(values[0]), *shape[axis:]))]
 
@@ -166,6 +169,7 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [
         -rank - 1 <= axis,
         axis <= rank,
+        # `values` is [off, on].
         len(ins[2].shape) == 1,
         *(side == 2 for side in ins[2].shape[:1]),
     ]

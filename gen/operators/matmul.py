@@ -97,6 +97,7 @@ def gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     found = [ins[0].shape[0 if attrs.get("transA") else 1] == ins[1].shape[1 if attrs.get("transB") else 0]]
     if len(ins) > 2:
         wanted = gemm_type(ins, attrs)[0][1]
+        # The page: C is unidirectionally broadcastable to the product.
         found.append(len(ins[2].shape) <= 2)
         found += [either(p == q, p == 1) for p, q in zip(ins[2].shape[::-1], wanted[::-1], strict=False)]
     return found
@@ -111,7 +112,7 @@ def gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return _bound_by_sign(ins, size)
 
 
-# equation without the output -> what each letter stands for is free; the first operand's rank picks one
+# By the rank of the first operand; sizes of letters that it lacks are free.
 _EQUATIONS = {
     1: ("i,i->", "i,i->i", "i,j->ij", "i->", "i,ij->j"),
     2: ("ij,jk->ik", "ij,kj->ik", "ij->ji", "ij->i", "ij,ij->", "ij,jk", "ij,j->i", "ij,ik->jk", "ij,ij->ij"),

@@ -86,6 +86,7 @@ def _infer_reshape(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     keeps = not attrs.get("allowzero", 0)
     asked = [shape[place] if side == 0 and keeps else side for place, side in enumerate(values_of(ins[1]))]
     if -1 in asked:
+        # The page: the size of -1 is inferred from the others and the number of elements.
         known = product(side for side in asked if not (isinstance(side, int) and side == -1))
         rest = product(shape) // known
         asked = [rest if isinstance(side, int) and side == -1 else side for side in asked]
@@ -230,6 +231,7 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
 def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
     axis = builder.rng.between(0, x.rank)
     view = list(x.shape)
+    # A product of two open sizes is not linear, so all sizes of a group but one become numbers.
     for group in (range(axis), range(axis, x.rank)):
         kept = builder.rng.choice(group) if group else 0
         for place in group:

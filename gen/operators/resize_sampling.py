@@ -46,6 +46,7 @@ from opsieve.gen.operators.convolutions import declare_windowed
 from opsieve.gen.operators.reshaping import values_of, with_zero
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
+# Without tf_crop_and_resize, the only mode in which the region of interest counts.
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
@@ -70,6 +71,7 @@ def _scales(draft: Draft) -> list[float]:
 def _infer_resize(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     if len(ins) > 3:
         return [(ins[0].dtype, tuple(values_of(ins[3])))]
+    # The page: output size = floor(input size * scale).
     scales = ins[2].values
     assert scales is not None
     return [
@@ -148,6 +150,7 @@ def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _theta_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    # The page: theta is [N, 2, 3] for sizes [N, C, H, W], and [N, 3, 4] for [N, C, D, H, W].
     theta, sizes = ins[0].shape, values_of(ins[1])
     return [theta[0] == sizes[0], theta[1] == len(sizes) - 2, theta[2] == len(sizes) - 1]
 
@@ -235,11 +238,13 @@ OPERATORS = (
             ins[0].shape[0] == ins[1].shape[0],
             ins[1].shape[-1] == len(ins[0].shape) - 2,
         ],
+        # The magnitudes of cubic weights add up to at most 1.375 for an axis, so to 1.9 for two.
         bounds=magnitude(lambda ins, attrs: ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)),
         parts=(
             Attr("mode", _grid_mode),
             Attr("padding_mode", ("zeros", "border", "reflection"), 0.5),
             flag("align_corners", 0.5),
+            # The image lies in [-1, 1], so some places fall into the padding.
             Input(_grid, Domain(-1.2, 1.2)),
         ),
         ranks=(4, 5),
@@ -374,6 +379,7 @@ OPERATORS = (
         ],
         parts=(
             Attr("kernel_shape", lambda draft: [draft.rng.choice((1, 2, 2))] * 2),
+            # Strides equal to the kernel make windows that do not overlap, so that places can be distinct.
             Attr("strides", look_up("kernel_shape")),
             Numbers(_own_places, shape=whole),
         ),

@@ -43,7 +43,7 @@ def split_batch(at: Rewriting) -> None:
             parts[whole] = (first, second)
             made.append(at.make_node("Concat", [first, second], [whole], axis=0))
         at.rewritten = True
-    # Of some results only the parts are read: they are not put together again.
+    # Results of which only the parts are read need no Concat.
     read = at.outputs | {name for node in made for name in list_reads(node)}
     at.nodes = [
         node for node in made if node.op_type != "Concat" or any(name in read for name in node.output)

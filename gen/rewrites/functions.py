@@ -37,11 +37,10 @@ from opsieve.gen.rewrites.parts import (
 )
 
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
-# Nodes of one function
+# The most nodes of one function.
 _MOST: Final = 6
 _IDENTITY, _IF = "Identity", "If"
-# What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as
-# parameters.
+# onnxruntime refuses optionals, eight-bit floats and four-bit integers as parameters of functions.
 _PASSED: Final = frozenset((*PLAIN, "string"))
 _SEQUENCE: Final = "sequence("
 

@@ -127,7 +127,7 @@ class ChainRates:
 
 
 _RATES: Final = ChainRates()
-# Of further inputs are results where they are to be parameters
+# The share of further inputs that are results although parameters are usual there.
 _PARAMETERS: Final = 0.1
 
 

@@ -95,7 +95,7 @@ def special_inputs(
     check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
-    # What symbolic dimensions are bound to by values.
+    # The sizes that values give to symbolic dimensions.
     sizes: dict[str, int] = {}
     for name, type_ in graph_inputs(model).items():
         shape, value = getattr(type_, "shape", None), values.get(name)

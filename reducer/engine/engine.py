@@ -99,7 +99,7 @@ class Engine(Generic[S]):
             self.rules.shown(candidate)
         if result.kind == "slippage" and result.key:
             held = self.slippage.get(result.key)
-            # Of each different failure the simplest subject is reported.
+            # A report shows each different failure by its simplest subject.
             if held is None or self.form.simpler(candidate, held):
                 self.slippage[result.key] = candidate
         return result

@@ -43,7 +43,7 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _KINDS = frozenset(["same", "slippage", "gone", "invalid"])
-# As written before 0.2
+# Names that releases before 0.2 wrote.
 _OLD_KINDS = {"slipped": "slippage"}
 
 

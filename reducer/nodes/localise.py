@@ -53,7 +53,7 @@ def hint(graph: Graph, text: str) -> Hint:
     own, made = _find_named(graph, text)
     named = list(dict.fromkeys((*own, *made)))
     if named:
-        # What a named node reads goes in; what is named beside comes out, and belongs to it.
+        # A message that names a node also names its tensors: producers of those it reads are not the place.
         fed = {source for place in own for source in graph.producers[place]}
         return Hint(named[:_MOST_FOCI], True, sorted({*own, *(place for place in made if place not in fed)}))
     operators = _hinted_operators(graph, text)

@@ -44,6 +44,7 @@ def _shares(subject: Subject) -> Iterator[OnnxEdit]:
         outputs = {info.name for info in graph.output} | {info.name for info in graph.input}
         for tensor in graph.initializer:
             array = tensor_array(tensor)
+            # Strings are objects, whose bytes in numpy are addresses.
             if array is None or array.dtype.kind == "O":
                 continue
             # Bytes, not values: 0.0 and -0.0 are equal numbers, but a failure may depend on the sign.

@@ -27,7 +27,7 @@ _OTHERS = 2
 # The plainest operators by type; Neg for all others. Identity would be plainer, but optimisers often remove
 # it first.
 _PLAINEST = {"bool": "Not", "string": "Identity"}
-# As plain as the Add that replaces other operators of two inputs.
+# These are as plain as the Add that replaces other operators of two inputs.
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 
 

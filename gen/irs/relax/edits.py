@@ -16,7 +16,7 @@ from opsieve.gen.irs.relax.renaming import all_names, renew
 from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, expressions, functions, list_called
 from opsieve.gen.irs.tvm.nodes import Dtype
 
-# Elements
+# The most elements of a literal.
 _LARGEST_CONSTANT = 64
 
 
@@ -58,6 +58,7 @@ def calls_of(module: R.Module) -> Iterator[tuple[R.Binding, R.Function]]:
     for _, binding in bindings_of(module):
         op = binding.value.op if isinstance(binding.value, R.Call) else None
         callee = table.get(op.name) if isinstance(op, R.GlobalVar) else None
+        # A function that calls itself would come back with every inlining.
         if callee is not None and isinstance(op, R.GlobalVar) and op.name in list_called(callee.body):
             continue
         callee = local.get(op.name) if isinstance(op, R.Var) else callee
@@ -71,6 +72,7 @@ def yield_leaf(module: R.Module, leaf: R.Expr) -> R.Module | None:
     bound = {param.name for param in main.params} | {binding.var.name for binding in main.body.bindings()}
     if isinstance(leaf, R.Var) and leaf.name not in bound:
         return None
+    # A variable of a dataflow block is not visible behind it, so main's blocks become plain.
     if isinstance(leaf, R.Var) and leaf.dataflow:
         main, leaf = replace(main, body=plain(main.body)), replace(leaf, dataflow=False)
     return replace_function(

@@ -7,7 +7,7 @@ from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import tvm_ir
 
-# What these yield may stay unwritten, as a whole or in part: it is what a kernel leaves in new memory.
+# Results of these may stay unwritten in whole or in part, since kernels fill newly allocated memory.
 _ALLOCATING = frozenset(
     f"relax.{name}" for name in ("builtin.alloc_tensor", "memory.alloc_tensor", "call_tir", "call_dps_packed")
 )

@@ -55,7 +55,7 @@ def _dictionary(value: Value) -> tuple[tuple[str, Value], ...]:
 
 class _Reader:
     def __init__(self) -> None:
-        # Of variables, by node
+        # Names of variables, by the id of their node.
         self._names: dict[int, str] = {}
         self._taken: set[str] = set()
         self._bound: dict[int, R.Var] = {}
@@ -94,7 +94,7 @@ class _Reader:
         self._globals = {id(key): _text(key["name_hint"]) for key, _ in pairs}
         if len(set(self._globals.values())) < len(pairs):
             raise MalformedGraph("two functions of the module have one name")
-        # What main takes is fed by name: another function with such a name is the one that gets a new one.
+        # Inputs are fed by name, so main's parameters take theirs first; equal names elsewhere are changed.
         main = next((value for key, value in pairs if self._globals[id(key)] == "main"), None)
         if isinstance(main, ObjectNode) and main.type == "relax.expr.Function":
             for param in _items(main["params"]):

@@ -101,8 +101,7 @@ def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind
             first = N.binary("Max", first, N.real(float(limit) if how == "above" else -float(limit), kind))
         return [first, *args[1:]]
     if form.guard == "q":
-        # `q_multiply_shift` multiplies numbers of 31 fractional bits; its third and fourth arguments are
-        # constants.
+        # `q_multiply_shift` takes two numbers, their fractional bits and a shift.
         return [args[0], args[1], N.integer(31), N.integer(rng.below(8))]
     return args
 

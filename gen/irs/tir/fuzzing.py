@@ -23,7 +23,7 @@ LARGEST = 400
 TRIES = 8
 # The number of candidates over which recent yield is averaged.
 MEMORY = 50
-# Of the new functions go either way
+# The least share of new functions that go either way.
 LEAST = 0.1
 
 

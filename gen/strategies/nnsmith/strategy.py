@@ -29,7 +29,7 @@ from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
 NAME = "nnsmith"
-# Of the nodes that are missing: writing them adds some that clip, and some that join
+# The share of the missing nodes that is drafted: writing them adds nodes that clip and nodes that join.
 _DRAFTED = 0.7
 # The share of nodes that replace an input.
 _BACKWARDS = 0.5

@@ -212,6 +212,7 @@ def ones(kind: T.RelaxTensorType) -> Value:
 
 def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
     """Return the dimensions that change the module, in the order of a round."""
+    # The dimensions that may remove most come first, because they make all later tests cheaper.
     listed: dict[str, Callable[[RelaxEdits, TvmSubject], Iterator[TvmEdit]]] = {
         "functions": hoist_functions,
         "results": _results,

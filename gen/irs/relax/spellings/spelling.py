@@ -108,4 +108,5 @@ def is_float(value: Any) -> bool:
 
 def reshape_to(onnx: Onnx, value: Any, shape: Sequence[int]) -> Any:
     """Return the same elements in another shape, whose sizes are all given."""
+    # With `allowzero` a size of 0 means 0 and not a copy of the input's.
     return onnx("Reshape", value, to_integers(shape), allowzero=1)
