@@ -134,14 +134,16 @@ class Backend(Protocol):
         """Return the requirements that all releases share on one Python version, with numpy's pin first."""
 
     def companions(self, release: str) -> tuple[str, ...]:
-        """Requirements installed beside one release, without their dependencies."""
+        """Return the requirements installed beside one release, without their dependencies."""
 
     def load(self) -> str:
-        """Worker: import the package, set thread counts, never run a kernel; returns the version."""
+        """Import the package in a worker and set thread counts, without running a kernel; returns the
+        version.
+        """
 
     def prepare(self, request: Request) -> Run:
-        """Worker: take the program in and compile it; the function returned maps inputs to outputs, both by
-        name.
+        """Take the program in and compile it in a worker; the returned function maps inputs to outputs, both
+        by name.
         """
 
     def classify(self, stage: str, exception: str, message: str) -> str:
@@ -152,8 +154,8 @@ class WritesScripts(Protocol):
     """Methods that a backend may have besides, for its lines of the scripts that `opsieve export` writes."""
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """Python source that defines `run(model, inputs)`, from a serialised model and arrays by name to
-        outputs by name.
+        """Return Python source that defines `run(model, inputs)`, from a serialised model and arrays by name
+        to outputs by name.
 
         It stands in a script that has imported `numpy as np` and `onnx` and has nothing of opsieve; the
         compiler is imported inside `run`, and what it raises is let through. `options` holds a value for
@@ -169,8 +171,8 @@ class WritesScripts(Protocol):
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> tuple[list[str], list[str]]:
-        """Lines that import, and statements that make of `model`, a serialised ModelProto, and `inputs` by
-        name the `outputs` by name.
+        """Return lines that import, and statements that make the `outputs` by name from `model`, a serialised
+        ModelProto, and `inputs` by name.
 
         They hold what this failure needs and no more: `failed` is `compile` where the compiler ends before
         anything runs, `checker` where onnx's checker refuses what a transformer makes, else `run`. Settings

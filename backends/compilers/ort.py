@@ -481,8 +481,8 @@ def refuse_unknown(ort: Any, names: List[str]) -> None:
 
 
 def report_passes(end: bool) -> None:
-    """Before a session: lines `opsieve pass ran NAME` for all that can be disabled, `opsieve pass host NAME`
-    for the hosts.
+    """Print, before a session, lines `opsieve pass ran NAME` for all that can be disabled, and `opsieve pass
+    host NAME` for the hosts.
 
     At its `end`, which passes acted, as `opsieve pass acted NAME`, in place of the verbose log, which can be
     long. The log is of

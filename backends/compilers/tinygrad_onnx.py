@@ -197,7 +197,9 @@ def fed(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def to_tensor(value: Any) -> Any:
-    """A tensor, a list of them, or None. numpy has no bfloat16 that tinygrad knows: its bits are fed."""
+    """Return a tensor, a list of them, or None. numpy has no bfloat16 that tinygrad knows: its
+    bits are fed.
+    """
     from tinygrad import Tensor, dtypes
 
     if value is None:

@@ -186,7 +186,9 @@ def read(tract: Any, model: bytes) -> Any:
 
 
 def to_value(tract: Any, result: Any) -> Any:
-    """A numpy array of a result. Sizes that tract computed are symbols to it: they are read as int64."""
+    """Return a numpy array of a result. Sizes that tract computed are symbols to it: they are
+    read as int64.
+    """
     try:
         result.datum_type()
     except tract.TractError:

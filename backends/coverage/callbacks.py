@@ -84,7 +84,7 @@ def library() -> bytes:
 
 
 def _code(functions: Dict[str, bytes], begin: int) -> Tuple[bytes, List[int]]:
-    """Their machine code, and where each stands in the file."""
+    """Return the machine code of the functions, and where each stands in the file."""
     code, places = b"", []
     for body in functions.values():
         places.append(begin + len(code))

@@ -132,7 +132,7 @@ class Probes:
         self._hits[: self.total][~self._stable] = 1
 
     def mark(self, build_id: str, addresses: Numbers) -> None:
-        """These were reached before: no worker that begins from now on has a probe there."""
+        """Mark these as reached before: no worker that begins from now on has a probe there."""
         for at, item in enumerate(self.points):
             if item.build_id == build_id:
                 places = np.searchsorted(item.addresses, addresses)
@@ -142,7 +142,7 @@ class Probes:
                 self._hits[self._firsts[at] + places[inside]] = 1
 
     def disregard(self, numbers: Sequence[int] | Numbers) -> None:
-        """These come and go between equal runs: they count no more, here and in later campaigns."""
+        """Exclude probes that come and go between equal runs, here and in later campaigns."""
         numbers = np.unique(np.asarray(numbers, np.int64))
         self._set_aside(numbers)
         for at, item in enumerate(self.points):

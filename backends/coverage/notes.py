@@ -57,6 +57,6 @@ class Notes:
         return struct.unpack_from(f"<{end - begin}I", self._memory, HEAD + 4 * begin)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._memory.close()
         os.close(self.file)

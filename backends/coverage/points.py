@@ -87,15 +87,15 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
 
 
 def _narrow(path: Path, addresses: Addresses) -> bytes:
-    """Ascending addresses as u32."""
+    """Return ascending addresses as u32."""
     if len(addresses) and (addresses[0] < 0 or addresses[-1] >= 1 << 32):
         raise Unreadable(f"{path.name} is too large")
     return addresses.astype("<u4").tobytes()
 
 
 def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
-    """Addresses and sizes of the functions from the first to the last that names a source file under `root`;
-    "": all.
+    """Return addresses and sizes of the functions from the first to the last that names a source file under
+    `root`, or of all for "".
     """
     starts, sizes = library.functions
     if not root:
@@ -114,7 +114,7 @@ def unstable_file(points: Points) -> Path:
 
 
 def unstable(points: Points) -> npt.NDArray[np.int64]:
-    """Positions in `points.addresses` of the probes that were seen to come and go between equal runs,
+    """Return the positions in `points.addresses` of the probes that came and went between equal runs,
     ascending.
     """
     try:
@@ -132,7 +132,7 @@ def add_unstable(points: Points, positions: npt.NDArray[np.int64]) -> None:
 
 
 def _keep(file: Path, data: bytes) -> None:
-    """Written at once or not at all: other processes read it."""
+    """Write a file at once or not at all: other processes read it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent)
     with os.fdopen(handle, "wb") as out:

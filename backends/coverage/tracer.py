@@ -147,8 +147,8 @@ class Tracer:
             self.state.earlier = before.handler or 0
 
     def add(self, path: str, points: str, count: int) -> None:
-        """Probes in the loaded library at `path`; the file `points` has `count` offsets (u32, ascending) and
-        the bytes that stand there.
+        """Plant probes in the loaded library at `path`; the file `points` has `count` offsets (u32,
+        ascending) and the bytes that stand there.
         """
         if not count:
             return
@@ -172,7 +172,7 @@ class Tracer:
         self.numbered += count
 
     def count(self, path: str, points: str, count: int, section: Sequence[int]) -> None:
-        """The counters of the loaded library at `path`: address and size of their section, bytes of a
+        """Use the own counters of the loaded library at `path`: address and size of their section, bytes of a
         counter.
 
         The file `points` has the `count` probes' offsets and then, for each counter, which probe it is (u32).

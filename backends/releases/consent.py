@@ -71,8 +71,8 @@ def check_consent(targets: Iterable[str]) -> None:
 
 
 def named_by_settings(text: str) -> None:
-    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the
-    directory, perhaps, and for a release that would have to be installed; BadInput for a command.
+    """Check a target that `opsieve.toml` names. Raises Unconfirmed for a build, which is code that may have
+    come with the directory, and for a release that would have to be installed; BadInput for a command.
     """
     target = resolve(text) if may_be_own(text) else None
     # No consent is offered: a file beside a stranger's model must not start programs.

@@ -92,7 +92,7 @@ def power(n: Any, a: Any, b: Any) -> Any:
 
 
 def shift(n: Any, a: Any, b: Any) -> Any:
-    """Shifts of unsigned integers."""
+    """Shift unsigned integers."""
     if n("direction") == "LEFT":
         return wraps(binary(torch.bitwise_left_shift))(n, a, b)
     # torch shifts int64 arithmetically: the mask clears the copies of the sign.
@@ -149,7 +149,7 @@ def run_flattened(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hardmax(x: Any, axis: int) -> Any:
-    """1 at the first largest element, 0 elsewhere."""
+    """Return 1 at the first largest element, 0 elsewhere."""
     return torch.zeros_like(x).scatter(axis, torch.argmax(x, axis, keepdim=True), 1)
 
 
@@ -168,7 +168,7 @@ def shrink(n: Any, x: Any) -> Any:
 
 
 def infinite(n: Any, x: Any) -> Any:
-    """Infinities of the signs asked for."""
+    """Find infinities of the requested signs."""
     up, down = n("detect_positive", 1), n("detect_negative", 1)
     x = x.float() if x.dtype in FLOAT8 else x
     return (x == float("inf")) & bool(up) | (x == float("-inf")) & bool(down)

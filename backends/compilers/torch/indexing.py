@@ -17,7 +17,7 @@ def wrap_indices(index: Any, size: int) -> Any:
 
 
 def gather(n: Any, x: Any, index: Any) -> Any:
-    """Slices along an axis, in the shape of the index."""
+    """Gather slices along an axis, in the shape of the index."""
     axis = n("axis", 0) % x.dim()
     taken = x.index_select(axis, wrap_indices(index, x.shape[axis]).reshape(-1))
     return taken.reshape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
@@ -41,7 +41,7 @@ def linear(index: Any, shape: Any) -> Any:
 
 
 def gather_nd(n: Any, x: Any, index: Any) -> Any:
-    """Slices by index vectors, batch by batch."""
+    """Gather slices by index vectors, batch by batch."""
     batch = n("batch_dims", 0)
     deep = index.shape[-1]
     lead = list(index.shape[batch:-1])
@@ -54,7 +54,7 @@ def gather_nd(n: Any, x: Any, index: Any) -> Any:
 
 
 def scatter_elements(n: Any, x: Any, index: Any, updates: Any) -> Any:
-    """Put, add, ... elements at indices along an axis."""
+    """Put elements at indices along an axis, or add them there, as `reduction` says."""
     axis, how = n("axis", 0), n("reduction", "none")
     index = wrap_indices(index, x.shape[axis])
     if how == "none":
@@ -63,7 +63,7 @@ def scatter_elements(n: Any, x: Any, index: Any, updates: Any) -> Any:
 
 
 def scatter_nd(n: Any, x: Any, index: Any, updates: Any) -> Any:
-    """Slices put, added, ... at index vectors."""
+    """Put slices at index vectors, or add them there, as `reduction` says."""
     deep, how = index.shape[-1], n("reduction", "none")
     rest = math.prod(x.shape[deep:])
     rows = x.reshape([math.prod(x.shape[:deep]), rest])

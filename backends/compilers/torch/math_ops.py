@@ -151,7 +151,7 @@ def stash(n: Any, x: Any) -> Any:
 
 
 def layer_norm(n: Any, x: Any, scale: Any, bias: Any = None) -> Any:
-    """Over the last axes; the mean and the inverse deviation as well where they are asked for."""
+    """Normalise over the last axes; return the mean and the inverse deviation too if they are wanted."""
     axis, eps, fine = n("axis", -1) % x.dim(), n("epsilon", 1e-5), stash(n, x)
     shape = list(x.shape[axis:])
     if (
@@ -170,14 +170,16 @@ def layer_norm(n: Any, x: Any, scale: Any, bias: Any = None) -> Any:
 
 
 def rms_norm(n: Any, x: Any, scale: Any) -> Any:
-    """Over the last axes, by the root of the mean square."""
+    """Divide by the root of the mean square over the last axes."""
     axis, eps, fine = n("axis", -1) % x.dim(), n("epsilon", 1e-5), stash(n, x)
     mean_square = torch.mean(fine * fine, list(range(axis, x.dim())), keepdim=True)
     return (fine * torch.rsqrt(mean_square + eps)).to(x.dtype) * scale
 
 
 def group_norm(n: Any, x: Any, scale: Any, bias: Any) -> Any:
-    """Groups of channels; before opset 21 a scale for each group, which ONNX then found of no use."""
+    """Normalise groups of channels; before opset 21 there was a scale for each group, which ONNX then found
+    of no use.
+    """
     groups, fine = n("num_groups"), stash(n, x)
     if n.opset < 21:
         scale, bias = (value.repeat_interleave(x.shape[1] // groups) for value in (scale, bias))
@@ -188,7 +190,7 @@ def group_norm(n: Any, x: Any, scale: Any, bias: Any) -> Any:
 
 
 def lrn(n: Any, x: Any) -> Any:
-    """Across the channels from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2)."""
+    """Normalise across the channels from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2)."""
     size = n("size")
     before = (size - 1) // 2
     padded = torch.constant_pad_nd(x * x, [0, 0] * (x.dim() - 2) + [before, size - 1 - before], 0)
@@ -208,7 +210,7 @@ def lp_norm(n: Any, x: Any) -> Any:
 
 
 def mean_variance(n: Any, x: Any) -> Any:
-    """ONNX's definition: the deviation, not the variance, has 1e-9 added."""
+    """Normalise by ONNX's definition: 1e-9 is added to the deviation, not to the variance."""
     axes = n("axes", [0, 2, 3])
     now = torch.mean(x, axes, keepdim=True)
     spread = torch.sqrt(torch.mean(x * x, axes, keepdim=True) - now * now)

@@ -11,8 +11,8 @@ INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16)
 
 
 def spread(n: Any, scale: Any, x: Any) -> Any:
-    """Scales or zero points of a tensor, of an axis or of blocks of it, in a shape that broadcasts with
-    `x`.
+    """Return scales or zero points of a tensor, of an axis or of blocks of it, in a shape that broadcasts
+    with `x`.
     """
     block, axis = n("block_size", 0), n("axis", 1)
     if scale.numel() == 1 and scale.dim() <= 1 and not block:
@@ -51,7 +51,7 @@ def quantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
 
 
 def dequantize(n: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    """(x - zero) * scale, in the type of the scale."""
+    """Return (x - zero) * scale, in the type of the scale."""
     to = n.dtype("output_dtype", scale.dtype)
     wide = torch.float64 if scale.dtype == torch.float64 else torch.float32
     # float32 does not hold every int32: the difference is taken first.

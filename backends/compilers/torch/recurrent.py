@@ -61,12 +61,12 @@ def bind_activation(function: Callable[..., Any], a: Any, b: Any, clip: Any) -> 
 
 
 def rnn_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, p: Any) -> Any:
-    """Ht = f(Xt*(Wi^T) + Ht-1*(Ri^T) + Wbi + Rbi)."""
+    """Compute Ht = f(Xt*(Wi^T) + Ht-1*(Ri^T) + Wbi + Rbi)."""
     return f[0](x @ w.t() + h @ r.t() + bias[0] + bias[1]), c
 
 
 def gru_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, p: Any) -> Any:
-    """Gates z, r, h; `linear_before_reset` multiplies by r after the product."""
+    """Compute a step with gates z, r, h; `linear_before_reset` multiplies by r after the product."""
     wz, wr, wh = (x @ w.t()).chunk(3, -1)
     rz, rr, rh = r.chunk(3, 0)
     (bz, br, bh), (cz, cr, ch) = bias[0].chunk(3), bias[1].chunk(3)
@@ -79,7 +79,7 @@ def gru_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, 
 
 
 def lstm_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, p: Any) -> Any:
-    """Gates i, o, f, c with peepholes; `input_forget` couples i and f."""
+    """Compute a step with gates i, o, f, c and peepholes; `input_forget` couples i and f."""
     i, o, forget, new = (x @ w.t() + h @ r.t() + bias[0] + bias[1]).chunk(4, -1)
     pi, po, pf = p.chunk(3)
     i = f[0](i + pi * c)

@@ -97,7 +97,7 @@ class Axis:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
 
     def outside(self) -> list[bool]:
-        """Which output elements lie outside of the input, where that makes them the extrapolation value."""
+        """Return which output elements lie outside of the input and get the extrapolation value."""
         if self.how != "tf_crop_and_resize":
             return [False] * self.out
         return [x < 0 or x > self.size - 1 for x in self.places]
@@ -116,7 +116,7 @@ def sizes_of(n: Any, x: Any, axes: list[int], scales: Any, sizes: Any) -> tuple[
 
 
 def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
-    """Axis after axis, each output element a weighted sum along it."""
+    """Resize axis after axis: each output element is a weighted sum along it."""
     if n.op == "Upsample" or n.opset < 11:
         roi, scales = None, n("scales") if roi is None else roi
     axes = [axis % x.dim() for axis in n("axes", range(x.dim()))]

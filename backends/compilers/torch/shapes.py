@@ -27,7 +27,7 @@ def flatten(n: Any, x: Any) -> Any:
 
 
 def squeeze(n: Any, x: Any, axes: Any = None) -> Any:
-    """Without the axes, which have one element, or without all such axes."""
+    """Remove the axes, which have one element, or all such axes."""
     axes = n("axes") if axes is None else axes
     if axes is None:
         axes = [at for at, size in enumerate(x.shape) if size == 1]
@@ -49,7 +49,7 @@ def unsqueeze(n: Any, x: Any, axes: Any = None) -> Any:
 
 
 def split(n: Any, x: Any, sizes: Any = None) -> Any:
-    """Slices along an axis, equal ones (the last may be smaller) where no sizes are given."""
+    """Split into slices along an axis, equal ones (the last may be smaller) if no sizes are given."""
     axis, parts = n("axis", 0), n("num_outputs", n.wanted)
     sizes = n("split") if sizes is None else sizes
     if sizes is None:
@@ -82,12 +82,12 @@ def slice_tensor(
 
 
 def expand(n: Any, x: Any, shape: Any) -> Any:
-    """Broadcast both ways."""
+    """Broadcast in both directions."""
     return x.expand(torch.broadcast_shapes(tuple(x.shape), tuple(shape)))
 
 
 def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
-    """Constant, by reflection, by the edge or around; negative padding cuts."""
+    """Pad with a constant, by reflection, by the edge or around; negative padding cuts."""
     pads = n("pads") if pads is None else pads
     value = n("value", 0) if value is None else n.one(value)
     axes = range(x.dim()) if axes is None else [axis % x.dim() for axis in axes]
@@ -135,7 +135,7 @@ def center_crop_pad(n: Any, x: Any, shape: Any) -> Any:
 
 
 def depth_to_space(n: Any, x: Any) -> Any:
-    """Channels to blocks of space, in the order of the mode."""
+    """Move channels to blocks of space, in the order of the mode."""
     batch, depth, height, width = x.shape
     side = n("blocksize")
     if n("mode", "DCR") == "DCR":
@@ -146,7 +146,7 @@ def depth_to_space(n: Any, x: Any) -> Any:
 
 
 def space_to_depth(n: Any, x: Any) -> Any:
-    """Blocks of space to channels; for CRD the other way about of DepthToSpace in that mode."""
+    """Move blocks of space to channels; for CRD the reverse of DepthToSpace in that mode."""
     batch, depth, height, width = x.shape
     side = n("blocksize")
     y = x.reshape(batch, depth, height // side, side, width // side, side)
@@ -161,7 +161,7 @@ def trilu(n: Any, x: Any, k: Any = 0) -> Any:
 
 
 def eye(n: Any, x: Any) -> Any:
-    """Ones on a diagonal, in the shape of a matrix."""
+    """Return ones on a diagonal, in the shape of a matrix."""
     rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1])
     return (rows[:, None] + n("k", 0) == columns).to(n.dtype("dtype", x.dtype))
 

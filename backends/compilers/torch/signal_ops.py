@@ -8,7 +8,9 @@ import torch
 
 
 def dft(n: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
-    """Complex numbers are pairs along the last axis; a real input has one element there."""
+    """Transform by Fourier; complex numbers are pairs along the last axis, and a real input has one element
+    there.
+    """
     axis = n("axis", 1) if n.opset < 20 else -2 if axis is None else axis
     axis = axis % x.dim()
     length, axis = n.one(length), n.one(axis)
@@ -29,7 +31,7 @@ def dft(n: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
 
 
 def stft(n: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
-    """Frames of the signal, weighted by the window, transformed each by itself."""
+    """Transform frames of the signal, weighted by the window, each by itself."""
     size = window.shape[0] if window is not None else length
     length = size if length is None else length
     if x.dim() == 3 and x.shape[-1] == 2:

@@ -51,7 +51,7 @@ class NodeView:
         self.wanted = wanted  # outputs up to the last that has a name
 
     def __call__(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         return self.attributes.get(name, default)
 
     def dtype(self, name: str, default: Any = None) -> Any:
@@ -169,7 +169,7 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         self.kept: dict[int, list[Any]] | None = None
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
-        """The outputs for the inputs `names`."""
+        """Compute the outputs for the inputs `names`."""
         env = dict(self.absent)
         env.update(zip(self.names, values))
         return tuple(self.block(env, Tape(self.kept)))
@@ -324,7 +324,9 @@ class _Defined:
 
 
 def schema_of(op: str, opset: int, domain: str) -> Any:
-    """ONNX's schema of an operator that is defined as a function; Unsupported when there is none."""
+    """Return ONNX's schema of an operator that is defined as a function; raises Unsupported if
+    there is none.
+    """
     label = "%s.%s" % (domain, op) if domain else op
     try:
         schema = onnx.defs.get_schema(op, opset, domain)

@@ -129,7 +129,7 @@ class Torch:
         return str(torch.__version__)
 
     def prepare(self, request: Request) -> Run:
-        """The module, in the model's types or in float64."""
+        """Lower the model to a module, in the model's types or in float64."""
         import onnx
         import torch
 
@@ -153,7 +153,7 @@ class Torch:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """A lack is one that the table or torch states; all else is an error."""
+        """Classify as a lack what the table or torch states; all else is an error."""
         patterns = [("unsupported", LACKS)] if exception.rpartition(".")[2] == "RuntimeError" else []
         return meaning_of(exception, message[:4000], patterns, TORCH_CLASSES, MEMORY)
 
@@ -281,7 +281,7 @@ class Inductor(Compiled):
         return version
 
     def prepare(self, request: Request) -> Run:
-        """The compiled module. torch compiles at the first call, which counts as the stage `compile` until it
+        """Compile the module. torch does that at the first call, which counts as the stage `compile` until it
         runs.
         """
         import torch
@@ -359,7 +359,7 @@ class Exporter(Compiled):
         return version
 
     def prepare(self, request: Request) -> Run:
-        """The exported model in a session of onnxruntime's."""
+        """Export the module, and open the model in a session of onnxruntime's."""
         from opsieve.backends.compilers.torch.values import Unsupported
 
         module, values = self.lower_model(request)

@@ -20,7 +20,7 @@ AVERAGE_POOLS = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
 
 
 def edges(pads: Sequence[int]) -> list[int]:
-    """ONNX's pads (all beginnings, then all ends) in torch's order, the last axis first."""
+    """Return ONNX's pads (all beginnings, then all ends) in torch's order, the last axis first."""
     half = len(pads) // 2
     return [amount for at in reversed(range(half)) for amount in (pads[at], pads[half + at])]
 
@@ -223,7 +223,7 @@ def over_space(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def col2im(n: Any, x: Any, image: Any, block: Any) -> Any:
-    """Blocks summed up where they overlap."""
+    """Sum blocks up where they overlap."""
     if len(image) != 2:
         n.refuse("%d spatial dimensions" % len(image))
     dilations, pads, strides = n("dilations", [1, 1]), n("pads", [0] * 4), n("strides", [1, 1])

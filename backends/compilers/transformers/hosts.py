@@ -55,8 +55,8 @@ def explain_refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
 
 
 def evaluate_by_reference(model: bytes, before: Any, lack: NotRun) -> Run:
-    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that
-    cannot be, as in the worker of a release, or where onnx's checker refuses the original `before`.
+    """Make the function that evaluates a serialised model by the reference. Both raise `lack` if that cannot
+    be, as in the worker of a release, or if onnx's checker refuses the original `before`.
     """
     try:
         # By its entry point: this module must not import the reference, which the worker of a release lacks.

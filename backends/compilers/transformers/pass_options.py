@@ -13,7 +13,7 @@ from opsieve.backends.compilers.worker_common import UnknownName
 
 
 def list_names(names: Iterable[str]) -> str:
-    """At most five names, quoted and shortened: they come from a model or from a user."""
+    """List at most five names, quoted and shortened: they come from a model or from a user."""
     every = sorted(names)
     return ", ".join([ascii(name[:80]) for name in every[:5]] + ["..."] * (len(every) > 5))
 
@@ -100,7 +100,7 @@ def known_to_onnxsim(names: List[str]) -> List[str]:
 
 @contextlib.contextmanager
 def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
-    """While it lasts, onnxscript's passes (by class) and rewrite rules (by name) that are named do nothing.
+    """Disable the named passes (by class) and rewrite rules (by name) of onnxscript while the block lasts.
 
     UnknownName at its end for a name that no pass or rule had that ran.
     """

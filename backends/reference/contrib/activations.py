@@ -78,7 +78,7 @@ def _conv(
     x: Array, w: Array, b: Array | None = None, z: Array | None = None, activation: str = "",
     activation_params: Sequence[float] = (), **attributes: Any
 ) -> Array:  # fmt: skip
-    """Conv, with `z` added to it before the activation."""
+    """Compute Conv with `z` added to it before the activation."""
     made = standard("Conv", x, w, b, **attributes)
     return apply_activation(made if z is None else made + z, activation, activation_params)
 

@@ -22,7 +22,7 @@ _LEFT_AND_RIGHT = 2
 
 
 def heads(x: Array, count: int) -> Array:
-    """[batch, count, length, size] of [batch, length, count * size]."""
+    """Split heads: [batch, length, count * size] to [batch, count, length, size]."""
     return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
 
 
@@ -42,7 +42,7 @@ def softmax(scores: Array, sink: Any = None) -> Array:
 
 
 def _causal(queries: int, keys: int) -> Array:
-    """Which keys each query sees when the last query stands at the last key."""
+    """Return which keys each query sees if the last query stands at the last key."""
     return np.tril(np.ones((queries, keys), bool), keys - queries)
 
 
@@ -84,8 +84,8 @@ def _self_attention(
     projected: Array, sizes: Any, mask: Array | None, past: Array | None, bias: Array | None, num_heads: int,
     unidirectional: int, scale: float | None, mask_filter_value: float,
 ) -> Any:  # fmt: skip
-    """Attention of Q, K and V that lie beside each other; the new keys and values, behind those of the
-    past.
+    """Compute the attention of Q, K and V that lie beside each other; return also the new keys and values
+    behind those of the past.
     """
     q, k, v = (heads(part, num_heads) for part in np.split(projected, np.cumsum(sizes)[:-1], axis=-1))
     k, v = (_behind(None if past is None else past[at], new) for at, new in enumerate((k, v)))
@@ -127,8 +127,8 @@ def _quantised_attention(
 def _unpack_heads(
     query: Array, key: Array | None, value: Array | None, num_heads: int
 ) -> tuple[Array, Array, Array]:
-    """Q, K and V by head: packed [.., heads, 3, size], K and V packed [.., heads, 2, size], K and V by head
-    already, or side by side.
+    """Return Q, K and V by head: packed [.., heads, 3, size], K and V packed [.., heads, 2, size], K and V by
+    head already, or side by side.
     """
     if query.ndim == 5:
         return tuple(query[:, :, :, part].swapaxes(1, 2) for part in range(3))  # type: ignore[return-value]
@@ -275,8 +275,8 @@ def _run_grouped_query(
     rotary_interleaved: int = 0, qk_output: int = 0, smooth_softmax: int = 0, sliding_window_cache: int = 0,
     k_quant_type: str = "NONE", v_quant_type: str = "NONE", seen: Array | None = None, **_: Any,
 ) -> Any:  # fmt: skip
-    """Query heads in groups that share a key; `ends` is the place of each item's last key. `seen` limits the
-    keys of each head.
+    """Attend with query heads in groups that share a key; `ends` is the place of each item's last key. `seen`
+    limits the keys of each head.
     """
     if sliding_window_cache or k_quant_type != "NONE" or v_quant_type != "NONE" or q_norm is not None:
         raise not_computed("a cache that is quantised or slides, or a norm of queries, is not computed")
@@ -318,7 +318,7 @@ def _sparse(
     columns: Array, total: Array, lengths: Array, cos: Array | None = None, sin: Array | None = None,
     num_heads: int = 1, sparse_block_size: int = 16, **attributes: Any,
 ) -> Any:  # fmt: skip
-    """GroupQueryAttention of blocks that a mask in CSR names; layouts are taken in turn by the heads."""
+    """Compute GroupQueryAttention of blocks that a mask in CSR names; the heads take the layouts in turn."""
     whole = int(total.reshape(-1)[0])
     blocks = np.zeros((num_heads, rows.shape[1] - 1, rows.shape[1] - 1), bool)
     for head in range(num_heads):

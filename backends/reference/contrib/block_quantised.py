@@ -50,7 +50,9 @@ def unpack_bits(packed: Array, bits: int, count: int) -> Array:
 
 
 def blocks_dequantised(values: Array, scales: Array, zeros: Array, block: int, axis: int = -1) -> Array:
-    """(values - zeros) * scales, where each scale and zero point serves `block` values along `axis`."""
+    """Return (values - zeros) * scales, where each scale and zero point serves `block` values
+    along `axis`.
+    """
     side = values.shape[axis]
     wide = [np.repeat(part, block, axis).take(np.arange(side), axis) for part in (scales, zeros)]
     made: Array = (values - wide[1]) * wide[0]
@@ -89,7 +91,7 @@ def _bnb4(
     a: Array, b: Array, absmax: Array, K: int = 0, N: int = 0, block_size: int = 16, quant_type: int = 0,
     transB: int = 1, training_mode: int = 0
 ) -> Array:  # fmt: skip
-    """The high half of a byte comes first here."""
+    """Unpack bytes whose high half comes first."""
     pairs = b.reshape(-1)
     index = np.stack([pairs >> 4, pairs & 15], axis=-1).reshape(-1)[: N * K]
     values = (NF4 if quant_type else FP4).astype(a.dtype)[index]
@@ -101,7 +103,7 @@ def _gather(
     data: Array, indices: Array, scales: Array, zeros: Array | None = None, bits: int = 4,
     block_size: int = 128, quantize_axis: int = 1, gather_axis: int = 0,
 ) -> Array:  # fmt: skip
-    """Gather of dequantised data; an index out of range gives zeros."""
+    """Gather dequantised data; an index out of range gives zeros."""
     axis, block = quantize_axis % data.ndim, block_size
     if data.dtype == np.uint8:
         values = unpack_bits(data, bits, data.shape[-1] * 8 // bits)
@@ -153,7 +155,7 @@ def _mixture(
     activation_alpha: float = 1.0, activation_beta: float = 0.0, swiglu_limit: float | None = None,
     router_weights: Array | None = None,
 ) -> Array:  # fmt: skip
-    """The k experts of the largest probability, weighted by it (by its share of the k when normalised).
+    """Mix the k experts of the largest probability, weighted by it (by its share of the k when normalised).
 
     `weights` and `biases` are those of the three layers, each [experts, out, in] and [experts, out], or None.
     """

@@ -16,8 +16,8 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, not_c
 
 
 def _unique(x: Array) -> Any:
-    """The values in the order in which they first occur, the place of each element among them, and how often
-    each occurs.
+    """Return the values in the order in which they first occur, the place of each element among them, and how
+    often each occurs.
     """
     values, first, inverse, counts = np.unique(x, True, True, True)
     order = np.argsort(first)
@@ -53,8 +53,8 @@ def _crop(
     mode: str = "bilinear",
     extrapolation_value: float = 0.0,
 ) -> Array:
-    """Regions of images [N, C, H, W] given by their corners in parts of H - 1 and W - 1, resized so that
-    corners meet corners.
+    """Cut regions out of images [N, C, H, W], given by their corners in parts of H - 1 and W - 1, and resize
+    them so that corners meet corners.
     """
     made = np.full((len(boxes), x.shape[1], *size), extrapolation_value, x.dtype)
     places = [_crop_places(boxes[:, at::2], int(size[at]), x.shape[2 + at]) for at in range(2)]
@@ -139,7 +139,7 @@ def _causal_conv(
     x: Array, w: Array, b: Array | None = None, past: Array | None = None, activation: str = "none",
     ndim: int = 1, dilation: int = 1, channels_last: int = 0, state_window: int = 0,
 ) -> Any:  # fmt: skip
-    """A convolution of each channel by itself [batch, channels, length] that sees the past only, and the
+    """Convolve each channel by itself [batch, channels, length], seeing the past only; return also the
     elements that the next call needs.
     """
     if ndim != 1 or channels_last or state_window:

@@ -19,7 +19,9 @@ _GATES: Mapping[str, Function] = {"silu": silu, "swish": silu, "sigmoid": sigmoi
 
 
 def rms(x: Array, epsilon: float, axis: int = -1) -> tuple[Array, Array]:
-    """X over the root of its mean square along `axis` and all behind it, and the reciprocal of that root."""
+    """Divide X by the root of its mean square along `axis` and all behind it; return also the reciprocal of
+    that root.
+    """
     axes = tuple(range(axis % x.ndim, x.ndim))
     inverse: Array = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + epsilon)
     return x * inverse, inverse
@@ -63,7 +65,9 @@ def _run_embedding(
     bias: Array, mask: Array | None = None, position_ids: Array | None = None, epsilon: float = 1e-12,
     mask_index_type: int = 0,
 ) -> Any:  # fmt: skip
-    """The sum of up to three embeddings, normalised, how many words of the mask are there, and the sum."""
+    """Return the normalised sum of up to three embeddings, the number of words in the mask, and the sum
+    itself.
+    """
     batch, length = ids.shape
     at = np.arange(length)[np.newaxis] if position_ids is None else position_ids
     for table, index in ((words, ids), (places, at)):
@@ -104,7 +108,7 @@ def _gated_rms(x: Array, scale: Array, gate: Array, activation: str = "silu", ep
 
 
 def _branches(x: Array, count: int) -> Array:
-    """[..., C, H] of a flattened [..., C * H]."""
+    """Reshape a flattened [..., C * H] to [..., C, H]."""
     return x.reshape(*x.shape[:-1], count, -1) if count else x
 
 
@@ -118,8 +122,8 @@ def _branchwise(x: Array, scale: Array | None = None, num_branches: int = 0, eps
 
 
 def _mixing(gates: Array, streams: Array) -> Array:
-    """Gates of branches (..., C), (..., C, 1), or of features, as an array that broadcasts with streams (...,
-    C, H).
+    """Return gates of branches (..., C), (..., C, 1), or of features, as an array that broadcasts with
+    streams (..., C, H).
     """
     if gates.ndim == streams.ndim:
         return gates

@@ -46,7 +46,7 @@ def quantise_tensor(
 
 
 def _unary(function: Function) -> Function:
-    """An operator of one quantised tensor: x, its scale and zero point, and those of the result."""
+    """Make an operator of one quantised tensor: x, its scale and zero point, and those of the result."""
 
     def run(
         x: Array,
@@ -74,7 +74,7 @@ def _binary(function: Function) -> Function:
 
 
 def _softmax(x: Array, axis: int = -1, opset: int = 13) -> Array:
-    """Softmax along an axis, or before opset 13 over all axes from there on."""
+    """Compute Softmax along an axis, or before opset 13 over all axes from there on."""
     flat = x.reshape(*x.shape[: axis % x.ndim], -1) if opset < 13 else np.moveaxis(x, axis, -1)
     weights = np.exp(flat - flat.max(axis=-1, keepdims=True))
     made: Array = weights / weights.sum(axis=-1, keepdims=True)
@@ -82,7 +82,7 @@ def _softmax(x: Array, axis: int = -1, opset: int = 13) -> Array:
 
 
 def _channels_last(function: Function) -> Function:
-    """An operator on [N, C, ...] that an attribute makes work on [N, ..., C]."""
+    """Make an operator on [N, C, ...] that an attribute lets work on [N, ..., C]."""
 
     def run(x: Array, channels_last: int = 0, **attributes: Any) -> Array:
         made = function(np.moveaxis(x, -1, 1) if channels_last else x, **attributes)
@@ -138,7 +138,7 @@ def _gemm(
 
 
 def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
-    """X as uint8 by the range of its own values, with the scale and zero point.
+    """Quantise X to uint8 by the range of its own values; return also the scale and zero point.
 
     https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html, in float32, as its scale is one: what is
     off by less falls to other ties.

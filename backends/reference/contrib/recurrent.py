@@ -22,8 +22,8 @@ def _attentive(
     memory_lengths: Array | None = None, layer: Array | None = None, direction: str = "forward",
     **attributes: Any,
 ) -> Any:  # fmt: skip
-    """An LSTM that is given X beside its attention state: that state stands behind H while the steps run, and
-    is zero at first.
+    """Make an LSTM that gets X beside its attention state: that state stands behind H while the steps run,
+    and is zero at first.
     """
     if query is None or memory_weights is None or v is None or memory is None:
         raise not_computed(
@@ -99,7 +99,7 @@ def _run_quantised(
 def _defaults(
     x: Array, directions: int, hidden: int, h: Array | None, c: Array | None, b: Array | None, p: Array | None
 ) -> tuple[Array, Array, Array, Array]:
-    """The states, biases and peepholes: zero where they are left out."""
+    """Return the states, biases and peepholes: zero where they are left out."""
     shapes = (
         (directions, x.shape[1], hidden),
         (directions, x.shape[1], hidden),

@@ -94,7 +94,7 @@ def _tokens(text: str, least: int, separators: Sequence[str] | None, expression:
 
 
 def _no_repeats(ids: Array, scores: Array, ngram_size: int = 1) -> Array:
-    """-inf for each token that would end an n-gram which the row holds already."""
+    """Give -inf to each token that would end an n-gram which the row holds already."""
     made, size = scores.copy(), ngram_size
     for row, tokens in enumerate(ids.tolist()):
         if len(tokens) >= size:
@@ -110,7 +110,7 @@ def _ngram_hashes(
     end: Array | None = None, segments: Array | None = None, past_segments: Array | None = None,
     max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0, reset_on_eos: int = 0,
 ) -> Any:  # fmt: skip
-    """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the
+    """Hash the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads]; return also the
     ids that the next call needs.
     """
     batch, length = ids.shape
@@ -149,7 +149,7 @@ def _packed_ngram_hashes(
     past_segments: Array | None = None, captured: Array | None = None, state_update_capacity: int = 0,
     max_ngram_size: int = 2, pad_id: int = 0, **attributes: Any,
 ) -> Any:  # fmt: skip
-    """The same for requests of several lengths that stand behind each other, with the state after each of
+    """Hash requests of several lengths that stand behind each other; return also the state after each of
     their first `captured` tokens.
     """
     before = max_ngram_size - 1
@@ -185,8 +185,8 @@ def _bifurcation(
     min_ngram_size: int = 1,
     max_ngram_size: int = 3,
 ) -> Any:
-    """Tokens with the predicted ones up to the first that differs from the source, and where their last
-    n-gram stands in the source alone.
+    """Return the tokens with the predicted ones up to the first that differs from the source, and where their
+    last n-gram stands in the source alone.
     """
     words, tokens, start = source.tolist(), current.tolist(), int(before.reshape(()))
     if predicted is not None:

@@ -15,7 +15,7 @@ _SWITCH = "OPSIEVE_SANDBOX"
 
 
 def drop_rights() -> None:
-    """From now on open no file, make no socket, start and signal no process; open descriptors stay.
+    """Forbid, from now on, to open a file, make a socket, start or signal a process; open descriptors stay.
 
     Rights that the kernel cannot restrict stay too.
     """

@@ -234,8 +234,8 @@ class GrowingIndex(IndexReader):
 
 
 def _order_by_size(row: tuple[str, int, int | None, str, str, int]) -> tuple[bool, int, int, int, str]:
-    """Sort key: reduced members first, the smallest of them; then the smallest others; among equals the
-    oldest.
+    """Return the sort key: reduced members first, the smallest of them; then the smallest others; among
+    equals the oldest.
     """
     folder, nodes, reduced, _, _, number = row
     size = (nodes or _UNREDUCED) if reduced is None else reduced
