@@ -110,7 +110,7 @@ def _interval(array: Any, dtype: str) -> Bounds:
         return USUAL[dtype]
     numbers = array.astype(np.float64)
     low, high = float(numbers.min()), float(numbers.max())
-    # It holds a NaN
+    # With a NaN among the elements neither end is a number.
     return (low, high) if low <= high else (-math.inf, math.inf)
 
 
@@ -241,7 +241,7 @@ def _apply_rule(
     try:
         bounds = operator.bounds(ins, attrs)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001
-        # The same; the hyperbolic sine of a wide interval overflows
+        # Rules may fail on foreign nodes here too: the hyperbolic sine of a wide interval overflows.
         bounds = []
     if any(typed is not None and not all(type(side) in (int, str) for side in typed[1]) for typed in types):
         return (), ()
@@ -271,7 +271,7 @@ def _constant(node: onnx.NodeProto, depth: int) -> Tensor:
 # Sizes that a model computes: what its nodes make of shapes and small constants, once the shapes are known.
 
 
-# Elements
+# The most elements of a value that is computed.
 _MOST: Final = 64
 _WHOLE: Final = ("int64", "int32", "bool")
 _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {

@@ -168,7 +168,7 @@ def _infer(step: TypedNode) -> None:
 class _GraphReader:
     def __init__(self, opset: int, own: set[tuple[str, str]]) -> None:
         self.opset = opset
-        # Functions of the model: they may have the names of operators
+        # Local functions may have the names of operators and then hide them.
         self.own = own
 
     def graph(self, graph: onnx.GraphProto, around: Mapping[str, Tensor], depth: int) -> TypedGraph:

@@ -231,7 +231,7 @@ def settle_types(
     try:
         types = operator.infer(ins, attrs)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001
-        # The same
+        # As for relations: rules may raise anything for foreign nodes.
         return (broken, ()) if broken else None
     if any(typed is not None and not all(type(side) is int for side in typed[1]) for typed in types):
         return (broken, ()) if broken else None

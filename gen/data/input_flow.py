@@ -16,7 +16,7 @@ from opsieve.gen.model.attributes import constant_array, is_constant, tensor_arr
 from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import bodies
 
-# Elements of a constant that is looked into
+# The most elements of a constant that is read; larger ones are data rather than axes or sizes.
 _MAX_CONSTANT = 1024
 
 
@@ -77,7 +77,7 @@ class InputFlow:
                 continue
             for body in bodies(node):
                 inner = scope.inner()
-                # From this input on a node hands its inputs to its body one by one.
+                # Loop hands its body the inputs after trip count and condition in order, Scan all of them.
                 skip = {"Loop": 2, "Scan": 0}.get(node.op_type) if node.domain in ("", "ai.onnx") else None
                 if skip is not None:
                     names = [info.name for info in body.input]

@@ -83,6 +83,7 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
     except onnx.defs.SchemaError:
         # onnx raises for an opset that is older than the operator.
         return None
+    # A deprecated form is a placeholder without a meaning at this opset.
     if schema.deprecated:
         return None
     types = {c.type_param_str: named_dtypes(c.allowed_type_strs) for c in schema.type_constraints}
@@ -166,7 +167,7 @@ class OpChoice:
 
     op: Operator
     dtypes: frozenset[str]
-    # The same dtypes in order
+    # Sorted, since a draw from a set would depend on the order of hashes.
     leaves: tuple[str, ...]
     low: int
     high: int
@@ -187,6 +188,7 @@ class OpTable(tuple[OpChoice, ...]):
 @functools.cache
 def known_operators() -> dict[str, Operator]:
     """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted."""
+    # Sorted, since entry points come in the order of installation and seeds must mean the same everywhere.
     found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
     return {name_with_domain(operator): operator for operator in sorted(found, key=name_with_domain)}
 
@@ -293,6 +295,7 @@ def first_dtypes(operator: Operator, opset: int) -> frozenset[str]:
     had = form(operator.name, opset)
     if had is None:
         return frozenset()
+    # Without inputs the schema names no type, so the declaration does.
     if not had.inputs:
         return frozenset(operator.dtypes or ("float32",))
     allowed = had.dtypes(0)

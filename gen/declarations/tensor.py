@@ -17,7 +17,7 @@ from opsieve.gen.declarations.symbolic_arith import Size
 from opsieve.gen.model.tensors import NUMBERS
 
 Shape = tuple[int, ...]
-# An int stays one; it may be open as a size may
+# Integers stay integers, exact beyond 2**53, and may be open sizes.
 Number = float | Size
 
 

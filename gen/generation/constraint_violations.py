@@ -83,6 +83,7 @@ def _break_arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
     for position, slot in enumerate(had.inputs):
         if not slot.optional and not slot.variadic and position < len(node.ins):
             left: list[Tensor | None] = [*node.ins[:position], None, *node.ins[position + 1 :]]
+            # ONNX leaves out optional inputs at the end and does not list them as empty.
             while left and left[-1] is None:
                 left.pop()
             yield Violation("missing-input", f"input {position}", left, node.attrs)
@@ -154,6 +155,7 @@ def _break_dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterat
         if outside:
             ins = _replace_input(node.ins, position, *_change_dtype(tensor, builder.rng.choice(outside)))
             yield Violation("dtype", f"input {position}", ins, node.attrs)
+        # Only inputs that share a type variable have to agree.
         same = sum(
             other is not None and had.inputs[min(n, len(had.inputs) - 1)].type == slot.type
             for n, other in enumerate(node.ins)
@@ -189,6 +191,7 @@ def _break_attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
             yield Violation(
                 "missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name}
             )
+        # A text for a number and a number for anything else can never be the attribute's type.
         wrong: Any = "text" if known.type in _NUMBERED else 7
         yield Violation("attribute-type", name, node.ins, {**node.attrs, name: wrong})
         outlandish: Any = None

@@ -332,7 +332,7 @@ class ModelReplay:
         safe = operator.safe[0] if operator.safe else None
         low, high = operator.ranks
         if (
-            # samplers are written for what has elements
+            # Samplers expect known sizes and at least one element.
             any(type(side) is not int or not side for side in x.shape)
             or x.dtype not in first_dtypes(operator, builder.opset)
             or not low <= x.rank <= high

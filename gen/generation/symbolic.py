@@ -227,8 +227,7 @@ def _resize_outputs(node: Node, changed: Sequence[Tensor | None]) -> list[tuple[
         if not out.name or typed is None:
             continue
         if len(typed[1]) != len(out.shape) or 0 in typed[1]:
-            # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end: nothing
-            # is left
+            # After a Squeeze without axes even the rank depends on sizes, and a Slice may leave nothing.
             return None
         now = with_sizes(out, typed[1])
         if out.values is not None:

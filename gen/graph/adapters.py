@@ -136,7 +136,7 @@ def choose_nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hu
     near, most = tensors[0], -(1 << 60)
     for tensor in tensors:
         good = hub * tensor.reads if hub else tensor.depth
-        # Else steps do not change it
+        # The steps that a tensor needs only make it worse, so they are counted for promising ones alone.
         if good > most:
             good -= (
                 (tensor.dtype not in dtypes)

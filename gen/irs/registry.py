@@ -123,7 +123,7 @@ def keep_script(program: P, script: str, exact: bool) -> P:
 
 def rename(program: P, name: str) -> P:
     """Return the same program under another name."""
-    # Every program is a dataclass
+    # mypy does not know that every program is a dataclass.
     again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]
     # The bytes are the same, so their cached results are kept: parsing a large model again is slow.
     for derived in ("proto", "digest"):

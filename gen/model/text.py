@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-# Characters of a text that a person may want to read
+# The most characters of a text that a person may want to read.
 _MOST = 64 << 10
 # The longest line in characters; a single name may have a million.
 _CUT = 1000
@@ -50,7 +50,7 @@ def _same(text: str, model: Any) -> bool:
     try:
         parsed = onnx.parser.parse_model(text)
     except Exception:  # noqa: BLE001
-        # The parser is C++ and raises several unrelated classes
+        # The parser is C++ and raises several unrelated classes.
         return False
     return _canonical(parsed) == _canonical(model)
 

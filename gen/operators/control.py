@@ -128,6 +128,7 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
         chosen = [first.match(rng.choice(("float32", "int64")), builder.shape(0, 3))]
     others = [_give_output(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
     chosen = [_give_output(first, tensor) for tensor in chosen]
+    # A graph cannot list one value twice among its outputs.
     if not (_distinct(others) and _distinct(chosen)):
         return None
     return Instance(
@@ -158,6 +159,7 @@ def _draw_carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple
         start = builder.pick(allowed, 0, 4) or builder.leaf(
             builder.choose_dtype(allowed), builder.shape(0, 3)
         )
+        # Tensors without elements hide differences, since any result of them compares equal.
         if math.prod(start.shape) == 0:
             continue
         # A carried value starts inside this interval and is clipped to it after each turn, so it holds in
@@ -226,6 +228,7 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
 def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     values = ins[0].values
     assert values is not None
+    # A Loop's first two inputs are the trip count and the condition; its body yields the condition first.
     outputs, count = attrs["body"].outputs[1:], len(ins) - 2
     return [
         (tensor.dtype, tensor.shape if place < count else (int(values[0]), *tensor.shape))
@@ -269,6 +272,7 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
         "num_scan_inputs": len(apart),
         "body": BodyGraph((*states, *slices), body.nodes, given),
     }
+    # The page: by default every scanned input is scanned along axis 0.
     if axis or len(apart) > 1:
         attrs["scan_input_axes"] = [at for _, at in apart]
     if rng.random() < builder.style.rates.unlikely_attribute:

@@ -20,6 +20,7 @@ _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
 
 def split_batch(at: Rewriting) -> None:
     """Run each node that keeps the rows of its first axis apart on two parts, and concatenate the results."""
+    # Since opset 13 Split takes its sizes as an input, as written here.
     if at.opset < OLDEST:
         return
     parts: dict[str, tuple[str, str]] = {}
@@ -94,6 +95,7 @@ def _find_split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
         split = op.rows(known, attributes) if op.rows is not None and len(node.output) == 1 else None
     if split is None:
         return None
+    # All split inputs need equally many rows, and two at least, so that both parts have some.
     rows = {row_count(tensor) for tensor, apart in zip(known, split, strict=True) if apart}
     names = [name for name, apart in zip(node.input, split, strict=True) if apart]
     fits = len(rows) == 1 and min(rows) >= 2 and all(at.takes("Split", name) for name in names)

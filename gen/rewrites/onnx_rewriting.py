@@ -40,7 +40,7 @@ def _is_random(node: NodeProto) -> bool:
     """Return whether a program's results depend on drawn numbers, whose order a rewrite may change."""
     operator = find_operator(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
-    # the third says: in training
+    # Dropout draws in training only, which its third input switches on.
     return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)
 
 

@@ -104,6 +104,7 @@ def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
             request.budget,
             tensor=max((request.budget.tensor, *map(_count_elements, tensors))),
             elements=request.budget.elements + sum(map(_count_elements, tensors)),
+            # A model of the corpus may be large; only what is added to it is limited.
             work=1 << 40,
         )
         wished = replace(
@@ -159,6 +160,7 @@ def _cut_piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
     if not request.corpus:
         return _cut_architecture(replace(request, nodes=most), rng)
     piece = cut_piece(_read_from_corpus(request, rng, seed), rng, most)
+    # Nodes of another opset may have other forms of their operators.
     return piece if piece.opset == request.opset else None
 
 

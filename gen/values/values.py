@@ -75,7 +75,7 @@ def with_special(case: Case, values: str, seed: int) -> Case:
 Array: TypeAlias = np.ndarray[Any, Any]
 
 KINDS = ("zeros", "subnormals", "extremes", "nan", "inf")
-# One element of so many is special
+# One of this many elements becomes special.
 _SHARE = 4
 # Integers up to this bound are an index, a size or a count rather than data
 _WIDE = 1 << 16

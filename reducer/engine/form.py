@@ -60,7 +60,7 @@ class Progress:
     dimension: str
     nodes: int
     inner_nodes: int
-    # Bytes
+    # In bytes.
     size: int
     checks: int
     seconds: float

@@ -311,7 +311,7 @@ def _read(
 ) -> dict[str, Value] | None:
     graph, node = graph_at(model, path), node_at(model, path, key)
     if graph is None or node is None or name not in node.input[max(place, 0) :]:
-        # An edit of another part was taken
+        # Another edit has changed the node since this one was made.
         return None
     if place < 0:
         reread(graph.node, {name: other})

@@ -84,6 +84,7 @@ def _class(plan: _DimensionPlan, root: Dim, dims: list[Dim]) -> SizeClass:
 def resize(subject: Subject, sizes: SizeClass, size: int, keep_last: bool) -> Subject | None:
     """Give the dimensions of a class a smaller size."""
     plan, key, axis = sizes.place
+    # A plan is expensive, and edits that were merged before make the old one useless.
     here = plan if subject.model is plan.view.subject.model else _DimensionPlan(view(subject))
     number = here.numbers.get(key)
     if number is None or here.classes.size((number, axis)) <= size:
@@ -104,6 +105,7 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
     for root in new:
         for number, _ in plan.sizes.members.get(root, ()):
             tensor = plan.view.tensors[number]
+            # Only stored and fed tensors are cut; what nodes compute follows from them.
             if tensor.source and number not in values:
                 shape = plan.sizes.shape(number, new)
                 old = held_array(model, inputs, tensor.path, tensor.name)
@@ -217,6 +219,7 @@ def _list_sizes(
         ]
         return np.array(keep, dtype=old.dtype)
     if rule is SizeRule.GROWN:
+        # An Expand aligns shapes at their last axes, and 1 keeps the input's size.
         tail = out[len(out) - old.size :]
         return np.array([1 if item == 1 else size for item, size in zip(old, tail, strict=True)], old.dtype)
     if rule is SizeRule.PARTED:

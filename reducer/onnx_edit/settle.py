@@ -143,6 +143,7 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
             if found is not None and found.tensor_type.elem_type:
                 info.type.tensor_type.elem_type = found.tensor_type.elem_type
     made = {name for node in graph.node for name in node.output}
+    # From the back, since a deletion moves everything behind it.
     for index in reversed(range(len(graph.value_info))):
         info = graph.value_info[index]
         if info.name in made and holds(info):

@@ -55,7 +55,7 @@ _NOTHING: dict[str, Any] = {
     "replays": None,
     "noise": None,
     "slippage": 0,
-    # The name of `slippage` before 0.2
+    # Releases before 0.2 called `slippage` so, and scripts may read it.
     "slipped": 0,
     "rest_fails": "",
     "finished": True,
@@ -232,6 +232,7 @@ def place_of(what: Path, store: Path) -> Path:
     Raises BadInput for a name that the store does not know, or whose cases it did not keep. Anything else is
     returned unchanged.
     """
+    # A path that exists always means itself, also if a cluster has its name.
     if what.exists() or len(what.parts) != 1 or what.suffix or not store.is_dir():
         return what
     from opsieve.triage.store.queries import Queries

@@ -13,7 +13,7 @@ from opsieve.gen.irs.ir import Lines
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.tensors import TensorType, read_type
 
-# Drawn
+# The most nodes that are drawn.
 _NODES = 2000
 
 

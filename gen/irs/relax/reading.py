@@ -145,7 +145,7 @@ class _Reader:
             value, kind = self.expr(found["value"]), self.type(found["ty"])
             return R.MatchCast(self.bind(var), value, kind)
         if isinstance(found["value"], ObjectNode) and found["value"].type == "relax.expr.Function":
-            # A local function may call itself
+            # Bound before its body is read, since a local function may call itself.
             bound = self.bind(var)
             return R.Bind(bound, self.expr(found["value"]))
         value = self.expr(found["value"])

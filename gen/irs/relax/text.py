@@ -6,7 +6,7 @@ from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 from opsieve.gen.irs.tvm.tensors import Array
 
-# Elements of a constant
+# The most elements of a constant that are shown.
 _SHOWN = 16
 _INDENT = "    "
 
@@ -123,7 +123,7 @@ def array_text(array: Array) -> str:
     try:
         flat = np.frombuffer(array.data, np.dtype(array.dtype))
     except TypeError:
-        # An element type that numpy has not
+        # numpy lacks some element types of TVM, such as 4-bit floats.
         return f"R.const(..., {array.dtype!r})  # {list(array.shape)}"
     if not array.shape:
         return f"R.const({flat[0]}, {array.dtype!r})"

@@ -97,7 +97,7 @@ class _Writer:
         if isinstance(expr, R.GlobalVar):
             return self._globals[expr.name]
         if isinstance(expr, R.Scalar):
-            # A boolean is an int here
+            # `bool` is a subclass of `int` in Python, so this covers it.
             if isinstance(expr.value, int | float):
                 return number(expr.value, expr.dtype)
             return self.size(expr.value)
@@ -145,7 +145,7 @@ def _immediate(value: Value, declared: str) -> Value:
         return tuple(_immediate(item, declared) for item in value)
     if isinstance(value, int | float) and "ir.FloatImm" in declared:
         return number(float(value), "float32")
-    # the sections of a split
+    # The sections of a split are declared as any object.
     if isinstance(value, int) and ("ir.IntImm" in declared or declared == "@ffi.Object"):
         return number(value, "int64")
     return value

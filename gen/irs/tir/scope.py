@@ -143,6 +143,7 @@ def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
         return
     kind = node["kind"]
     inner = replace(scope, kinds=(*scope.kinds, int(kind) if isinstance(kind, int) else 0))
+    # A range is known only for constant ends and a step of one.
     if first is not None and extent is not None and extent > 0 and node.get("step") is None:
         inner = inner.with_variable(var, first, first + extent - 1)
     else:
@@ -157,6 +158,7 @@ def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     block = _field(node, "block")
     if block is None:
         return
+    # A write to a buffer that the block does not declare would make it invalid.
     said = {region["source"] for region in N.list_nodes(block["writes"])}
     inner = replace(scope, variables=(), ranges=(), block=True)
     inner = replace(inner, buffers=tuple(of for of in scope.buffers if of in said))

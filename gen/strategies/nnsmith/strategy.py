@@ -148,7 +148,7 @@ def _draw_instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[
         symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]
         return made, symbolic.infer_outputs(op, made)
     except OpenSize:
-        # A sampler looked at a size that is open
+        # The sampler depends on a size that is still open.
         return None
 
 

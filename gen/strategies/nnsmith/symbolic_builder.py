@@ -27,7 +27,7 @@ _MATCHED, _PARTNERED = (
 )
 # The share among partners that broadcast.
 _SAME_RANK = 0.7
-# Are tensors that no node reads yet, where there is one
+# The share of picked tensors that no node reads yet, if there are any.
 _UNREAD = 0.7
 # Weighted towards ranks 2 to 4, which most operators take; 0 and 5 stay possible.
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)

@@ -26,7 +26,7 @@ PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in 
 
 NAME: Final = "pattern"
 _WITH_BODIES: Final = "control"
-# structures, until one begins where it is to
+# The most structures that are tried until one can begin at the chosen tensor.
 _TRIES: Final = 6
 _ALL: Final = tuple(PATTERNS.values())
 _PALETTES: Final = (

@@ -95,6 +95,7 @@ def _widths(data: Any, call: SpelledCall) -> tuple[list[tuple[int, int]], list[t
         strict=True,
     ):
         reach = gap * (taps - 1) + 1
+        # The page of pools: output size = floor((size + pads - reach) / stride) + 1, or ceil.
         span = size + before + after - reach
         count = -(-span // step) if call["ceil_mode"] else span // step
         widths.append((before, after + max(0, count * step - span)))
@@ -125,6 +126,7 @@ def _shares(size: int, count: int) -> Any:
     """Return the share that each of `size` elements has in each of `count` means."""
     shares = np.zeros((count, size))
     for index in range(count):
+        # As in PyTorch: window i goes from floor(i * size / count) to ceil((i + 1) * size / count).
         window = slice(index * size // count, -(-(index + 1) * size // count))
         shares[index, window] = 1 / (window.stop - window.start)
     return shares
@@ -139,6 +141,7 @@ def _attention(call: SpelledCall) -> Any:
         scores = call("Add", scores, call.args[3])
     if call["causal_mask"]:
         rows, columns = scores.shape[-2:]
+        # "BottomRight" aligns the last query with the last key, "TopLeft" the first ones.
         shift = columns - rows if call["causal_mask"] == "BottomRight" else 0
         seen = np.tril(np.ones((rows, columns), bool), shift)
         scores = call("Where", seen, scores, to_constant(scores, -math.inf))
@@ -166,6 +169,7 @@ def _resize(call: SpelledCall) -> Any:
 
 def _grid_sample(call: SpelledCall) -> Any:
     method = str(call["method"])
+    # TVM's grid is [N, 2, H, W], that of ONNX [N, H, W, 2].
     grid = call("Transpose", call.args[1], perm=[0, *range(2, call.args[1].ndim), 1])
     return call(
         "GridSample", call.args[0], grid, mode=_METHODS.get(method, method),
@@ -178,6 +182,7 @@ def _affine_grid(call: SpelledCall) -> Any:
     """Return the places of a grid over [-1, 1], moved by a matrix for each image."""
     theta, (height, width) = call.args[0], call.args[1]
     y, x = (
+        # Aligned corners are at -1 and 1; otherwise these are the edges, and places the centres of cells.
         np.linspace(-1, 1, size) if call["align_corners"] else (2 * np.arange(size) + 1) / size - 1
         for size in (height, width)
     )
