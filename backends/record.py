@@ -21,6 +21,7 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
     try:
         make_folder(place)
         for number, observation in enumerate(observations):
+            # A target holds `/` and `:`, and may be longer than a file name.
             stem = f"{number:02d}-{re.sub(r'[^A-Za-z0-9._=-]', '_', observation.target)[:80]}"
             record = {
                 name: value

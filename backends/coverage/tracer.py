@@ -172,8 +172,8 @@ class Tracer:
         self.numbered += count
 
     def count(self, path: str, points: str, count: int, section: Sequence[int]) -> None:
-        """Use the own counters of the loaded library at `path`: address and size of their section, bytes of a
-        counter.
+        """Register the counters of the loaded library at `path`: address and size of their section, bytes of
+        a counter.
 
         The file `points` has the `count` probes' offsets and then, for each counter, which probe it is (u32).
         """

@@ -28,6 +28,7 @@ from opsieve.gen.model.structure import lacks_types
 
 # The backend of the gradient search, which the research kit brings (benchmarks/research)
 GRADIENT = "value-search"
+# The fast one first; the reference knows operators that onnxruntime lacks.
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")
 GUESSES = 48
@@ -123,6 +124,7 @@ def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Questio
     lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
     model = yield from _concrete(wanted.program, wanted.inputs)
     graph = read_graph(model, wanted.inputs)
+    # A NaN of constants alone: no input can change it.
     if isinstance(met, onnx.NodeProto) and is_unreachable(graph, met.output[0], effort.weights):
         return lost
     starts = [(given, model)]
@@ -167,6 +169,7 @@ def _search_by_guesses(
         if met == "":
             return found
         at = -1 if met is None else guesses.place(met.output[0])
+        # A later offending node means that this one is mended.
         if at >= place:
             best, model, place = found, changed, at
     return None
@@ -196,6 +199,7 @@ def _gradient(
         return None
     weights = "on" if effort.weights else "off"
     target = resolve(f"{GRADIENT}:weights={weights},iterations={effort.iterations}{effort.gradient}")
+    # The seed has the name "", which no input of ONNX can have.
     fed = {**start.inputs, "": np.array(seed, np.int64)}
     answer = yield target, Test(OnnxProgram(model.SerializeToString(), start.program.name), fed)
     if not answer.outputs:
@@ -212,11 +216,13 @@ def _concrete(
     model = program.proto
     if _open(model):
         model = copied(program.proto)
+        # Their declared sizes may contradict the new ones.
         del model.graph.value_info[:]
         for info in model.graph.input:
             value = inputs.get(info.name)
             if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
                 del info.type.tensor_type.shape.dim[:]
+                # Else a tensor without dimensions would have no shape at all.
                 info.type.tensor_type.shape.SetInParent()
                 for side in value.shape:
                     info.type.tensor_type.shape.dim.add().dim_value = side
@@ -257,6 +263,7 @@ def finite(value: Any) -> bool:
         return True
     if value.dtype.kind in "fc":
         return bool(np.isfinite(value).all())
+    # bfloat16 and float8 of ml_dtypes are of kind V, on which numpy has no isfinite.
     return "float" not in value.dtype.name or bool(np.isfinite(value.astype(np.float32)).all())
 
 

@@ -84,17 +84,20 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
         return None
     history = _read_history(repository)
     homes = _find_homes({path for change in history for path, _, _ in change.files}, sources)
+    # Only files with a home in the repository: the others have nothing to agree with.
     hashes = {name: _hash_file(sources[name]) for name in set(homes.values())}
     seen = {
         homes[p] for change in history for p, _, new in change.files if p in homes and new in hashes[homes[p]]
     }
     total, matched = Counter(map(_get_package, sources)), Counter(map(_get_package, seen))
+    # A top folder of which less than half is known here is another project's.
     packages = {package for package in matched if matched[package] * 2 >= total[package]}
     names = sorted(name for name in sources if _get_package(name) in packages)
     masks = _count_agreements(
         repository, history, homes, hashes, {name: 1 << bit for bit, name in enumerate(names)}
     )
     agree = max((mask.bit_count() for mask in masks.values()), default=0)
+    # Fewer would agree with some commit of any fork by chance.
     if agree * 2 < len(names) or not agree:
         return None
     best = {change.sha: change.time for change in history if masks[change.sha].bit_count() == agree}
@@ -116,10 +119,12 @@ def _read_history(repository: "Repo") -> list[_Change]:
         f"--max-count={_MOST_COMMITS}",
         "--raw",
         "--no-abbrev",
+        # A rename is then a removal and an addition, which need no contents in a blobless clone.
         "--no-renames",
     )
     listed = repository.git.log(
         *options,
+        # Without it git lists no changes of merges.
         "--diff-merges=first-parent",
         "--format=%x00%H %ct %P",
         "--branches",
@@ -193,6 +198,7 @@ def _hash_file(path: Path) -> frozenset[str]:
     """Return git's hashes of a file as it is and with either kind of line ending."""
     text = path.read_bytes()
     unix = text.replace(b"\r\n", b"\n")
+    # A wheel that was built on Windows, or from a checkout there, has other line ends than git.
     forms = {text, unix, unix.replace(b"\n", b"\r\n")}
     return frozenset(
         hashlib.sha1(b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest() for form in forms
@@ -305,6 +311,7 @@ def _find_nightly_commit(repository: "Repo", number: str, before: bool) -> Relea
     before it.
     """
     stated = re.search(r"\+(?:.*\.)?g?([0-9a-f]{7,40})(?:\.|$)", number)
+    # Only digits are more likely a date.
     if stated and not stated[1].isdigit():
         # The commit that a wheel states may be missing from this clone.
         with contextlib.suppress(BadInput):
@@ -329,6 +336,7 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
     if not release:
         return None
     refs = repository.git.for_each_ref("--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
+    # `rel-1.20.1` first, then the branch of the series.
     for number in (release, ".".join(release.split(".")[:2])):
         pattern = re.compile(rf"/(?:rel|release|releases)[-/_]v?{re.escape(number)}$")
         branch = next((ref for ref in refs if pattern.search(ref)), "")
@@ -345,6 +353,7 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
     if not changed:
         return None
     held = repository.git.grep("-l", "-E", "-e", number, changed, "--", *_NUMBER_FILES, with_exceptions=False)
+    # If the commit took the number away, the one before it is the last that had it.
     last = trunk if held else repository.git.rev_parse("--verify", f"{changed}^")
     return ReleaseCommit(str(last), f"the last commit of version {release}", exact=False)
 

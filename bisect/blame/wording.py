@@ -15,6 +15,7 @@ from opsieve.bisect.blame.ranking import Clue
 CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".py", ".rs", ".td"])
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _WORDS = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
+# Bounded repeats: the message may be hostile.
 _FUNCTION = re.compile(r"\b[A-Za-z_]\w{0,99}(?:::~?\w{1,100}){1,8}")
 _STATED = re.compile(r"\bOp \((\w{1,60})\)|\brunning (\w{1,60}) node")
 _NAMED_TEST = re.compile(r"\b(?:def|class|TEST\w*|TYPED_TEST\w*)\b")
@@ -57,6 +58,7 @@ class Clues:
         passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
         stated = [name for pair in _STATED.findall(self.message) for name in pair if name]
         named = [name for name in self.operators if _has_word(self.message, name)]
+        # What the message names comes first, since the first one is the reason that is shown.
         wanted = dict.fromkeys([*stated, *named, *(self.operators if len(self.operators) <= _MANY else ())])
         return tuple(name for name in wanted if name.lower() not in passes)
 
@@ -203,6 +205,7 @@ def _names_operator(subject: str, name: str) -> bool:
     The first word does not count: "Add" and "Split" are verbs there.
     """
     camel = bool(re.search(r"[a-z][A-Z]", name))
+    # In lower case only a name of several words: "pad" and "concat" are common words.
     return name in _drop_verb(subject) or (camel and name.lower() in re.findall(r"[a-z]\w*", subject.lower()))
 
 

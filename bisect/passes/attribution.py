@@ -25,7 +25,6 @@ _ROUNDS = 4
 # Of one pass that are tried one by one
 _APPLICATIONS = 20
 # Probes to find as many passes as possible that can be off together.
-# Probes to find as many passes as possible that can be off together
 _PAREING = 60
 
 
@@ -64,6 +63,7 @@ def find_guilty_passes(
     which acted. `switches` are parts of the compiler that can be off like a pass but are missing from every
     trace. With `counted`, `PASS@2` skips the second application. `own` are passes that the program asks for.
     """
+    # The stages below ask for the same sets again, and a probe compiles a model.
     asker = _CachedProbe(probe)
     results = {level: asker(level, ()) for level in levels}
     named = {level: answer.value for level, answer in results.items()}
@@ -113,6 +113,7 @@ def _iter_suspects(
             break
         suspects += new
         yield suspects
+        # Only a set that leaves the failure as it is makes the next chain of passes act.
         if case.run_probe(suspects) is not TestResult.BAD:
             break
         trace_now = trace(case.level, suspects)
@@ -175,6 +176,7 @@ class _Level:
 
     def find_applications(self, guilty: Sequence[str], name: str, times: int) -> tuple[int, ...]:
         """Find the applications of a guilty pass, out of `times`, that cure the failure if skipped alone."""
+        # With one application there is nothing to choose; each more costs a probe.
         if not 1 < times <= _APPLICATIONS:
             return ()
         others = [other for other in guilty if other != name]
@@ -202,6 +204,7 @@ class _Level:
             if result is not TestResult.SKIP:
                 off += part
             elif len(part) > 1:
+                # In halves, the first one next, since `pending` is taken from its end.
                 pending += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
                 stayed += part
@@ -242,6 +245,7 @@ def _minimise(items: Sequence[str], cured: Callable[[Sequence[str]], bool]) -> t
         if smaller is not None:
             kept, parts = smaller, 2
             continue
+        # With two parts the rest of one is the other, which was tried.
         rests = ([name for name in kept if name not in chunk] for chunk in chunks) if parts > 2 else iter(())
         rest = next((rest for rest in rests if rest and cured(rest)), None)
         if rest is not None:

@@ -124,6 +124,7 @@ def _find_plain_failure(
     which takes seconds on a large model.
     """
     baseline = target.baseline
+    # On a small model the judge costs little and tells more.
     if baseline is None or case.program.byte_size < _LARGE:
         return None
     found = evaluate_run(
@@ -131,6 +132,7 @@ def _find_plain_failure(
     )
     if found is None or variants.observe(baseline, case.program, case.inputs).outputs is None:
         return None
+    # A second time in a fresh process: a flaky failure needs the judge.
     again = evaluate_run(
         case, target, lab.observe(target, case.program, case.inputs, fresh=True), variants, "optimiser"
     )
@@ -150,6 +152,7 @@ def _evaluate_variant(
     Outputs are compared only for the `unoptimised` variant: a failure of another kind may lie beneath the
     followed one. On a large model this comparison is left out.
     """
+    # Wrong values can only be recognised by the reference.
     if wanted.stage == "done" or wanted.flaky:
         return evaluate(case, target, variants, policy)
     got = variants.observe(target, case.program, case.inputs)

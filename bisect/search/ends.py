@@ -81,6 +81,7 @@ class _Settling:
                 return self.make_ends(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
                 break
+            # A named end that is not what it was named for is the answer.
             if any(result is not TestResult.SKIP for _, result in self.list_wrong_ends()):
                 break
         return self.make_ends(old, new)
@@ -90,7 +91,6 @@ class _Settling:
         if self.good is not None and self.bad is not None:
             return [(min(self.good, self.bad), max(self.good, self.bad))]
         # The failure came before the bad end; if that is not so, it went after it.
-        # It came some time before; else it went some time after
         if self.bad is not None:
             return [(0, self.bad), (self.bad, self.last)]
         if self.good is not None:
@@ -115,6 +115,7 @@ class _Settling:
         Returns the same version twice if all testable versions give one result.
         """
         if self.answers[old] is TestResult.SKIP and self.answers[new] is TestResult.SKIP:
+            # Both ends are untestable: first something testable is needed to move towards.
             middle = yield from self.find_testable_between(old, new)
             if middle is None:
                 return old, new

@@ -33,6 +33,7 @@ def merge_heads(x: Array) -> Array:
 
 def softmax(scores: Array, sink: Any = None) -> Array:
     """Return the weights of each row; a sink is one more score that takes a share and has no value."""
+    # The largest is subtracted so that exp does not overflow.
     top = scores.max(axis=-1, keepdims=True)
     top = top if sink is None else np.maximum(top, sink)
     weights = np.exp(scores - top)
@@ -283,6 +284,7 @@ def _run_grouped_query(
     q, k, v = _grouped_parts(query, key, value, num_heads, kv_num_heads)
     length, whole = q.shape[2], int(total.reshape(-1)[0])
     last = ends.reshape(-1).astype(np.int64)
+    # As many queries as keys: the first call, which has no past.
     start = np.zeros_like(last) if length == whole else last + 1 - length
     at = start[:, np.newaxis] + np.arange(length)
     if do_rotary and cos is not None and sin is not None:

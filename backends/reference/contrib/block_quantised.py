@@ -61,6 +61,7 @@ def blocks_dequantised(values: Array, scales: Array, zeros: Array, block: int, a
 
 def _zero_points(zeros: Array | None, bits: int, scales: Array) -> Array:
     if zeros is None:
+        # The middle of the range is the default of the page.
         return np.full(scales.shape, 1 << (bits - 1))
     if zeros.dtype != np.uint8:
         return zeros.reshape(scales.shape)
@@ -91,7 +92,7 @@ def _bnb4(
     a: Array, b: Array, absmax: Array, K: int = 0, N: int = 0, block_size: int = 16, quant_type: int = 0,
     transB: int = 1, training_mode: int = 0
 ) -> Array:  # fmt: skip
-    """Unpack bytes whose high half comes first."""
+    """Multiply by weights in bytes whose high half comes first."""
     pairs = b.reshape(-1)
     index = np.stack([pairs >> 4, pairs & 15], axis=-1).reshape(-1)[: N * K]
     values = (NF4 if quant_type else FP4).astype(a.dtype)[index]
@@ -164,6 +165,7 @@ def _mixture(
     if activation_type != "swiglu" and activation_type not in _ACTIVATIONS:
         raise not_computed(f"experts with the activation {activation_type[:40]!r} are not computed")
     rows = x.reshape(-1, x.shape[-1])
+    # Stable: of equal experts the first ones.
     chosen = np.argsort(-logits, axis=-1, kind="stable")[:, :k]
     if router_weights is not None:
         shares = np.take_along_axis(router_weights, chosen, -1)

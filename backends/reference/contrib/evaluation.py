@@ -49,6 +49,7 @@ def _class(domain: str, name: str, function: Function) -> type[OpRun]:
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         floats = [value.dtype for value in inputs if value is not None and value.dtype.name in _FLOATS]
         fed = [_widen_value(value) for value in inputs]
+        # An attribute that was left out comes as None: the function's own default holds.
         made = function(*fed, **{key: value for key, value in attributes.items() if value is not None})
         results = made if isinstance(made, tuple) else (made,)
         own = floats[0] if floats else None
@@ -64,5 +65,6 @@ def _widen_value(value: Any) -> Any:
 
 
 def _cast_value(value: Any, dtype: Any) -> Any:
+    # The evaluator takes no output that is None.
     array = np.asarray(np.zeros(0) if value is None else value)
     return array.astype(dtype) if dtype is not None and array.dtype.name in _FLOATS else array

@@ -109,6 +109,7 @@ def _warping(cost: Array) -> Array:
     """Find the path with the smallest sum of costs between opposite corners, as rows and columns."""
     costs = cost.reshape(cost.shape[-2:]).astype(np.float64)
     rows, columns = costs.shape
+    # A border of infinities, so that no path leaves the matrix.
     total = np.full((rows + 1, columns + 1), np.inf)
     total[0, 0] = 0
     for row, column in np.ndindex(rows, columns):

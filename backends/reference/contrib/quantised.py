@@ -40,6 +40,7 @@ def quantise_tensor(
 ) -> Array:
     """Quantise real values to the zero point's type, or to `dtype` without a zero point."""
     kind = np.dtype(dtype) if zero is None else zero.dtype
+    # numpy's iinfo does not know int4.
     limits: Any = ml_dtypes.iinfo(kind)
     steps = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis)
     return np.asarray(np.clip(steps, limits.min, limits.max)).astype(np.int64).astype(kind)
@@ -145,6 +146,7 @@ def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
     """
     narrow = x.astype(np.float32)
     low, high = np.minimum(narrow.min(initial=0), 0), np.maximum(narrow.max(initial=0), 0)
+    # A tensor of zeros has no range to divide by.
     scale = np.float32(1) if low == high else (high - low) / np.float32(255)
     zero = np.clip(np.rint(np.float32(0) - low / scale), 0, 255).astype(np.uint8)
     return quantise_tensor(narrow, np.asarray(scale), zero), np.asarray(scale).astype(x.dtype), zero

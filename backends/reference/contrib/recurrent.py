@@ -50,6 +50,7 @@ def _attentive(
             )
         )
     wide = (memory if layer is None else layer).shape[-1]
+    # The attention state travels in H, so that the common loop need not know of it.
     start = np.concatenate([h, np.zeros((*h.shape[:2], wide), x.dtype)], axis=-1)
     outputs, last_h, last_c = unroll_steps(steps, direction, x, lengths, start, c)
     return outputs[..., :hidden], last_h[..., :hidden], last_c
