@@ -46,6 +46,7 @@ class ConvTranspose(OpRun):
                     "ConvTranspose is to give more elements than its windows reach, and ONNX does not say"
                     " where"
                 )
+            # The odd element goes to the end for SAME_UPPER, to the beginning otherwise, as the page has it.
             before = [each // 2 if auto_pad == "SAME_UPPER" else each - each // 2 for each in total]
             after = [each - start for each, start in zip(total, before, strict=True)]
         else:
@@ -54,6 +55,7 @@ class ConvTranspose(OpRun):
         parts = x.reshape(x.shape[0], group, -1, *sides)
         weights = w.reshape(group, -1, *w.shape[1:])
         made = np.zeros((x.shape[0], group, w.shape[1], *whole), x.dtype)
+        # Tap by tap: each adds the whole input at its own offset.
         for at in itertools.product(*map(range, kernel)):
             places: tuple[Any, ...] = tuple(
                 slice(k * d, k * d + s * (n - 1) + 1, s)
@@ -86,6 +88,7 @@ class MaxRoiPool(OpRun):
         scale = np.float32(1.0 if spatial_scale is None else spatial_scale)
         made = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
         for number, (image, *corners) in enumerate(rois):
+            # In float32, as the layer that the page names computes: a double would round other corners.
             left, top, right, bottom = (math.floor(float(np.float32(each) * scale) + 0.5) for each in corners)
             bins = [
                 [
@@ -103,6 +106,7 @@ class MaxRoiPool(OpRun):
                 )
             ]
             for (row, rows), (column, columns) in itertools.product(*map(enumerate, bins)):
+                # An empty bin keeps its 0.
                 if len(rows) and len(columns):
                     held = x[int(image), :, rows.start : rows.stop, columns.start : columns.stop]
                     made[number, :, row, column] = held.max(axis=(1, 2))

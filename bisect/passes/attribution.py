@@ -20,7 +20,6 @@ Probe = Callable[[str, tuple[str, ...]], TestResult]
 Trace = Callable[[str, tuple[str, ...]], PassTrace]
 
 # With the passes off that acted, others act in their place: this many traces follow that chain.
-# The number of traces, each with the passes that acted before disabled.
 _ROUNDS = 4
 # Of one pass that are tried one by one
 _APPLICATIONS = 20

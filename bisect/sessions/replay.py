@@ -98,6 +98,7 @@ def _choose_targets(
     if request.targets:
         return request.targets
     for provider in facts.providers:
+        # Other devices are rarely there; the report's bug may still show on the CPU.
         if provider != "CPU":
             say(
                 f"the report names {provider}ExecutionProvider, which is not asked: -t"
@@ -110,6 +111,7 @@ def _choose_targets(
         except BadInput as error:
             say(f"{text} is left out: {error}")
         else:
+            # A report is a stranger's text: its targets are no consent to install or run anything.
             known.append(named_by_file(text, request.offline))
     return tuple(known)
 
@@ -173,6 +175,7 @@ def _find_history(
     here = next((each for each in results if str(each.target) == target), None)
     passes = here is not None and here.judged.verdict.verdict == "pass"
     repaired = ""
+    # Only if it passes now and failed in a release was it repaired in between.
     if here is not None and passes and asked.bad:
         repaired = _find_end(
             replace(asked, good=str(here.facts()["version"]), fixed=True), package, "first_good", say

@@ -121,6 +121,7 @@ def _write_version_sentence(
                 " release"
             )
         )
+    # Untestable versions matter only where they keep the answer open.
     if not changes or (outcome is not None and outcome.suspects is not None and not outcome.is_exact):
         sentences += _describe_untestable(timeline)
     if any(item is not None and item.doubted for item in timeline.seen):
@@ -149,6 +150,7 @@ def _describe_untestable(timeline: Timeline) -> list[str]:
             reasons.setdefault((item.text or item.symptom).replace(version, "..."), []).append(version)
     if not reasons:
         return []
+    # The reason of most versions first, since the list is cut.
     groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
     described = [
         f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"

@@ -81,6 +81,7 @@ class VersionSequence:
 
     def test_version(self, version: str) -> VersionOutcome:
         """Return the outcome of a version; the same version again is a new turn."""
+        # A flaky failure is tried several times: each turn has an entry of its own in the journal.
         turn = self._turns[version]
         self._turns[version] += 1
         known = self.journal.get_probe(self.make_key(version), turn)
@@ -171,7 +172,10 @@ class VersionSequence:
                     progressed(progress)
                 answers: list[TestResult] = []
                 for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
+                    # The first failure that is met is followed, so that another bug in between does not
+                    # mislead the search.
                     wanted = wanted or (found if found.state == "bad" else None)
+                    # A good run does not undo a bad one.
                     if place not in seen or found.state == "bad":
                         seen[place] = found
                     answers.append(classify_outcome(found, wanted))
@@ -225,6 +229,7 @@ def _describe_neighbours(release: str, versions: Sequence[str]) -> str:
     """
     try:
         key = release_key(release)
+        # The next newer one, else the newest of all.
         near = [version for version in versions if release_key(version) > key][:1] or list(versions[-1:])
     except BadInput:
         return f"they go from {shown(versions[0])} to {shown(versions[-1])}"

@@ -139,6 +139,7 @@ def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVer
     releases did.
     """
     asked = _parse_target(target)
+    # What was not judged then says nothing about a regression now.
     known = ((text, _parse_target(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
     alike = [record for record in known if record[1].backend == asked.backend]
     places = {text: get_place(recorded, seen) for text, recorded, seen in alike}
@@ -152,6 +153,7 @@ def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVer
         at = order.index(place) if place is not None else now if text == target else len(order) + now
         later = (place is None and text != target) or at > now
         unlike = seen.fingerprint != after.fingerprint
+        # In the order of the list above: the first that differs decides.
         return (
             recorded.options != asked.options,
             later,
@@ -169,6 +171,7 @@ def _parse_target(text: str) -> Target:
     try:
         return Target.parse(text)
     except BadInput:
+        # A record of a newer opsieve may name what this one cannot parse; the others stay usable.
         return Target(text)
 
 
@@ -307,6 +310,7 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
             "targets": {text: asdict(seen) for text, seen in sorted(entry.targets.items())},
             **({} if entry.bug is None else {"bug": asdict(entry.bug)}),
         }
+        # Sorted, since the file is under version control: a change is a small difference.
         for name, entry in sorted(cases.items())
     }
     data = msgspec.json.format(msgspec.json.encode({"format": FORMAT, "cases": found}), indent=2) + b"\n"
@@ -332,6 +336,7 @@ def make_case_name(path: Path) -> str:
     """Make a name for the case at `path`: `X-reduced` for the folder `reduced` of X."""
     path = path.absolute()
     words = path.stem if path.suffix in (".onnx", ".json") else path.name
+    # Names that tell nothing, because every case has them.
     if words in ("model", "module", "reduced", "case"):
         words = f"{path.parent.name}-{words}"
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in words)[:100].lstrip(

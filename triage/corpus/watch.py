@@ -81,6 +81,7 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
     cases: dict[str, RecordedCase] = {}
     chosen: dict[str, tuple[str, ...]] = {}
     waiting: list[tuple[_Watched, list[CorpusResult]]] = []
+    # Once for each package: it asks an index on the network.
     newest = cache(lambda package: find_newest(package, request.offline))
     with Queries(request.store) as store:
         for watched in _iter_watched(store, request.members):
@@ -91,6 +92,7 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
                 )
                 try:
                     target = resolve(member.target)
+                    # A build has no newer release.
                     if target.facts.package and not target.build:
                         target = target.with_release(newest(target.facts.package))
                 except BadInput as error:
@@ -100,6 +102,7 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
                     chosen[path] = request.targets or (target.display,)
             waiting.append((watched, results))
     asked = CorpusRequest(request.store, request.targets, request.limits, request.offline, chosen=chosen)
+    # The command is there to install new releases, so that no single one wants a yes.
     with nullcontext() if request.offline else give_consent():
         found = [
             make_refusal(one) if isinstance(one, RefusedModel) else one
@@ -123,6 +126,7 @@ def _iter_watched(store: Queries, most: int) -> Iterator[_Watched]:
     while True:
         page = store.clusters(after=after, limit=_PAGE)
         for row in page.rows:
+            # Without a kept case there is nothing to run.
             if row.status == "wontfix" or not row.representative:
                 continue
             cases: dict[str, MemberRow] = {}
@@ -151,7 +155,9 @@ def _combine(watched: _Watched, results: Sequence[CorpusResult]) -> WatchedClust
     same = [one for one in failing if one.after is not None and one.after.fingerprint in watched.fingerprints]
     unjudged = [one for one in results if one.state == "not-judged"]
     state: State
+    # One case that still fails is enough: others may pass by chance.
     if same:
+        # A bug that was fixed and fails again is news.
         state = "newly-failing" if row.status == "fixed" else "still-failing"
     elif failing:
         state = "changed"

@@ -144,7 +144,7 @@ class JobBoard:
         job = Job(len(self.jobs) + 1, kind, subject, tuple(tuple(command) for command in commands), watched)
         self.jobs.append(job)
         thread = threading.Thread(target=self._run_job, args=[job], daemon=True, name=f"job-{job.number}")
-        # Ended threads are dropped: a session may start thousands of replays.
+        # Ended threads are dropped: a session may start many replays.
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
         return job
