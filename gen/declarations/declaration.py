@@ -101,14 +101,14 @@ def has_attribute(*names: str) -> Callable[[Ins, Mapping[str, Any]], bool]:
 
 
 class Moves(enum.Enum):
-    """Whose elements stand in the outputs as they are."""
+    """The inputs whose elements the outputs hold unchanged."""
 
     NONE = 0
-    # Those of the first input, some of them or in another order
+    # Elements of the first input, only some of them or in another order.
     FIRST = 1
-    # Those of the first input, all of them in their order
+    # All elements of the first input in their order.
     IN_ORDER = 2
-    # Those of all inputs
+    # Elements of all inputs.
     EVERY = 3
 
 
@@ -129,21 +129,21 @@ class SizeRule(enum.Enum):
     """
 
     NONE = 0
-    # those of the first input in their order, some multiplied together or taken apart: Reshape, Squeeze
+    # Sizes of the first input in order, some multiplied together or split: Reshape, Squeeze.
     REGROUPED = 1
-    # Those of the first input or larger, aligned from the back: Expand
+    # Sizes of the first input or larger ones, aligned at the last axis: Expand.
     GROWN = 2
     # Each multiplied by a factor, or taken from an input: Resize.
     RESCALED = 3
     # Between bounds given by inputs of equal length: Slice.
     CUT = 4
-    # Those that an input lists, and nothing else: ConstantOfShape
+    # Sizes that an input lists: ConstantOfShape.
     FILLED = 5
-    # Along one axis the parts of the first input's: Split
+    # Parts of one axis of the first input: Split.
     PARTED = 6
-    # Along one axis the sum of all inputs': Concat
+    # The sum of one axis over all inputs: Concat.
     JOINED = 7
-    # As many as there are indices, which point into an axis of the first input: Gather
+    # The number of indices, which point into an axis of the first input: Gather.
     INDEXED = 8
     # Attributes repeat sizes of the second input, a filter for each group of channels: Conv
     FILTERED = 9

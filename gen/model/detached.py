@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 LEAST = 1 << 20
 SCHEME = "opsieve-sha256:"
 _PAGE = mmap.ALLOCATIONGRANULARITY
-# field 7, 5 and 9 of onnx.proto, length-delimited
+# Tags of protobuf for the fields 7, 5 and 9 of onnx.proto, which are length-delimited.
 _GRAPH, _INITIALIZER, _RAW_DATA = (
     b"\x3a",
     b"\x2a",
@@ -95,6 +95,7 @@ class _DataFile:
 def _write_all(descriptor: int, data: bytes, at: int) -> int:
     view = memoryview(data)
     while view:
+        # The system may write less than asked.
         view = view[os.pwrite(descriptor, view, at + len(data) - len(view)) :]
     return len(data)
 
@@ -131,7 +132,7 @@ def part_of(tensor: TensorProto) -> DataPart | None:
 
 
 def tensor_bytes(tensor: TensorProto) -> int:
-    """Bytes of a tensor, those included that are not in memory."""
+    """Return the bytes of a tensor, including those outside of memory."""
     part = part_of(tensor)
     return int(tensor.ByteSize()) + (0 if part is None else len(part))
 
@@ -190,6 +191,7 @@ def write_part(part: DataPart, path: Path) -> None:
     try:
         at = 0
         while at < part.length:
+            # The kernel may copy less than asked.
             done = os.copy_file_range(descriptor(), made, part.length - at, part.offset + at, at)
             if not done:
                 raise OSError(f"{path}: nothing was written")

@@ -43,6 +43,7 @@ def _loss_parts(outputs: int) -> tuple[Part, ...]:
 
 def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
+    # The page: without a reduction the loss has the shape of the targets, otherwise it is a scalar.
     kept = (shape[0], *shape[2:]) if attrs.get("reduction") == "none" else ()
     return [(ins[0].dtype, kept), (ins[0].dtype, shape)]
 
@@ -115,6 +116,7 @@ def _linear_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 
 
 def _causal_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    # The second output is the state for the next call: the last kernel - 1 elements of the signal.
     batch, channels, length = ins[0].shape
     return [(ins[0].dtype, (batch, channels, length)), (ins[0].dtype, (batch, channels, ins[1].shape[2] - 1))]
 

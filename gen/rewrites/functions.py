@@ -117,6 +117,7 @@ def _wrap_in_closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLi
     value = condition.attribute.add()
     value.name, value.type = "value", AttributeProto.TENSOR
     value.t.data_type = TensorProto.BOOL
+    # Both branches compute the same, so either value of the condition will do.
     value.t.int32_data.append(rng.below(2))
     switch = helper.make_node(_IF, ["always"], list(g.output), then_branch=then, else_branch=otherwise)
     g.node.extend([condition, switch])
@@ -129,6 +130,7 @@ def _make_branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
     graph = GraphProto(name=name)
     outputs = [f"{name}_{output}" for output in f.output]
     attributes = [*f.attribute, *(value.name for value in f.attribute_proto)]
+    # Nodes that refer to f's attributes are valid inside f alone, and a parameter that f returns has no node.
     if attributes or rng.chance(RATES.plain_call) or set(f.output) & set(f.input):
         graph.node.append(_make_call(f, f.input, outputs))
     else:
@@ -162,6 +164,7 @@ def _pass_through_empty(taken: Parts, f: FunctionProto, rng: Rng, limits: Rewrit
         g.node.append(helper.make_node(_IDENTITY, [entered], [left]))
     g.opset_import.add(domain="", version=taken.versions[""])
     taken.functions[g.name] = g
+    # From the back, so that the places of earlier calls stay right.
     for ordinal, place in enumerate(reversed(calls)):
         call = taken.nodes[place]
         held = [f"{g.name}_{ordinal}_{number}" for number in range(count)]
@@ -201,7 +204,7 @@ def _make_empty_like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:
 def _make_call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> NodeProto:
     """Return a call of f from a function with the same attributes."""
     call = NodeProto(op_type=f.name, domain=f.domain, name=f"inner_{f.name}", input=inputs, output=outputs)
-    # An attribute is of the kind as which f's nodes use it.
+    # A function lists only names of its attributes; their kinds follow from the nodes that use them.
     kinds = {item.ref_attr_name: item.type for node in all_nodes(f.node) for item in node.attribute}
     for name in (*f.attribute, *(value.name for value in f.attribute_proto)):
         call.attribute.add(name=name, type=kinds[name], ref_attr_name=name)
@@ -237,6 +240,7 @@ def _share_function(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
     ):
         return
     absent = [not name for name in pattern.input]
+    # A node that reads one value twice gave f a single parameter for both.
     if len(set(filter(None, pattern.input))) < len(pattern.input) - sum(absent):
         return
     lifted = {item.name: item.ref_attr_name for item in pattern.attribute if item.ref_attr_name}

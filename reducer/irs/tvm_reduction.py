@@ -53,6 +53,7 @@ def _without(item: str, turn: int, subject: TvmSubject) -> TvmSubject | None:
     places = [place for place, name in enumerate(subject.program.passes) if name == item]
     if not places:
         return None
+    # Edits that were merged before may have dropped some of the applications.
     gone = places[-1 - min(turn, len(places) - 1)]
     left = tuple(name for place, name in enumerate(subject.program.passes) if place != gone)
     return TvmSubject(replace(subject.program, passes=left), subject.inputs)

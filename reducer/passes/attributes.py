@@ -99,6 +99,7 @@ def simplify_attributes(subject: Subject) -> Iterator[OnnxEdit]:
                 if declared is None or not declared.required:
                     yield _edit(path, node, attribute.name, None)
                 finer.append((path, node, attribute))
+            # Without a value ConstantOfShape fills with 0 of float32.
             elif attribute.name == "value" and node.op_type == "ConstantOfShape":
                 yield _edit(path, node, attribute.name, None)
     for path, node, attribute in finer:
@@ -226,6 +227,7 @@ def _integers(value: int, positive: bool) -> Iterator[int]:
 
 
 def _weight(value: int) -> int:
+    # Halving a number always lowers this weight, so that edits come to an end.
     return abs(value).bit_length() + (value < 0)
 
 

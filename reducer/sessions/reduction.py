@@ -46,9 +46,9 @@ S = TypeVar("S", bound=Runnable)
 _UNBOUNDED = Budget()
 # The most nodes, inner ones included, for which pairs of edits are tried: their number grows quadratically.
 _FEW = 6
-# The dimension that takes nodes out of bodies
+# The dimension that takes nodes out of bodies.
 _BODIES = "bodies"
-# The average test duration, in seconds, up to which this is done.
+# The average duration of a test, in seconds, below which pairs of edits are tried.
 _QUICK = 0.5
 # Replays of a check whose runs take long.
 _CONFIRMED = 2

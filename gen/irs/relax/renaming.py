@@ -43,6 +43,7 @@ class Retyped(Rebuild):
     def value(self, expr: R.Expr) -> R.Expr:
         """Return a call, with the element types among its attributes."""
         if isinstance(expr, R.Call) and expr.attrs is not None:
+            # Attributes such as `dtype` and `out_dtype` name element types.
             items = tuple(
                 (name, type(v)(self._dtype(v)) if isinstance(v, str) and "dtype" in name else v)
                 for name, v in expr.attrs.items

@@ -116,6 +116,7 @@ def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
 
 def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
     """Make some indices of a statement from the variables that are new around it."""
+    # `holes` walks functions, so the statement gets one around it.
     wrap = N.function([], body)
     places = [hole for hole in holes(wrap) if hole.role == "index"]
     places = [

@@ -33,6 +33,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         items = list(N.list_nodes(hole.node["seq"]))
         at = rng.between(0, len(items))
         scope = hole.scope
+        # The new statement may read what the statements before it define.
         for item in items[:at]:
             scope = after(item, scope)
         made = statement(rng, scope, rng.between(1, FUEL))
@@ -54,6 +55,7 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         if hole.node.type == "tirx.SeqStmt":
             items = list(N.list_nodes(hole.node["seq"]))
             needed = [free(item) for item in items]
+            # A definition that a later statement reads has to stay.
             loose = [
                 at
                 for at in range(len(items))

@@ -10,6 +10,7 @@ from functools import cache
 
 from opsieve.gen.irs.tvm.nodes import Dtype, ObjectNode, Pairs, Value
 
+# TVM's numbers of the kinds of loops (`ForKind`).
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD = 0, 1, 2, 3, 4
 KINDS = {
     SERIAL: "serial",
@@ -322,6 +323,7 @@ def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None
         name: value if name in ("ty", "span") else _rewritten(value, change)
         for name, value in node.fields.items()
     }
+    # Unchanged parts stay the same object, because nodes are compared by identity.
     if all(fields[name] is node.fields[name] for name in fields):
         return node
     return ObjectNode(node.type, fields, node.raw)
@@ -361,6 +363,7 @@ def walk(node: ObjectNode) -> Iterator[ObjectNode]:
     stack = [node]
     while stack:
         at = stack.pop()
+        # Nodes are shared: a variable is one node for all its readers.
         if id(at) in seen:
             continue
         seen.add(id(at))
