@@ -68,7 +68,7 @@ class Pieces:
 _TRIES: Final = 3
 _RECENT: Final = 8
 BY_DEPTH: Final = operator.attrgetter("depth")
-# Dtypes of numbers
+# The dtypes of numbers.
 NUMERIC: Final = LARGEST.keys() - {"string"}
 
 
@@ -106,6 +106,7 @@ class TensorScope:
         self.loose.append(tensor)
         if not tensor.leaf and dtype in NUMERIC:
             self.recent.append(tensor)
+            # Cut in blocks, so that adding a tensor takes constant time on average.
             if len(self.recent) > 2 * _RECENT:
                 del self.recent[:_RECENT]
 

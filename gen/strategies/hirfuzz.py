@@ -40,7 +40,7 @@ _DEPTH, _READ = 3, 2
 _RARE: Final = 4
 # The loss if the values of the operand need adapters.
 _CLIPPED: Final = 2
-# An operator and the dtype of its first output
+# An operator and the dtype of its first output.
 Link: TypeAlias = tuple[str, str]
 # Names of operators
 Readers: TypeAlias = set[str]

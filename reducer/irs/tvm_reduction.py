@@ -32,6 +32,7 @@ def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     passes = subject.program.passes
     for item in dict.fromkeys(passes):
         yield from (Part("passes", f"{item} {turn}") for turn in range(passes.count(item)))
+        # `=OPTION:VALUE` is an option of the build, whose value cannot go alone.
         if ":" in item and not item.startswith("="):
             yield Part("arguments", item)
 

@@ -23,7 +23,7 @@ from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 # At most this many sizes are tried to find an input that gives a wanted output: each costs an inference.
 _PULLED = 64
 _FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
-# What an input lists is brought in line with the sizes, not the other way round.
+# Inputs that list sizes follow the sizes, not the other way round.
 _LISTED = (
     SizeRule.GROWN,
     SizeRule.FILLED,
@@ -125,6 +125,7 @@ class _Propagation:
         # A stored or fed tensor has no elements from which it could grow.
         if size < 1 or (size > old and self.sizes.is_held(root)):
             return False
+        # A class may shrink again but never grows back, so that the propagation ends.
         if root in self.new and (root in self.seeds or size > self.new[root]):
             return False
         self.new[root] = size

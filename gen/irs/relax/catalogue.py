@@ -101,13 +101,14 @@ def domain(onnx: str, position: int) -> tuple[float, float] | None:
     safe = declared.safe[position]
     low, high = safe.low, safe.high
     if safe.nonzero and low < 0 < high:
+        # A single interval cannot leave out 0, so only its positive part is used.
         low = 0.5
     if low < -_FAR and high > _FAR:
         return None
     return (max(low, -_FAR), min(high, _FAR)) if math.isfinite(low) or math.isfinite(high) else None
 
 
-# Solutions that each declaration is asked for
+# The number of solutions that each declaration is asked for.
 _SAMPLES = 4
 
 
@@ -122,6 +123,7 @@ class Solutions:
             for _ in range(_SAMPLES):
                 try:
                     kind, solution = declared.sample(draw)
+                # No drawn type satisfied the declaration's condition.
                 except LookupError:
                     break
                 self._known.setdefault(kind, []).append((declared, solution))

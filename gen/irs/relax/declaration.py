@@ -102,7 +102,7 @@ class Declared:
 
 
 def attributes(kind: str, **values: Value) -> R.Attributes:
-    """Attributes of a kind (`SoftmaxAttrs`), in the order of TVM's own fields; all fields must be given."""
+    """Make attributes of a kind (`SoftmaxAttrs`) in the order of TVM's fields; all fields must be given."""
     full = f"relax.attrs.{kind}"
     return R.Attributes(full, tuple((name, values[name]) for name in schema()[full]))
 
@@ -118,5 +118,5 @@ def tensor(dtype: str, shape: Sequence[T.Size]) -> T.RelaxTensorType:
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:
-    """One of several, the first ones more often: tables list the common element types first."""
+    """Draw an item, the first ones more often, because tables list the common element types first."""
     return items[min(rng.randrange(len(items)), rng.randrange(len(items)))]

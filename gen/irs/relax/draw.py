@@ -41,7 +41,7 @@ class Draw:
     rng: random.Random
     symbols: Mapping[str, int] = field(default_factory=dict)
     dtypes: Sequence[str] = DTYPES
-    # The share of sizes that are symbols, where there are some
+    # The share of sizes that are symbols, if there are any.
     symbolic: float = 0.15
 
     def size(self, limit: int = 8) -> int:
@@ -57,7 +57,7 @@ class Draw:
         return math.prod(map(self.value, shape))
 
     def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> T.RelaxTensorType:
-        """Any tensor type of these."""
+        """Draw a tensor type of these element types and ranks."""
         allowed = [dtype for dtype in self.dtypes if not dtypes or dtype in dtypes]
         dtype = self.rng.choice(allowed or list(dtypes) or list(self.dtypes))
         low, high = ranks
@@ -76,7 +76,7 @@ class Draw:
         return tuple(shape)
 
     def broadcast(self, shape: T.Shape) -> tuple[T.Shape, T.Shape]:
-        """Two shapes that broadcast to one."""
+        """Draw two shapes that broadcast to one."""
         kept = self.rng.randrange(2)
         pair: list[list[T.Size]] = [list(shape), list(shape)]
         for axis in range(len(shape)):
@@ -84,6 +84,7 @@ class Draw:
                 pair[self.rng.randrange(2)][axis] = 1
         if self.rng.random() < RATES.fewer_sides and shape:
             cut = self.rng.randint(1, len(shape))
+            # Leading sides may be left out only if the other shape has all of them.
             if all(pair[kept][axis] == shape[axis] for axis in range(cut)):
                 del pair[1 - kept][:cut]
         return tuple(pair[0]), tuple(pair[1])

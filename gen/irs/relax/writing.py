@@ -10,7 +10,7 @@ from opsieve.gen.irs.tvm.tensors import to_node
 
 
 def to_json(module: R.Module) -> str:
-    """TVM's JSON of a module; equal modules give equal text."""
+    """Return TVM's JSON of a module; equal modules give equal text."""
     return encode(_Writer(module).module())
 
 
@@ -34,7 +34,7 @@ class _Writer:
         self._types: dict[T.Type, ObjectNode] = {}
         self._sizes: dict[T.Size, ObjectNode] = {}
         self._globals = {name: node("ir.GlobalVar", name_hint=name) for name, _ in module.functions}
-        # How each part of the table of kinds is written; what is missing here stands as it is.
+        # Writers for the parts of the table of kinds; a part without a writer is written as it is.
         self._writers: dict[str, Callable[[Any], Value]] = {
             "expr": self.expr, "seq": self.node, "type": self.type, "size": self.size, "param": self.var,
             "block": self.block, "op": self.op, "array": to_node, "dictionary": _dictionary,
@@ -64,6 +64,7 @@ class _Writer:
         functions: list[tuple[Value, Value]] = []
         for name, function in self._module.functions:
             written = self.node(function) if isinstance(function, R.Function) else function
+            # Set afterwards, since a function may refer to itself and to later ones.
             self._globals[name].fields["ty"] = written["ty"]
             functions.append((self._globals[name], written))
         return node(
@@ -86,6 +87,7 @@ class _Writer:
         return node("relax.expr.MatchCast", var=var, value=value, ty=self.type(binding.type))
 
     def var(self, var: R.Var) -> ObjectNode:
+        # TVM compares variables by identity, so each is one node wherever it occurs.
         if var.name not in self._vars:
             kind = "relax.expr.DataflowVar" if var.dataflow else "ir.Var"
             self._vars[var.name] = node(kind, ty=self.type(var.type), name=var.name)

@@ -26,9 +26,8 @@ class IntrinsicSignature:
     guard: str = ""
 
 
-# Name -> what its argument is held to, so that the result is mostly a number. `asinh`, `fmod` and some others
-# are not among
-# them: TVM has no code for a CPU of these.
+# The values that each argument is held to, so that results are mostly finite. `asinh`, `fmod` and some others
+# are missing, because TVM generates no code for them on a CPU.
 _UNARY = {
     "tirx.acos": "inside:0.9", "tirx.acosh": "above:1.1", "tirx.asin": "inside:0.9", "tirx.atan": "",
     "tirx.atanh": "inside:0.9", "prim.ceil": "", "tirx.cos": "", "tirx.cosh": "inside:4", "tirx.erf": "",
@@ -66,6 +65,7 @@ OPERATORS: tuple[IntrinsicSignature, ...] = (
         IntrinsicSignature(name, ("T", "T"), "T", (*FLOATS, *INTS))
         for name in ("Add", "Sub", "Mul", "Min", "Max")
     ),
+    # Only integers need a guard: their division by zero ends the process, that of floats gives an infinity.
     IntrinsicSignature("Div", ("T", "T"), "T", FLOATS),
     *(
         IntrinsicSignature(name, ("T", "T"), "T", INTS, "nonzero")

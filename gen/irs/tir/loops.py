@@ -96,7 +96,7 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
         size: int | None = rng.choice(EXTENTS)
         extent: ObjectNode = N.integer(size or 1)
         high = (size or 1) - 1
-        # An extent that is no constant
+        # An extent that depends on an outer loop, as in triangular loops.
         if rng.chance(RATES.extent_varies) and scope.ranges:
             other, low, top = rng.choice(scope.ranges)
             if low >= 0 and top < 16 and N.dtype(other) == "int32":

@@ -368,6 +368,7 @@ def walk(node: ObjectNode) -> Iterator[ObjectNode]:
             continue
         seen.add(id(at))
         yield at
+        # Reversed, since a stack gives its last item first.
         stack.extend(reversed(list(children(at))))
 
 

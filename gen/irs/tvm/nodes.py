@@ -137,6 +137,7 @@ class _NodeReader:
         if kind in _PLAIN:
             if not isinstance(data, _PLAIN[kind]):
                 raise MalformedGraph(f"node {len(self.values)} is no {kind}")
+            # JSON may write a whole float without its fraction.
             return float(data) if kind == "float" else data
         if kind == "DataType":
             return Dtype(data)
@@ -194,6 +195,8 @@ class _NodeWriter:
 
     def index(self, value: Value) -> int:
         """Return the index of a value in the list; add it if it is missing."""
+        # Types are part of the key: in Python 1, 1.0 and True are equal, and so are an element type and its
+        # text.
         key = (
             value
             if isinstance(value, ObjectNode)

@@ -225,6 +225,7 @@ def walk(root: ObjectNode) -> Iterator[ObjectNode]:
                 continue
             seen.add(id(item))
             yield item
+            # Reversed, since a stack gives its last item first.
             stack.extend(reversed(list(item.children())))
         elif isinstance(item, tuple):
             stack.extend(reversed(item))

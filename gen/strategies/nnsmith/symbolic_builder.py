@@ -20,7 +20,7 @@ from opsieve.gen.strategies.nnsmith.solving import Constraints
 
 Sizes = tuple[Size, ...]
 _TRIES = 3
-# of the rate at which tensors are picked: a further input, one that broadcasts
+# Factors of the rate at which existing tensors are picked: for further inputs, and for those that broadcast.
 _MATCHED, _PARTNERED = (
     0.7,
     0.8,
@@ -67,7 +67,7 @@ class SymbolicBuilder:
         self.relations: list[Truth] = []
         self.asked: dict[str, Domain] = {}
         self.made: list[Tensor] = []
-        # elements of shapes to be written as 0: that of the same axis
+        # Elements of shapes that are written as 0, which copies the input's size of that axis.
         self.copied: set[tuple[str, int]] = set()
         # Axes given as -1, whose size is inferred.
         self.inferred: set[tuple[str, int]] = set()
@@ -107,6 +107,7 @@ class SymbolicBuilder:
             return
         self._small.add(shape)
         self.relations += [side >= 1 for side in terms]
+        # A bound on the product of open sizes would not be linear; one on their sum is.
         self.relations.append(sum(shape) <= self.most(len(shape)))
 
     def shape(self, low: int = 0, high: int = 5) -> Sizes:
