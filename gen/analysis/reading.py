@@ -32,7 +32,7 @@ from opsieve.gen.model.tensors import (
     read_type,
 )
 
-# Elements of a constant that are kept
+# The most elements of a constant that are kept.
 _KEPT = 64
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 # Bodies may be nested. The limit bounds the recursion on a hostile model.
@@ -280,6 +280,7 @@ _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
+    # ONNX's Div of integers truncates, Python's rounds down.
     "Div": lambda x, y: np.trunc(np.divide(x, y)),
     "Mod": np.mod,
     "Equal": np.equal,

@@ -87,6 +87,7 @@ def gather(path: Path) -> Iterator[ImportResult]:
     root, seen = os.path.realpath(path), 0
     unread: list[OSError] = []
     for folder, inner, files in os.walk(path, onerror=unread.append):
+        # In place, since `os.walk` goes through this list.
         inner.sort()
         here = Path(folder)
         seen += len(files) + 1

@@ -28,7 +28,7 @@ from opsieve.gen.model.tensors import (
 
 Role = Literal["input", "output"]
 
-# Bytes of an .npy header; numpy's own limit
+# The most bytes of an .npy header, as numpy limits it.
 _MAX_HEADER = 10_000
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _POSITIONAL = {
@@ -226,7 +226,7 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
         with warnings.catch_warnings(action="ignore"):
             shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
     except Exception as error:  # noqa: BLE001
-        # numpy hands the text to Python's tokenizer and parser: any of their errors
+        # numpy reads headers with Python's tokenizer and parser, which raise many kinds of errors.
         raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
     if dtype.hasobject:
         raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
@@ -241,5 +241,5 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     order: Literal["F", "C"] = "F" if by_columns else "C"
     array = np.frombuffer(data, dtype).reshape(shape, order=order) if size else np.empty(shape, dtype)
     native = array if dtype.kind == "V" else array.astype(dtype.newbyteorder("="), copy=False)
-    # numpy turns 0-d into 1-d on the way
+    # `ascontiguousarray` turns 0-d into 1-d.
     return np.ascontiguousarray(native).reshape(shape)

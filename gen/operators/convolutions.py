@@ -158,6 +158,7 @@ def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
     if group < 1 or len(x) != len(w) or not strides_fit(attrs, len(x) - 2):
         return [False]
+    # The page: X has W.shape[1] * group channels, and the group divides the number of filters.
     found = [x[1] == w[1] * group, w[0] % group == 0]
     found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
     found += [size >= 1 for size in infer_window_sizes(x[2:], w[2:], attrs)]
@@ -229,6 +230,7 @@ def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
     if group < 1 or len(x) != len(w):
         return [False]
+    # The page: W has the shape (C, M / group, kernel...) here.
     found = [x[1] == w[0], x[1] % group == 0, *(side >= 1 for side in _transposed_type(ins, attrs)[0][1])]
     found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
     return found + _bias_fits(ins, w[1] * group)

@@ -171,6 +171,7 @@ REDUCTIONS = (
     reduction(
         "ReduceLogSumExp",
         lambda low, high, n: (low, high + math.log(n)),
+        # exp(50) is about 5e21, far inside float32.
         Domain(-50, 50),
         dtypes=_LARGE_FLOATS,
         undefined=(long_sum(reduced_size),),

@@ -77,7 +77,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 KINDS = ("zeros", "subnormals", "extremes", "nan", "inf")
 # One of this many elements becomes special.
 _SHARE = 4
-# Integers up to this bound are an index, a size or a count rather than data
+# Integers up to this bound are an index, a size or a count rather than data.
 _WIDE = 1 << 16
 
 
@@ -192,6 +192,7 @@ def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
         return np.zeros(0, bool)
     bounds = ml_dtypes.iinfo(dtype)
     ends = [int(bounds.min), int(bounds.max)] if "extremes" in kinds else []
+    # The largest uint64 is beyond int64.
     wide = np.int64 if bounds.min else np.uint64
     return np.array([*([0] if "zeros" in kinds else []), *ends], wide).astype(_dtype(dtype))
 
@@ -247,7 +248,9 @@ def _strewn(value: Value, domain: Domain, stream: Stream, kinds: Sequence[str]) 
     if not len(special):
         return value
     count = min(value.size, max(len(special), value.size // _SHARE))
+    # A stable sort gives the same places in every release of numpy.
     order = np.argsort(stream.fractions(value.size), kind="stable")[:count]
+    # A drawn start, so that small tensors do not all get the same number first.
     first = int(stream.integers(0, len(special) - 1, 1)[0])
     made = value.copy()
     made.reshape(-1)[order] = np.resize(np.roll(special, -first), count)

@@ -35,7 +35,7 @@ class Edit(Generic[S]):
 class Pass(Protocol[S]):
     """One dimension of reduction."""
 
-    # The dimension, as the certificate calls it
+    # The name of the dimension in the certificate.
     name: str
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:

@@ -68,6 +68,7 @@ class PairsPass(Generic[S]):
 
 def _pair(first: Edit[S], second: Edit[S], of: S, made: S) -> Edit[S]:
     def apply(subject: S) -> S | None:
+        # Computed already when the pairs were chosen.
         if subject is of:
             return made
         once = first.apply(subject)

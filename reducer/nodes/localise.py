@@ -85,6 +85,7 @@ def _find_named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
         words[word.strip(".:")] = None
         words.update(dict.fromkeys(part for part in word.split("/") if part))
     by_name = {node.name: place for place, node in enumerate(graph.nodes) if node.name}
+    # A single letter occurs in almost every text.
     long = [word for word in words if len(word) > 1]
     own = [by_name[word] for word in long if word in by_name]
     return own, [graph.producer[word] for word in long if word in graph.producer and word not in by_name]

@@ -117,6 +117,7 @@ class NodePhase:
             if len(groups) <= 1:
                 return groups[0] if groups else None
             stride = math.ceil(len(groups) / _SHOWN)
+            # Counted from the back, so that the last group is always among them.
             shown = groups[::-1][::stride][::-1]
             taps = [name for group in shown for name in self.graph.results[group[-1]][:1]]
             result = self.engine.evaluate(

@@ -225,7 +225,7 @@ def _tensor(path: Path, name: str, array: Array, counted: bool) -> Iterator[Onnx
         empty = "" if array.size else "there are no elements"
         one = put(f"one place on axis {axis} of", partial(_first, axis))
         yield Part("sizes", f"{key}[{axis}]", "the size is 1" if size == 1 else empty, one)
-        # what a dimension is tied to changes with it in the passes; here only this tensor does
+        # In the passes everything tied to a dimension changes with it; here only this tensor does.
         less = put(f"no axis {axis} of", partial(_squeezed, axis)) if size == 1 else one
         why = "it names axes, sizes or places" if counted and size == 1 else empty
         yield Part("axes of one tensor", f"{key}[{axis}]>", why, less)

@@ -188,6 +188,7 @@ def _shorter(seen: View, number: int, rank: int, axis: int, model: onnx.ModelPro
     shared = sum(number in other.inputs for other in seen.steps) > 1
     if target.source == "input" or old is None or old.ndim != 1 or old.size % rank or shared:
         return False
+    # Pads list all begins and then all ends, so each run of `rank` items has one for the axis.
     return replace_tensor(model, target.path, target.name, np.delete(old, range(axis, old.size, rank)))
 
 

@@ -55,6 +55,7 @@ class OnnxForm:
         held = self._arrays.get(id(value))
         if held is None:
             array = np.asarray(value)
+            # Strings are objects, whose bytes in numpy are addresses.
             data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
             text = f"{array.dtype.name}{array.shape}".encode()
             held = self._arrays[id(value)] = (value, hashlib.sha256(text + data).digest())

@@ -57,7 +57,7 @@ def simpler(candidate: Subject, than: Subject) -> bool:
 
 
 def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
-    """Nodes of the main graph, and those inside bodies and local functions."""
+    """Return the number of nodes of the main graph, and of those inside bodies and local functions."""
     outer = len(model.graph.node)
     return outer, sum(1 for _ in _nodes(model)) - outer
 
@@ -95,8 +95,8 @@ def _complexity(flat: "np.ndarray[Any, Any]") -> int:
             return _complexity(flat.real) + _complexity(flat.imag)
         wide = flat.astype(np.float64)
         size = np.abs(wide)
-        # NaN, infinity and long fractions
-        # The costs only rank kinds of numbers: 0, 1, whole numbers by their bits, halves, thousandths, rest.
+        # The costs only rank kinds of numbers: 0, 1, whole numbers by their bits, halves, thousandths, others
+        # (NaN, infinity, long fractions).
         cost = np.full(wide.shape, 40.0)
         thousand = wide * 1000
         cost[thousand == np.rint(thousand)] = 20

@@ -76,6 +76,7 @@ class Generator:
         target = self.policy.target(draw, self.rng)
         params = self._params(draw, target)
         bound = {name for param in params for name in _list_bound_symbols(param.type)}
+        # Only shapes of parameters give symbols their values.
         known = {name: value for name, value in known.items() if name in bound}
         body = Body(self.names, list(params), dict(known))
         if not set(symbols(target)) <= bound:
@@ -126,6 +127,7 @@ class Generator:
             forms |= {"operator": self.operator, "cast": self.cast, "packed": self.make_packed_call}
             if T.is_static(kind) and kind.rank:
                 forms["kernel"] = self.kernel
+        # Relax allows no control flow in a dataflow block.
         if not body.plain:
             forms |= {"dataflow": self.dataflow, "branch": self.branch, "closure": self.closure}
             forms |= {"higher_order": self.higher_order}
