@@ -224,6 +224,8 @@ def test_a_worker_that_is_killed_costs_no_test(tmp_path: Path) -> None:
                 killed = next(iter(client.run(os.getpid).values()))
             fuzz(tmp_path / "there", start, threads, killed)
         assert contents(tmp_path / "there") == contents(tmp_path / "here")
+        with Client(cluster) as client:
+            client.wait_for_workers(2, timeout=60)  # the nanny restarts the one that was killed
         reduced_there(cluster, tmp_path / "there")
 
 
