@@ -162,7 +162,7 @@ class _Search:
         self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
         self.tensors = {tensor.name: tensor for tensor in leaves}
         self.reach = _reaching(graph, self.tensors)
-        # the places that a leaf reaches
+        # The places that each leaf reaches.
         self.fed: dict[str, set[int]] = {name: set() for name in self.tensors}
         for place, names in enumerate(self.reach):
             for name in names:

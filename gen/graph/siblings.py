@@ -106,6 +106,7 @@ class Template:
             if plain and operator is not None and all(out.values is None for out in node.outs):
                 made = {encode_node(other, set()) for other in self._draw_nodes(node, operator, seen)}
                 made.discard(encode_node(node, set()))
+                # Sorted, since the order of a set of bytes changes from process to process.
                 yield [Choice([("nodes", behind + place, each)]) for each in sorted(made)]
             for out in node.outs:
                 if out.values is None and out.name:

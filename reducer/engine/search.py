@@ -16,16 +16,16 @@ from itertools import accumulate
 Places = list[int]
 Test = Callable[[Places], bool]
 Prefetch = Callable[[Iterator[Places]], None]
-# items: smaller sets are searched as they are, beyond them sizes grow faster
+# The number of items up to which sizes of prefixes double; beyond it they grow by the factor `_STEEP`.
 _LARGE = 8
 _STEEP = 4
 _NEIGHBOURS = (
     # The number of items before a distant find that are tried first.
     4
 )
-# Items
+# With more found items than this, a dense rest is returned whole.
 _FEW = 3
-# Items left for each that was found
+# A rest is dense if it has at most this many items for each found one.
 _DENSE = 3
 
 

@@ -170,6 +170,7 @@ def owners(graph: onnx.GraphProto) -> list[int]:
 def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
     """Give inputs the types of their values; small integers become constants, for they may be shapes."""
     defaults = {tensor.name for tensor in graph.initializer}
+    # From the back, since a deletion moves everything behind it.
     for index in reversed(range(len(graph.input))):
         info = graph.input[index]
         value = inputs.get(info.name)

@@ -44,6 +44,7 @@ def shrink_together(subject: Subject) -> Iterator[OnnxEdit]:
     if not system.sound:
         return
     seen = set()
+    # As many turns as `_targets` gives numbers at most.
     for turn in range(3):
         for place, number in system.numbers.items():
             targets = _targets(place, number)
@@ -69,7 +70,7 @@ def system_of(subject: Subject) -> System:
     parts = []
     for node in graph.node:
         if not first_output(node):
-            # It has no output to identify it by.
+            # Nodes are identified by their outputs.
             continue
         array = constant_array(node) if node.op_type == "Constant" and not node.domain else None
         if array is not None:

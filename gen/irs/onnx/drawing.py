@@ -82,7 +82,7 @@ def _type(type_: Any) -> str:
     return type(found).__name__.removesuffix("Type").lower()
 
 
-# Rails drawn; values beyond them are only named
+# The most rails that are drawn; values beyond them are only named.
 _RAILS = 16
 
 
@@ -102,7 +102,7 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
     for box in boxes:
         for name in box.inputs:
             left[name] = left.get(name, 0) + 1
-    # The value of each rail, "" for a free one
+    # The value of each rail, "" for a free one.
     rails: list[str] = []
     lines: list[tuple[str, str]] = []
     for box in boxes:
@@ -130,7 +130,7 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
 
 
 def _more_free(rails: list[str], ending: set[int], home: int, many: int) -> list[int]:
-    """Further rails for a box of several outputs."""
+    """Find further free rails for a box of several outputs."""
     found: list[int] = []
     at = home + 1
     while len(found) < many:

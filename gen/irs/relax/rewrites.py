@@ -32,6 +32,7 @@ def closure(module: R.Module, name: str) -> R.Module:
     function, names = _function(module, name), FreshNames(all_names(module))
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
+    # Among the attributes is the global symbol, which a local function must not have.
     inner = replace(function, attrs=())
     local = body.bind(inner, inner.type, "f")
     kind = renamed(function.result)
@@ -109,7 +110,7 @@ def _with(module: R.Module, changed: dict[str, R.Function]) -> R.Module:
 def _signature(
     function: R.Function, names: FreshNames
 ) -> tuple[tuple[R.Var, ...], Callable[[T.Type], T.Type]]:
-    """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
+    """Return parameters of the same types with new names and symbols, and a function that renames symbols."""
     found = {
         name: T.Sym(names.fresh(name + "_")) for param in function.params for name in T.symbols(param.type)
     }
