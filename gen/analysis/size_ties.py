@@ -17,7 +17,7 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import with_sizes
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
-# A tensor of the node, inputs first, and an axis of it
+# The number of a tensor of the node, inputs first, and one of its axes.
 Place = tuple[int, int]
 Tie = tuple[Place, Place]
 

@@ -23,7 +23,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 # Names and types repeat from program to program, so their encodings are cached. The bound keeps a long
 # campaign from growing.
 _KEPT: Final = 1 << 14
-# Negative numbers are written as their complement in 64 bits
+# Negative numbers are written as their complement in 64 bits.
 _UNSIGNED: Final = (1 << 64) - 1
 # Tags: number << 3 | wire type (0 a number, 2 bytes behind their length, 5 four bytes).
 _NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"

@@ -29,7 +29,7 @@ _OPSET_IR = {
     for (domain, version), ir in helper.OP_SET_ID_VERSION_MAP.items()
 }
 _PLAIN_LISTS = frozenset((onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS))
-# Every feature below asks for at least this IR version
+# Every feature below asks for at least this IR version.
 _FIRST_NEW = 4
 
 
@@ -129,6 +129,7 @@ def _features(model: onnx.ModelProto, floor: int) -> int:
             needs.append(10 if function.overload or function.metadata_props else 8)
             needs += (_type_ir(info.type) for info in function.value_info)
             needs += _node_features(function.node, floor)
+    # IR version 11 brought configurations of devices, 7 training.
     if model.configuration:
         needs.append(11)
     if model.training_info:
@@ -141,6 +142,7 @@ def _features(model: onnx.ModelProto, floor: int) -> int:
 
 
 def _graph_features(graph: onnx.GraphProto, floor: int, main: bool) -> Iterator[int]:
+    # IR version 10 brought metadata of all messages, 5 annotations of quantisation, 6 sparse tensors.
     if graph.metadata_props:
         yield 10
     if graph.quantization_annotation:
@@ -170,7 +172,7 @@ def _node_features(nodes: Iterable[onnx.NodeProto], floor: int) -> Iterator[int]
         for attribute in node.attribute:
             kind = attribute.type
             if 0 < kind <= onnx.AttributeProto.STRING or kind in _PLAIN_LISTS:
-                # Numbers and strings: no tensors, types or graphs
+                # Numbers and strings hold no tensors, types or graphs.
                 continue
             for tensor in (attribute.t, *attribute.tensors):
                 yield _tensor_ir(tensor)

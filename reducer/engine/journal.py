@@ -32,13 +32,13 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def result(self) -> CheckResult:
         """Return the answer as the engine knows it."""
-        # `read` admits the four kinds
+        # `_read` admits only the four kinds.
         answer = _OLD_KINDS.get(self.answer, self.answer)
         return CheckResult(answer, self.why, self.key, self.wrong)  # type: ignore[arg-type]
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # Digest of the case, target, level and seed: answers to another question are of no use
+    # The digest of case, target, level and seed: answers to another question are of no use.
     question: str
 
 

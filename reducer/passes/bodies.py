@@ -48,7 +48,7 @@ from opsieve.reducer.problem.onnx_form import OnnxEdit
 
 # The number of values that are tried in the place of a result; each costs a test.
 _MOST_STAND_INS = 3
-# Nodes of a body up to which values of another type are tried in the place of a result
+# The most nodes of a body in which values of another type are tried in the place of a result.
 _FEW = 6
 
 

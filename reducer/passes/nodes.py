@@ -48,7 +48,7 @@ def bypass_operations(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
 
 
 def _stand_ins(view: ProgramView, operation: Operation, few: bool) -> list[str]:
-    """Values that could take the place of a result.
+    """List the values that could take the place of a result.
 
     What lies further up is reached by several steps of its own; values that the operation does not read are
     tried only where that way is closed, or among few operations.
