@@ -92,7 +92,7 @@ def adapt_first(builder: GrowingGraph, tensor: Tensor, choice: OpChoice) -> Tens
     if not choice.low <= len(tensor.shape) <= choice.high:
         made = _change_rank(builder, tensor, choice.low, choice.high)
     if made is not None and made.dtype not in choice.dtypes:
-        # List the dtypes that an operator takes: those of the palette, or else the usual ones.
+        # Dtypes of the palette are preferred, because the program's other tensors have them.
         targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
         made = _cast_to(
             builder,

@@ -136,6 +136,7 @@ def _same_bits(draft: Draft) -> Domain:
 
 
 def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    # The page: x + bias below -lambd, x - bias above lambd, and 0 between them.
     low, high, far, bias = ins[0].low, ins[0].high, attrs.get("lambd", 0.5), attrs.get("bias", 0.0)
     ends = [0.0] if low <= far and high >= -far else []
     if low < -far:
@@ -164,6 +165,7 @@ OPERATORS = (
         "DFT",
         parts=_FOURIER,
         infer=_fourier_type,
+        # A sum over the axis of products with a sine or cosine, for the real and the imaginary part.
         bounds=magnitude(lambda ins, attrs: 2 * ins[0].size * ins[0].shape[_fourier_axis(ins, attrs)]),
         ranks=(2, 4),
         family="signal",
@@ -212,6 +214,7 @@ OPERATORS = (
             Attr("to", lambda draft: NUMBER[_SAME_WIDTH[draft.x.dtype]]),
         ),
         infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
+        # Of eight elements, so that also types of less than 8 bits take whole bytes.
         requires=lambda ins, attrs: [data_size(ins[0].dtype, 8) == data_size(DTYPES[attrs["to"]], 8)],
         family="cast",
         dtypes=tuple(_SAME_WIDTH),
