@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from chain_rows import REAL_ROWS, ROWS  # noqa: E402 -- the folders above first
+from chain_rows import REAL_ROWS, ROWS, Row  # noqa: E402 -- the folders above first
 from chain_steps import Answer, RealReleases, answers, installed_anvil, matrix  # noqa: E402
 
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES  # noqa: E402
@@ -38,7 +38,12 @@ if __name__ == "__main__":
     rows = [row for row in ROWS if row.name in names or (not names and row.slow < MINUTES)]
     real = [row for row in REAL_ROWS if row.name in names]
     ZYGOTES.keep_idle(14)
-    parts = [rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)]
+    parts: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: row.limits):
+        # One `corpus add` and one `corpus run` serve all rows of a part, so their limits are the same.
+        if not parts or parts[-1][0].limits != row.limits or len(parts[-1]) == TOGETHER:
+            parts.append([])
+        parts[-1].append(row)
     found: list[Answer] = []
     with tempfile.TemporaryDirectory() as folder:
         with installed_anvil(Path(folder) / "anvil") as anvil:
