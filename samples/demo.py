@@ -131,6 +131,10 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
             verdict = judge_program(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
             ).verdict
+            if verdict.verdict == "environment":
+                # The tool is here, but a package that it needs (sympy, say) is not.
+                left.append(f"{target.name} {installed.get(target.name, target.release)}")
+                break
             options = "".join(f":{name}={value}" for name, value in target.target.options)
             version = target.release or workers.version(target)
             cells.append(
@@ -140,12 +144,12 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
             message = message or summary(verdict)
             if verdict.verdict != wanted:
                 wrong.append(f"{folder.name} on {target}: {verdict.verdict}, not {wanted} ({verdict.reason})")
-        table.add_row(folder.name, *cells, escape(message))
+        else:
+            table.add_row(folder.name, *cells, escape(message))
     console.print(table)
     if left:
-        console.print(
-            f"[dim]Not replayed, for these are not installed: {', '.join(sorted(set(left)))}.[/dim]"
-        )
+        names = ", ".join(sorted(set(left)))
+        console.print(f"[dim]Not replayed, for these or what they need are not installed: {names}.[/dim]")
     return wrong
 
 
