@@ -86,7 +86,7 @@ def given_models(
                 for number in range(examples):
                     case, failure = make(make_seed(start, number)), None
                     try:
-                        session.call_test(case)
+                        refused += not session.call_test(case)
                     except unsupported:
                         refused += 1
                     except _list_failures() as error:
@@ -96,7 +96,10 @@ def given_models(
                         session.raise_reduced(case, failure, output, f"model {number} of seed {start}")
                 # A test that never ran must not pass.
                 if refused == examples:
-                    raise AssertionError(f"the compiler supports none of {count_noun(examples, 'model')}")
+                    raise AssertionError(
+                        f"the test ran on none of {count_noun(examples, 'model')}:"
+                        " the compiler supports none, or the reference computes none"
+                    )
 
         kept = [each for name, each in signature.parameters.items() if name not in wanted]
         # pytest would look for fixtures of these names.

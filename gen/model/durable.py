@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import msgspec
-
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import kind_of, read_file, reason
 
@@ -237,9 +235,13 @@ class Journal(Generic[_T]):
     """
 
     def __init__(self, path: Path, kind: type[_T], limit: int = 64 << 20):
+        # Not above: commands that only write a file start without msgspec.
+        import msgspec
+
         self.path = path
         self._limit = limit
         self._decoder = msgspec.json.Decoder(kind)
+        self._encode = msgspec.json.encode
 
     def read(self) -> list[_T]:
         """Return the records, oldest first; an empty list for an unreadable or oversized file."""
@@ -251,7 +253,7 @@ class Journal(Generic[_T]):
         for line in lines:
             try:
                 records.append(self._decoder.decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 # A process that was killed while it appended leaves half a line; the lines before it are
                 # good.
                 continue
@@ -259,4 +261,4 @@ class Journal(Generic[_T]):
 
     def add(self, records: Iterable[_T], *, sync: bool = True) -> None:
         """Append records in one piece; without `sync` the system writes them when it likes. OSError."""
-        append(self.path, b"".join(msgspec.json.encode(record) + b"\n" for record in records), sync=sync)
+        append(self.path, b"".join(self._encode(record) + b"\n" for record in records), sync=sync)

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from onnx.reference import ReferenceEvaluator
 
 import opsieve
+from opsieve.backends.registry import resolve
 from opsieve.gen.case.case import Case
+from opsieve.tui import given_models
 
 OPERATORS = ["Relu", "Exp", "Clip", "Tanh", "Add", "Neg", "Mul"]
 OPTIONS: dict[str, Any] = {"operators": OPERATORS, "dtypes": ["float32"], "nodes": 8, "examples": 20}
@@ -83,8 +85,20 @@ def test_a_model_that_the_compiler_does_not_support_is_passed_over() -> None:
     def refuse(case: Case) -> None:
         raise NotImplementedError
 
-    with pytest.raises(AssertionError, match="supports none of 20 models"):
+    with pytest.raises(AssertionError, match="ran on none of 20 models: the compiler supports none"):
         refuse()
+
+
+def test_a_test_that_never_ran_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without expected outputs there is nothing to call it with."""
+    monkeypatch.setattr(given_models, "FLOAT64", resolve("fake:unsupported"))
+
+    @opsieve.given_models(**OPTIONS)
+    def check(expected: dict[str, Any]) -> None:
+        raise AssertionError("it was called")
+
+    with pytest.raises(AssertionError, match="or the reference computes none"):
+        check()
 
 
 def test_a_failure_that_comes_once_is_not_reduced() -> None:

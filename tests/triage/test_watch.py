@@ -8,6 +8,7 @@ import pytest
 from commands import opsieve
 from stores import done, filled, finding
 
+from opsieve.triage.corpus import watch as watch_module
 from opsieve.tui.campaign_api import fuzz
 from opsieve.tui.store_api import watch
 
@@ -52,6 +53,14 @@ def test_a_cluster_that_fails_otherwise_or_is_not_judged_stays(
     assert states(made_up, "fake:crash@Relu") == ["changed"]
     assert states(made_up, "fake:unsupported") == ["not-judged"]
     assert status(made_up, capsys) == ["new"]
+
+
+def test_targets_that_are_named_ask_no_index(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(target: str, newest: object) -> str:
+        raise AssertionError(f"the newest release for {target} was looked up")
+
+    monkeypatch.setattr(watch_module, "place_on_newest", ask)
+    assert states(store, "fake", dry_run=True) == ["fixed"]
 
 
 def test_one_failing_case_keeps_a_cluster_open(tmp_path: Path) -> None:

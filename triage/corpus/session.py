@@ -315,9 +315,8 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
         entry, bug = bugs[name]
         target = latest(entry, bug)[0]
         try:
-            asked = resolve(bug.fails)
-            if request.newest and asked.facts.package:
-                target = asked.with_release(newest(asked.facts.package)).display
+            if request.newest:
+                target = place_on_newest(bug.fails, newest) or target
         except BadInput as error:
             yield CorpusResult(name, bug.fails, "not-judged", entry.targets.get(bug.fails), reason=str(error))
             continue
@@ -335,6 +334,19 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
                 except OSError as error:
                     raise BadInput(f"cannot write {shown(journal.path, 200)}: {reason(error)}") from None
             yield found
+
+
+def place_on_newest(target: str, newest: Callable[[str], str]) -> str:
+    """Return a target with the newest release of its package; "" for a build and for what has no releases.
+
+    BadInput if the target is unknown, or `newest` knows no release.
+    """
+    asked = resolve(target)
+    return (
+        asked.with_release(newest(asked.facts.package)).display
+        if asked.facts.package and not asked.build
+        else ""
+    )
 
 
 def find_newest(package: str, offline: bool = False) -> str:

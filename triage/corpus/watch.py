@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import give_consent
 from opsieve.backends.verdict import FAILING
 from opsieve.backends.workers.zygotes.zygote import Limits
@@ -18,6 +17,7 @@ from opsieve.triage.corpus.session import (
     Say,
     find_newest,
     make_refusal,
+    place_on_newest,
     replay_cases,
 )
 from opsieve.triage.judging import RefusedModel
@@ -91,15 +91,14 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
                     member.verdict, member.kind, member.stage, member.fingerprint, member.version
                 )
                 try:
-                    target = resolve(member.target)
-                    # A build has no newer release.
-                    if target.facts.package and not target.build:
-                        target = target.with_release(newest(target.facts.package))
+                    # Targets of the user's own need no question to the index.
+                    chosen[path] = request.targets or (
+                        place_on_newest(member.target, newest) or member.target,
+                    )
                 except BadInput as error:
                     results.append(CorpusResult(path, member.target, "not-judged", seen, reason=str(error)))
                 else:
                     cases[path] = RecordedCase(Path(path), {member.target: seen})
-                    chosen[path] = request.targets or (target.display,)
             waiting.append((watched, results))
     asked = CorpusRequest(request.store, request.targets, request.limits, request.offline, chosen=chosen)
     # The command is there to install new releases, so that no single one wants a yes.

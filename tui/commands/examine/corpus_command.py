@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from opsieve.backends.verdict import JUDGED
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.triage.corpus.corpus_file import (
-    FAIL_ON as FAILING_STATES,
-    CorpusResult,
-    State,
-    count_states,
-    get_verdict_facts,
-    latest,
-    list_facts,
-    read_bugs,
-    status,
-)
 from opsieve.tui.cli import print_problem
 from opsieve.tui.commands import options
 from opsieve.tui.commands.output import (
@@ -41,6 +28,7 @@ from opsieve.tui.commands.output import (
 from opsieve.tui.samples import SAMPLES
 
 if TYPE_CHECKING:
+    from opsieve.triage.corpus.corpus_file import CorpusResult, State
     from opsieve.triage.corpus.session import CorpusRequest
 
 
@@ -86,6 +74,8 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     target it runs on onnxruntime. A case that the corpus already has is judged again. Exit code 2 if a case
     could not be added or a target gave no verdict.
     """
+    from opsieve.backends.verdict import JUDGED
+    from opsieve.triage.corpus.corpus_file import get_verdict_facts
     from opsieve.triage.corpus.session import AddedCase, add_cases
 
     added: list[dict[str, Any]] = []
@@ -205,13 +195,13 @@ def _make_request(folder: Path, oracles: tuple[str, ...], **given: Any) -> "Corp
 
 
 def report_results(
-    results: Sequence[CorpusResult],
+    results: "Sequence[CorpusResult]",
     folder: Path | None,
     fail_on: str,
     output: CiOutput,
     allow_unjudged: bool,
     as_json: bool,
-    words: Mapping[State, str] | None = None,
+    words: "Mapping[State, str] | None" = None,
     rows: list[dict[str, Any]] | None = None,
 ) -> int:
     """Print and write the results in the forms that were asked for, and return the exit code.
@@ -219,6 +209,8 @@ def report_results(
     `words`, where they are given, are what the counts and the key `status` call the states; `rows` replace
     those of `--json`.
     """
+    from opsieve.triage.corpus.corpus_file import FAIL_ON as FAILING_STATES, count_states, list_facts
+
     failing, numbers = FAILING_STATES[fail_on], count_states(results)
     rows = rows or list_facts(results)
     if words is not None:
@@ -245,7 +237,7 @@ def report_results(
     return code or (BadInput.exit_code if any(result.refused for result in results) or not results else 0)
 
 
-def _format_result(result: CorpusResult) -> str:
+def _format_result(result: "CorpusResult") -> str:
     """Format one result for a person; it must not contain a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
@@ -266,6 +258,7 @@ _PAGE = click.option(
 
 
 def _complete_bugs(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from opsieve.triage.corpus.corpus_file import read_bugs
 
     folder = context.params.get("folder") or SAMPLES
     return [CompletionItem(name) for name in read_bugs(folder) if name.startswith(begun)]
@@ -278,6 +271,7 @@ def _complete_bugs(context: click.Context, _parameter: click.Parameter, begun: s
 @click.pass_context
 def bugs(context: click.Context, folder: Path | None, page: Path | None, as_json: bool) -> int:
     """List the bugs that opsieve has found, with their status in the newest release on record."""
+    from opsieve.triage.corpus.corpus_file import latest, read_bugs, status
     from opsieve.tui.commands.output import print_table
 
     if context.invoked_subcommand is not None:
@@ -368,6 +362,8 @@ def replay_bug_cases(
 
 
 def _write_page(folder: Path, page: Path) -> None:
+    from opsieve.gen.model.durable import write_output
+    from opsieve.triage.corpus.corpus_file import read_bugs
     from opsieve.triage.corpus.found_page import found_page
 
     write_output(page, found_page(read_bugs(folder)).encode())
