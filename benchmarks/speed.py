@@ -31,9 +31,10 @@ from subprocess import PIPE
 
 from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
-from opsieve.gen.strategies.mix import BATCH, WEIGHTS
+from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.line_plot import draw_lines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -169,7 +170,10 @@ def main() -> None:
     )
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    names, sizes = given.names or ["mix", *WEIGHTS], [int(size) for size in given.nodes.split(",")]
+    names, sizes = (
+        given.names or ["mix", *(name for name, weight in ir_named(ONNX).strategies.items() if weight)],
+        [int(size) for size in given.nodes.split(",")],
+    )
     if given.profile:
         profiled(names[0], sizes[0])
         return

@@ -202,8 +202,10 @@ def _put(fresh: Path, folder: Path) -> None:
     they are never missing.
     """
     if os.path.lexists(folder):
-        owned = {"case.json", DATA, *(file for ir in all_irs() for file in ir.files)}
-        for entry in folder.iterdir():
+        # The records of the IRs are loaded only where the folder holds other files than the new ones.
+        left = [entry for entry in folder.iterdir() if not os.path.lexists(fresh / entry.name)]
+        owned = {DATA, *(file for ir in all_irs() for file in ir.files)} if left else set()
+        for entry in left:
             if entry.name in owned:
                 continue
             if entry.is_dir() and not entry.is_symlink():

@@ -124,7 +124,7 @@ class IR(Generic[P]):
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
         strategies: The strategies that make programs of it, and the share of the time of targets that each
-            has in `--strategy mix`, in thousandths.
+            has in `--strategy mix`, in thousandths; one that is not installed has none.
         usual_features: Features (operators and edges) of a program that costs what a backend states.
         rewrites: Rewrites that keep a program's meaning: `module:MAPPING` of a name to a `Rewriter`.
         evaluator: The reference's evaluator: `module:function`, a backend's `prepare`.

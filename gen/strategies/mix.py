@@ -14,24 +14,12 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.request import draw_nodes
+from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.strategies.registry import list_names, load_strategy
 
 # Seeds are distributed over strategies within a batch of this size, so that a campaign can change the shares
 # from one batch to the next.
 BATCH = 256
-# Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time,
-# and what only they found (docs/benchmarks/generator.md, "Yield"), by planted faults that need several
-# neighbours (`chains` meets most of these), by the balance of operators (`pattern` would drown the rest in
-# Add and Mul), and by cost.
-WEIGHTS = {
-    "isra": 140,
-    "hirfuzz": 240,
-    "pattern": 90,
-    "chains": 390,
-    "function-rewrite": 64,
-    "mutate": 72,
-    "nnsmith": 4,
-}
 
 
 def mix(request: GenRequest, seed: int) -> Case:
@@ -50,7 +38,8 @@ def find_place(seed: int, shares: tuple[tuple[str, float], ...] = ()) -> tuple[s
 @functools.cache
 def _list_shares() -> tuple[tuple[str, float], ...]:
     """Return the usual shares of the installed strategies."""
-    return tuple((name, weight) for name, weight in WEIGHTS.items() if name in list_names())
+    weights = ir_named(ONNX).strategies.items()
+    return tuple((name, weight) for name, weight in weights if weight and name in list_names())
 
 
 @functools.lru_cache(maxsize=8)

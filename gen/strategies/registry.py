@@ -22,6 +22,8 @@ from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
 Strategy = Callable[[GenRequest, int], Case]
+# The strategies whose campaigns depend on what earlier programs have reached.
+TIR, RELAX_MUTATE = "tir", "relax-mutate"
 
 
 # The last program, with what made it and its parts: siblings follow each other.

@@ -33,8 +33,9 @@ from opsieve.gen.irs.relax.tree import Module
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.model.tensors import TensorType, Value
+from opsieve.gen.strategies.registry import RELAX_MUTATE
 
-NAME, PASSES, MUTATE = "relax", "relax-passes", "relax-mutate"
+NAME, PASSES = "relax", "relax-passes"
 _BATCH = 64
 
 
@@ -88,7 +89,7 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
 
     BadInput when the corpus has no Relax module that can be read.
     """
-    rng = random.Random(f"{MUTATE} {seed}")
+    rng = random.Random(f"{RELAX_MUTATE} {seed}")
     made, policy = _generate_module(request, rng)
     module, symbols = made.module, made.symbols
     if request.corpus:
@@ -96,7 +97,7 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         module = mutate_module(module, rng, policy, symbols, _get_solutions()) or module
     steps = _draw_sequence(seed, rng) if rng.random() < _RATES.passes else ()
-    return _make_case(MUTATE, module, steps, symbols, seed, request)
+    return _make_case(RELAX_MUTATE, module, steps, symbols, seed, request)
 
 
 def _generate_module(request: GenRequest, rng: random.Random) -> tuple[Generated, GenerationPolicy]:

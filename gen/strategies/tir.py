@@ -1,8 +1,8 @@
 """TIR functions with sequences of passes, without feedback: a basic function mutated as often as nodes are
 wished for.
 
-`opsieve fuzz --strategy tir` has Tzer's loop in its place (triage/campaign/guidance.py), which is guided by
-what was reached.
+`opsieve fuzz --strategy tir` has Tzer's loop in its place (triage/campaign/guided_programs.py), which is
+guided by what was reached.
 """
 
 from opsieve.gen.case.case import Case, Origin
@@ -12,13 +12,12 @@ from opsieve.gen.irs.tir import passes
 from opsieve.gen.irs.tir.arguments import program, values
 from opsieve.gen.irs.tir.fuzzing import mutate_function
 from opsieve.gen.irs.tir.seeds import basic
-
-NAME = "tir"
+from opsieve.gen.strategies.registry import TIR
 
 
 def tir(request: GenRequest, seed: int) -> Case:
     """Return the function of a seed, with passes to apply before it is lowered."""
-    rng = Rng(f"{NAME} {seed}", 0)
+    rng = Rng(f"{TIR} {seed}", 0)
     function = rng.choice(basic())
     for _ in range(request.nodes):
         function, _ = mutate_function(rng, function)
@@ -26,5 +25,5 @@ def tir(request: GenRequest, seed: int) -> Case:
     return Case(
         program(function, sequence),
         values(function, seed),
-        origin=Origin(NAME, seed, wish=to_record(request)),
+        origin=Origin(TIR, seed, wish=to_record(request)),
     )

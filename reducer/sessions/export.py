@@ -8,30 +8,23 @@ from typing import Any
 
 from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.judge.oracle_names import add_oracles
-from opsieve.backends.judge.oracles import DERIVING
-from opsieve.backends.judge.reasons import describe_mismatch
-from opsieve.backends.judge.shown_failure import compare_runs
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.stacks.frame_lines import choose_skip_option
-from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
+from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.programs import add_script, print_program
+from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
-from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import find_judged
-from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import measure_rate
-from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.corpus.session import find_newest
 from opsieve.triage.export.export_input import (
-    ORACLES,
     ExpectedOutput,
     ExportedFailure,
     choose_oracles,
@@ -39,8 +32,6 @@ from opsieve.triage.export.export_input import (
     use_given_program,
 )
 from opsieve.triage.export.exports import Export, Kind, export_failure
-from opsieve.triage.export.program_source import get_text
-from opsieve.triage.export.script import write_script as written
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, read_artifacts, read_both_culprits
 from opsieve.triage.store.failure_record import get_verdict, read_failure
@@ -268,54 +259,3 @@ def _beside(place: Path, name: str) -> dict[str, Any]:
     except (BadInput, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def print_subject(subject: Runnable, workers: Workers) -> str:
-    """Return the program as text; a sentence for a model that onnx cannot print."""
-    ir = ir_of(subject.program)
-    if ir.keeps_script or not ir.printer(subject.program):
-        return subject.program.text()
-    return print_program(subject.program, workers).text or "(onnx.printer cannot print it)"
-
-
-def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
-    """Return the source of `repro.py`. An arbiter that the user named takes precedence over the reference.
-
-    Raises:
-        BadInput: If no script can show the failure.
-    """
-    case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
-    seen = lab.observe(premise.target, case.program, case.inputs)
-    # The oracle that derives types has no values to write into a script.
-    arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)
-    oracles = arbiter if premise.named else (*ORACLES, *arbiter)
-    verdict = replace(premise.failure.verdict, reason=premise.reason)
-    if verdict.kind in WRONG_OUTPUTS and premise.arbiter is not None:
-        worst = compare_runs(
-            subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)
-        ).worst
-        reason = (
-            f"{premise.target.display} differs from {premise.arbiter.display}: {describe_mismatch(worst)}"
-        )
-        verdict = replace(verdict, mismatch=worst, reason=reason)
-    # An invalid program has no right outputs.
-    if verdict.kind == "accepts-invalid":
-        exported = ExportedFailure(case, premise.target, verdict, seen)
-    elif premise.chance < 1:
-        # This run may have passed; the premise holds a run that failed.
-        right, source = find_expected(case, verdict, None, lab, oracles)
-        exported = ExportedFailure(
-            case,
-            premise.target,
-            verdict,
-            premise.observation,
-            right,
-            source,
-            premise.replays,
-            runs_for(premise.chance),
-        )
-    else:
-        right, source = find_expected(case, verdict, seen.outputs, lab, oracles)
-        exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
-    exported = use_given_program(exported)
-    return written(exported, get_text(exported, workers))

@@ -10,13 +10,20 @@ FOLDER/other_failures/KEY/  different failures found while reducing, a case fold
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from opsieve.backends.judge.oracle_names import ORACLE
+from opsieve.backends.judge.oracles import DERIVING
+from opsieve.backends.judge.reasons import describe_mismatch
+from opsieve.backends.judge.shown_failure import compare_runs
+from opsieve.backends.verdict import WRONG_OUTPUTS
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.programs import print_program
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.registry import ir_of, rename
@@ -25,11 +32,14 @@ from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.census import PartLine
 from opsieve.reducer.engine.certificate import Certificate
 from opsieve.reducer.engine.form import Size, SubjectKind
-from opsieve.reducer.engine.interestingness import ResultKind
+from opsieve.reducer.engine.interestingness import ResultKind, runs_for
 from opsieve.reducer.engine.journal import Attempt, Journal
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.sessions.reduction import Reduction
+from opsieve.triage.export.export_input import ORACLES, ExportedFailure, find_expected, use_given_program
+from opsieve.triage.export.program_source import get_text
+from opsieve.triage.export.script import write_script as written
 from opsieve.triage.store.failure_record import NAME, read_failure
 from opsieve.version import VERSION
 
@@ -257,3 +267,54 @@ def title_of(place: Path) -> str:
     place = place.resolve()
     name = place.name.removesuffix(".onnx")
     return f"{place.parent.name}-{name}" if (place / NAME).is_file() else name
+
+
+def print_subject(subject: Runnable, workers: Workers) -> str:
+    """Return the program as text; a sentence for a model that onnx cannot print."""
+    ir = ir_of(subject.program)
+    if ir.keeps_script or not ir.printer(subject.program):
+        return subject.program.text()
+    return print_program(subject.program, workers).text or "(onnx.printer cannot print it)"
+
+
+def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
+    """Return the source of `repro.py`. An arbiter that the user named takes precedence over the reference.
+
+    Raises:
+        BadInput: If no script can show the failure.
+    """
+    case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
+    seen = lab.observe(premise.target, case.program, case.inputs)
+    # The oracle that derives types has no values to write into a script.
+    arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)
+    oracles = arbiter if premise.named else (*ORACLES, *arbiter)
+    verdict = replace(premise.failure.verdict, reason=premise.reason)
+    if verdict.kind in WRONG_OUTPUTS and premise.arbiter is not None:
+        worst = compare_runs(
+            subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)
+        ).worst
+        reason = (
+            f"{premise.target.display} differs from {premise.arbiter.display}: {describe_mismatch(worst)}"
+        )
+        verdict = replace(verdict, mismatch=worst, reason=reason)
+    # An invalid program has no right outputs.
+    if verdict.kind == "accepts-invalid":
+        exported = ExportedFailure(case, premise.target, verdict, seen)
+    elif premise.chance < 1:
+        # This run may have passed; the premise holds a run that failed.
+        right, source = find_expected(case, verdict, None, lab, oracles)
+        exported = ExportedFailure(
+            case,
+            premise.target,
+            verdict,
+            premise.observation,
+            right,
+            source,
+            premise.replays,
+            runs_for(premise.chance),
+        )
+    else:
+        right, source = find_expected(case, verdict, seen.outputs, lab, oracles)
+        exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
+    exported = use_given_program(exported)
+    return written(exported, get_text(exported, workers))

@@ -39,7 +39,6 @@ from opsieve.reducer.oracle.discover import find, list_installed, still
 from opsieve.reducer.oracle.function_test import FunctionTest
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.sessions.export import print_subject, script
 from opsieve.reducer.sessions.output import (
     SCRIPT,
     STORY,
@@ -47,9 +46,11 @@ from opsieve.reducer.sessions.output import (
     facts_of_none,
     facts_unfinished,
     model_name,
+    print_subject,
     save_reduction,
     save_story,
     save_subject,
+    script,
     target_of,
     title_of,
 )

@@ -21,7 +21,7 @@ from opsieve.triage.campaign.coverage_record import (
     save_record,
     shorten_path,
 )
-from opsieve.triage.campaign.guidance import EVERY, NOTICED, OFTEN, GuidedFunctions
+from opsieve.triage.campaign.guided_programs import EVERY, NOTICED, OFTEN, GuidedFunctions
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.find.coverage_command import command
 

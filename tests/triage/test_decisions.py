@@ -18,7 +18,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.gen.strategies.mix import BATCH, WEIGHTS, find_place
+from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule.batch import (
@@ -82,7 +82,7 @@ def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_pa
     decided = schedule.get_decision(5 + BACK)
     assert decided is not None
     assert decided.shares["hirfuzz"] > 1.3 * usual.shares["hirfuzz"]
-    for name in WEIGHTS:
+    for name in usual.shares:
         assert FLOOR * usual.shares[name] <= decided.shares[name] + 0.01 <= MOST * usual.shares[name] + 0.02
     assert schedule.get_decision(6 + BACK) is None
     assert decided.known == {"fake": {"BitShift": "fake-shift"}}

@@ -4,11 +4,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opsieve.backends.coverage.coverage import EFFECTS, Coverage, can_trace
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.probing.generation import Probing, probe_support
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -20,22 +19,15 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.irs.registry import ONNX, ir_named
-from opsieve.gen.irs.tir.fuzzing import Settings
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.strategies import registry as strategies
-from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
-from opsieve.gen.strategies.tir import NAME as TIR
+from opsieve.gen.strategies.registry import RELAX_MUTATE, TIR
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kinds
 from opsieve.triage.campaign.campaign import make_campaign
 from opsieve.triage.campaign.guidance import (
     PROGRAMS,
-    GuidedFunctions,
-    MutatedModules,
     Planned,
     Programs,
     exclude_unstable,
-    import_modules,
-    make_lowered_seeds,
 )
 from opsieve.triage.campaign.plan import (
     USUAL,
@@ -50,6 +42,9 @@ from opsieve.triage.campaign.schedule.schedule import forget_changed, get_shares
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.rows import format_cluster
 from opsieve.triage.store.store import Store
+
+if TYPE_CHECKING:
+    from opsieve.backends.probing.generation import Probing
 
 _LIMITS = Limits(seconds=20.0)
 _NO_CHOICE = OracleChoice()
@@ -114,7 +109,7 @@ def check_store(request: FuzzRequest) -> Path:
 
 
 def open_campaign(
-    store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
+    store: Store, request: FuzzRequest, probing: "Probing", say: Callable[[str], None]
 ) -> tuple[Campaign, CampaignPlan]:
     """Begin or resume the campaign in the store; return it with its plan, or raise BadInput."""
     found = _find_to_resume(store, request) if request.resume else None
@@ -174,7 +169,7 @@ def _load_tables(
     versions: Mapping[str, str],
     probe: bool,
     grow: bool,
-    probing: Probing,
+    probing: "Probing",
     say: Callable[[str], None],
 ) -> list[SupportTable]:
     """Load the support tables of the targets; with `probe`, fill them first.
@@ -183,6 +178,9 @@ def _load_tables(
     out.
     """
     if probe:
+        # Generation in bulk, with its search for values, is loaded for this question alone.
+        from opsieve.backends.probing.generation import probe_support
+
         probe_support(workers, targets, None, probing)
     found = []
     for prober in (Prober(workers, target, version=versions[target.display]) for target in targets):
@@ -234,13 +232,11 @@ def open_coverage(
 
 def make_programs(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, guided: bool) -> Programs:
     """Make the source of the campaign's programs."""
-    if plan.strategy == TIR:
-        settings = Settings(coverage=guided)
-        return GuidedFunctions(
-            [*basic(), *make_lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings
-        )
-    if plan.strategy == RELAX_MUTATE:
-        return MutatedModules(plan, campaign.seed, import_modules(campaign.seed, request.limits))
+    if plan.strategy in (TIR, RELAX_MUTATE):
+        # TVM's IRs, which no other campaign needs, are loaded here.
+        from opsieve.triage.campaign.guided_programs import make_guided_programs
+
+        return make_guided_programs(plan, campaign.seed, request.limits, guided)
     return Planned(plan, campaign.seed)
 
 

@@ -24,8 +24,7 @@ from typing import Any
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.registry import ONNX, all_irs, ir_named
-from opsieve.gen.strategies.mix import WEIGHTS
+from opsieve.gen.irs.registry import ONNX, ir_named, ir_names
 from opsieve.gen.strategies.registry import list_names as installed
 from opsieve.triage.campaign.schedule.batch import is_operator
 from opsieve.triage.campaign.schedule.cost_table import USUAL, load_costs
@@ -235,9 +234,8 @@ class Shares:
     def __init__(self, costs: Costs, learnt: Mapping[str, str], others: bool = True):
         self._costs = costs
         taken = {ir for each in costs.by_target for ir in each}
-        self._ir = {name: "onnx" for name in WEIGHTS if name in installed() and "onnx" in taken}
-        self._usual = {name: float(WEIGHTS[name]) for name in self._ir}
-        for ir in filter(lambda ir: ir.name in taken, all_irs() if others else ()):
+        self._ir, self._usual = dict[str, str](), dict[str, float]()
+        for ir in map(ir_named, filter(taken.__contains__, ir_names() if others else (ONNX,))):
             for name, weight in ir.strategies.items():
                 if weight and name in installed():
                     self._ir[name], self._usual[name] = ir.name, float(weight)
