@@ -1,5 +1,6 @@
 """The verdict of the oracles on a program on a target."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -88,3 +89,9 @@ class Verdict:
         `undecided` leave that open.
         """
         return self.verdict in JUDGED
+
+
+def reword_oracles(reason: str, target: str) -> str:
+    """Name the oracles of a reason in words: `the float64 reference`, builds of `target` by their options."""
+    reason = reason.replace("reference:float64", "the float64 reference")
+    return re.sub(rf"(?<!\S){re.escape(target)}[:,](?=\w)", "", reason)

@@ -14,7 +14,7 @@ from opsieve.backends.judge.performance import measure_memory
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import is_refusal, judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
-from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict, reword_oracles
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -147,7 +147,7 @@ def _find_on(
         premise, said = _as_judged(case, target, judged, workers)
         if premise is not None and premise.arbiter is None and judged.verdict.kind in WRONG_OUTPUTS:
             # Only the expected outputs disagree, and they do not hold for a smaller program.
-            return None, _without_failure(judged.verdict)
+            return None, _without_failure(judged.verdict, target)
         return premise, said
     return find_judged(case, target, judged, workers, doubtful)
 
@@ -174,10 +174,10 @@ def find_judged(
             return _as_judged(case, target, replace(judged, verdict=accepted), workers)
     if verdict.verdict == "flaky":
         if verdict.kind == "accepts-invalid":
-            return None, f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
+            return None, _describe_verdict(verdict, target)
         return measure_rate(case, target, verdict, workers)
     if verdict.verdict != "fail":
-        return None, _without_failure(verdict)
+        return None, _without_failure(verdict, target)
     return _as_judged(case, target, judged, workers)
 
 
@@ -235,14 +235,19 @@ def _check_flaky(
     large = measure_memory(case.program, case.inputs, target, workers)
     if large.verdict == "fail":
         return _as_judged(case, target, Judged(large, (replays[0][0],)), workers)
-    return None, f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
+    return None, _describe_verdict(verdict, target)
 
 
-def _without_failure(verdict: Verdict) -> str:
+def _describe_verdict(verdict: Verdict, target: ResolvedTarget) -> str:
+    reason = reword_oracles(verdict.reason, target.display)
+    return f"{verdict.verdict}: {printable(reason)[:300]}"
+
+
+def _without_failure(verdict: Verdict, target: ResolvedTarget) -> str:
     """Return the verdict as a reason that there is nothing to reduce. Raises Unjudged if it leaves that
     open.
     """
-    reason = f"{verdict.verdict}: {printable(verdict.reason)[:300]}"
+    reason = _describe_verdict(verdict, target)
     if not verdict.is_judged:
         raise Unjudged(reason)
     return reason

@@ -21,6 +21,7 @@ import msgspec
 from opsieve.backends.judge.oracle_names import add_oracles, name_optional_oracle
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
+from opsieve.backends.verdict import reword_oracles
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
@@ -358,7 +359,8 @@ class Session:
             pairs = [add_oracles(case, target, self.request.oracles) for target in asked or list_installed()]
             case, asked = pairs[0][0], [target for _, target in pairs]
         premise = find(case, asked, against, self.pool[0])
-        kind, reason = premise.failure.verdict.kind, printable(premise.reason)[:400]
+        kind = premise.failure.verdict.kind
+        reason = printable(reword_oracles(premise.reason, premise.target.display))[:400]
         self.listener.say(f"{kind}: {reason}")
         self.listener.say(premise.describe_level(level or self._level))
         return premise

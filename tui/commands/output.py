@@ -4,7 +4,6 @@ long-running command: signals, a closed terminal, a full disk.
 """
 
 import os
-import re
 import signal
 import sys
 import time
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 def print_message(sentence: str) -> None:
     """Print a diagnostic on stderr."""
     click.echo(f"opsieve: {printable(sentence)}", err=True)
-
-
-def name_oracles(reason: str, target: str) -> str:
-    """Name oracles in words: the float64 reference, and a build of the target by its options alone."""
-    reason = reason.replace("reference:float64", "the float64 reference")
-    return re.sub(rf"(?<!\S){re.escape(target)}[:,](?=\w)", "", reason)
 
 
 # Unjudged results that are named

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.backends.verdict import reword_oracles
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.output import name_oracles, print_message
+from opsieve.tui.commands.output import print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.export.exports import Kind
@@ -84,6 +85,6 @@ def command(
         "failure": exported.verdict.kind,
         "message": exported.verdict.reason,
     }
-    reason = name_oracles(exported.verdict.reason, exported.target.display)
+    reason = reword_oracles(exported.verdict.reason, exported.target.display)
     click.echo(json.dumps(summary) if as_json else printable(f"{path}  {exported.verdict.kind}: {reason}"))
     return 0

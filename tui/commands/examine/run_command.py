@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from opsieve.backends.verdict import FAILING, JUDGED
+from opsieve.backends.verdict import FAILING, JUDGED, reword_oracles
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.tui.app.views.located_lines import list_located
@@ -18,7 +18,6 @@ from opsieve.tui.commands import options
 from opsieve.tui.commands.output import (
     ALLOW_UNJUDGED,
     choose_exit_code,
-    name_oracles,
     print_message,
     report_faults,
 )
@@ -161,7 +160,7 @@ def _format_result(result: dict[str, Any], width: int) -> str:
     )
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
-    reason = name_oracles(result["reason"].removeprefix(result["target"]).lstrip(": "), result["target"])
+    reason = reword_oracles(result["reason"].removeprefix(result["target"]).lstrip(": "), result["target"])
     # The reason says it already.
     if reason.startswith("wrong output"):
         what = ""

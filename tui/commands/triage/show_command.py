@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.backends.verdict import reword_oracles
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.triage.fingerprint.component import Component, encode_component
 from opsieve.tui.app.widgets.visible import format_time
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.output import (
     list_cluster_facts,
-    name_oracles,
     print_clusters,
     print_message,
     print_table,
@@ -66,7 +66,7 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
                 member = details.member
                 click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
                 _print_facts(
-                    ("verdict", f"{member.verdict}: {name_oracles(member.reason, member.target)}"),
+                    ("verdict", f"{member.verdict}: {reword_oracles(member.reason, member.target)}"),
                     ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
                     ("target", f"{member.target} {member.version}"),
                     ("message", member.message[:600]),
