@@ -115,7 +115,7 @@ class Library:
 
     @property
     def text(self) -> Section:
-        """The section of its code; Unreadable without one."""
+        """The section that holds its code. Raises Unreadable if there is none."""
         if ".text" not in self.sections:
             raise Unreadable(f"{self.path.name} has no code")
         return self.sections[".text"]

@@ -52,8 +52,8 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
 
 
 class _Source:
-    """What made a result, and which operators have read such results in a batch, also behind each of the
-    earlier links.
+    """The operator that made a result, and the operators of a batch that have read such results, for each
+    number of earlier links that is compared.
 
     One is made for every node: a frozen dataclass would take three times as long.
     """

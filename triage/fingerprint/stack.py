@@ -128,7 +128,7 @@ def read_stack(
 
 
 def list_calls(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """List `file:line` of the innermost telling frames, innermost first; of frames without a line nothing."""
+    """List `file:line` of the innermost telling frames, innermost first, without frames that have no line."""
     own = [frame for frame in frames[_find_first_package(frames) :] if not _is_uninteresting(frame)]
     return tuple(place for frame in own[: -_CALLS - 1 : -1] if (place := _format_line(frame)))
 

@@ -41,7 +41,7 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with single
+    """A public issue: `name` is `owner/repository#number`; `text` is its title, body and comments, with single
     spaces.
 
     `state` is `open`, `closed` or "".

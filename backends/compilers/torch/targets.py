@@ -159,7 +159,7 @@ class Torch:
 
 
 def choose_device(name: str) -> None:
-    """Have torch make and compute tensors there from now on; NoDevice."""
+    """Make torch create and compute tensors on a device from now on. Raises NoDevice if there is none."""
     import torch
 
     if name == "cpu":

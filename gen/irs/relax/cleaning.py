@@ -223,7 +223,7 @@ def plain(seq: R.Seq) -> R.Seq:
 
 class _Plain(Rebuild):
     def var(self, var: R.Var) -> R.Var:
-        """Return a variable that is seen everywhere."""
+        """Return a variable that can be read everywhere in its function."""
         return replace(var, dataflow=False)
 
     def seq(self, seq: R.Seq) -> R.Seq:
