@@ -41,8 +41,8 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A public issue: `name` is `owner/repository#number`; `text` is its title, body and comments, with single
-    spaces.
+    """A public issue: `name` is `owner/repository#number`; `text` is its title, body and comments,
+    with single spaces.
 
     `state` is `open`, `closed` or "".
     """

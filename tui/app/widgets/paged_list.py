@@ -40,7 +40,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: its key, a cell for each column (printable text), its tone, and the tones of single cells by column."""
+    """A row: its key, a cell for each column (printable text), its tone, and the tones of single
+    cells by column."""
 
     key: str
     cells: tuple[str, ...]
