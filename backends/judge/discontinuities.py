@@ -44,7 +44,7 @@ from opsieve.backends.judge.discontinuity_points import (
     sever,
 )
 from opsieve.backends.judge.perturbation import measure_movements
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 
 # The systematic directions come first: random ones seldom push all equal elements over a tie.
 _DIRECTED_SHIFTS = 4

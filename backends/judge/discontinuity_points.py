@@ -13,10 +13,11 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from opsieve.backends.judge.pieces import get_constants
 from opsieve.backends.observation import Observation
-from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.properties import Rounding
-from opsieve.gen.irs.onnx.graphs import copied, tap_model
+from opsieve.gen.irs.onnx.edits import copied, keep, replace_items, tap_model
+from opsieve.gen.irs.onnx.view import list_captured
+from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import read_tensor
 
 Values = dict[str, Any]
@@ -55,12 +56,10 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
     found: dict[str, None] = {}
     decided = True
     for node in graph.node:
-        read = list(inputs_of(node))
+        read = list_captured(node)
         if any(name in needed for name in node.output):
             inside = (node.domain, node.op_type) in jumping or any(
-                _has_discontinuous(body.node)
-                for attribute in node.attribute
-                for body in (attribute.g, *attribute.graphs)
+                _has_discontinuous(body.node) for body in bodies(node)
             )
             if inside or Rounding.COMPUTES in get_rounding(node):
                 decided = False
@@ -103,18 +102,8 @@ def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
     copy = tap_model(model, names)
     graph = copy.graph
     needed = find_upstream(graph, names)
-    nodes = [
-        NodeProto.FromString(node.SerializeToString())
-        for node in graph.node
-        if any(name in needed for name in node.output)
-    ]
-    outputs = [
-        type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names
-    ]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    del graph.output[:]
-    graph.output.extend(outputs)
+    keep(graph.node, lambda node: any(name in needed for name in node.output))
+    keep(graph.output, lambda value: value.name in names)
     return copy
 
 
@@ -125,15 +114,8 @@ def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> t
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
         )
-    kept = [
-        NodeProto.FromString(node.SerializeToString())
-        for node in copy.graph.node
-        if not set(names) & set(node.output)
-    ]
-    del copy.graph.node[:]
-    copy.graph.node.extend(kept)
-    for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
-        copy.graph.initializer.remove(tensor)
+    keep(copy.graph.node, lambda node: not set(names) & set(node.output))
+    keep(copy.graph.initializer, lambda tensor: tensor.name not in names)
     return copy, {**inputs, **{name: read_tensor(held[name]) for name in names}}
 
 
@@ -151,10 +133,7 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
             if made.endswith(MADE) and made.removesuffix(MADE) in names:
                 name = made.removesuffix(MADE)
                 nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
-    # Copies, because the repeated field that owns the nodes is emptied next.
-    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    replace_items(graph.node, nodes)
     for name in names:
         graph.input.append(helper.make_tensor_value_info(name + SHIFT, TensorProto.DOUBLE, None))
     _keep_outputs(graph, outputs, names)
@@ -181,15 +160,7 @@ def _is_discontinuous(node: NodeProto) -> bool:
 
 
 def _has_discontinuous(nodes: Iterable[NodeProto]) -> bool:
-    return any(
-        _is_discontinuous(node)
-        or any(
-            _has_discontinuous(body.node)
-            for attribute in node.attribute
-            for body in (attribute.g, *attribute.graphs)
-        )
-        for node in nodes
-    )
+    return any(map(_is_discontinuous, all_nodes(nodes)))
 
 
 def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
@@ -198,7 +169,7 @@ def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
     # Nodes are in topological order, so one pass from the end finds everything.
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
-            needed.update(inputs_of(node))
+            needed.update(list_captured(node))
     return needed - {""}
 
 
@@ -211,12 +182,7 @@ def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
 
 def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
     wanted = set(outputs)
-    kept = [value for value in graph.output if value.name in wanted]
-    copies = [type(value).FromString(value.SerializeToString()) for value in kept]
-    del graph.output[:]
-    graph.output.extend(copies)
+    keep(graph.output, lambda value: value.name in wanted)
     graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
     # The declared type may not hold for a value that is fed from outside.
-    for value in list(graph.value_info):
-        if value.name in names:
-            graph.value_info.remove(value)
+    keep(graph.value_info, lambda value: value.name not in names)

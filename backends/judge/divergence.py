@@ -20,11 +20,11 @@ from opsieve.backends.judge.judging_session import find_sum_lengths
 from opsieve.backends.judge.localise import get_dtypes
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.judge.pieces import MOST_VALUES, list_made_values
-from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
@@ -171,7 +171,7 @@ def _iter_hidden_before(model: ModelProto, first: str, own: Values) -> Iterator[
     needed = {first} - {""}
     for node in reversed(model.graph.node):
         if any(name in needed and (name == first or name not in own) for name in node.output):
-            needed.update(inputs_of(node))
+            needed.update(list_captured(node))
     for name in list_made_values(model):
         if name in needed and (name == first or name not in own):
             yield name

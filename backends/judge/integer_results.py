@@ -9,8 +9,9 @@ from onnx import ModelProto
 from opsieve.backends.compare import identical
 from opsieve.backends.judge.discontinuity_points import Ask, Values, sever
 from opsieve.backends.judge.pieces import get_constants
-from opsieve.backends.reference.hazards import inputs_of
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
+from opsieve.gen.irs.onnx.view import list_captured
+from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
 
 
@@ -54,10 +55,10 @@ def _find_integers_behind(model: ModelProto, output: str, integers: Collection[s
     while left:
         name = left.pop()
         node = makers.get(name)
-        reads = list(filter(None, inputs_of(node))) if node is not None else []
-        bodies = node is not None and any(each.HasField("g") or each.graphs for each in node.attribute)
+        reads = list_captured(node) if node is not None else []
+        has_bodies = node is not None and any(True for _ in bodies(node))
         # Bodies may compute with floats inside, which the types outside do not show.
-        if bodies or not reads or not all(each in integers for each in (name, *reads)):
+        if has_bodies or not reads or not all(each in integers for each in (name, *reads)):
             begin.add(name)
         else:
             left += reads

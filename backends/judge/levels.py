@@ -16,7 +16,7 @@ from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.declarations.catalogue import find_operator
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import model_nodes
 
 RULE = "levels-disagree"
 # Without a reference nobody measures how much the program magnifies rounding errors: this many times the
@@ -75,6 +75,5 @@ def _is_discontinuous(graph: ModelProto, name: str) -> bool:
 
 
 def _has_random(model: ModelProto) -> bool:
-    functions = (node for function in model.functions for node in function.node)
-    found = (find_operator(node.domain, node.op_type) for node in all_nodes([*model.graph.node, *functions]))
+    found = (find_operator(node.domain, node.op_type) for node in model_nodes(model))
     return any(operator is not None and operator.random for operator in found)

@@ -24,7 +24,7 @@ from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 

@@ -21,7 +21,7 @@ from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, add_shifts, 
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values
 from opsieve.gen.declarations.properties import Rounding
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.model.tensors import read_tensor
 
 # Each run costs an evaluation of the program. More runs would find larger movements, which the factor below

@@ -4,7 +4,7 @@ itself.
 A compiler's result for a part shows its missing feature, or which implementation is right about one operator.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from onnx import (
 
 from opsieve.backends.judge.oracles import NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
-from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.program import Program
@@ -81,8 +81,7 @@ def make_operator_program(
     copy.graph.name = "operator"
     feeds: Values = {}
     # Bodies read names of the graph around them, which become inputs too.
-    inside = set(_iter_inner_names(node))
-    for name in dict.fromkeys(inputs_of(node)):
+    for name in dict.fromkeys(list_captured(node)):
         if name in held:
             tensor = copy.graph.initializer.add()
             tensor.CopyFrom(held[name])
@@ -93,7 +92,7 @@ def make_operator_program(
                 return None
             copy.graph.input.append(ValueInfoProto(name=name, type=declared))
             feeds[name] = values[name]
-        elif name not in inside:
+        else:
             return None
     copy.graph.node.add().CopyFrom(node)
     for name in filter(None, node.output):
@@ -102,17 +101,6 @@ def make_operator_program(
             ValueInfoProto(name=name) if made is None else ValueInfoProto(name=name, type=made)
         )
     return OnnxProgram(copy.SerializeToString(), f"{node.op_type} by itself"), feeds
-
-
-def _iter_inner_names(node: NodeProto) -> Iterable[str]:
-    """Yield the names that the bodies of a node define."""
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in (*graph.input, *graph.initializer))
-            for inner in all_nodes(graph.node):
-                yield from inner.output
-                for deeper in inner.attribute:
-                    yield from (value.name for value in (*deeper.g.input, *deeper.g.initializer))
 
 
 def _get_type(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> TypeProto | None:

@@ -22,7 +22,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
-from opsieve.gen.irs.onnx.graphs import copied, tap_model
+from opsieve.gen.irs.onnx.edits import copied, tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import lacks_types
 

@@ -5,14 +5,15 @@ The rules stand in the operators' declarations (gen/declarations/properties.py);
 tells why each is there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto
 
 from opsieve.gen.declarations.catalogue import known_operators
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM, Open, Values
+from opsieve.gen.irs.onnx.view import list_captured
 
 
 def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:
@@ -62,18 +63,6 @@ def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
         node = graph.node[place]
         outputs: set[str] = set().union(*(reach.get(name, set()) for name in node.output if name))
         found[place] = frozenset(outputs)
-        for name in inputs_of(node):
+        for name in list_captured(node):
             reach.setdefault(name, set()).update(outputs)
     return found
-
-
-def inputs_of(node: NodeProto) -> Iterable[str]:
-    """Yield the names that a node reads: its inputs and the outer values of its bodies (names made inside are
-    harmless extras).
-    """
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from inputs_of(inner)
-            yield from (value.name for value in graph.output)

@@ -15,7 +15,7 @@ from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find

@@ -18,7 +18,7 @@ import onnx
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.certificate import certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules

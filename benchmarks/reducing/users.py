@@ -21,7 +21,7 @@ from benchmarks.reducing.peers import Peer, Question, cpu_seconds
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.problem.order import count_nodes
 
 _SECONDS = 200.0

@@ -20,7 +20,7 @@ from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Tensor
 from opsieve.gen.graph.writing import fill_array
-from opsieve.gen.irs.onnx.graphs import copied
+from opsieve.gen.irs.onnx.edits import copied
 from opsieve.gen.model.tensors import write_tensor
 
 # Places where usual operators are defined, wide ones first; then points.

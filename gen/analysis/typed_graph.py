@@ -20,6 +20,7 @@ from opsieve.gen.declarations.catalogue import OLDEST, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.view import opset_of
 from opsieve.gen.model.attributes import constant_array, is_constant, read_attribute, tensor_array
 from opsieve.gen.model.tensors import (
     OptionalType,
@@ -102,7 +103,7 @@ def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) 
     Types are those that the model tells (`value_info`; backends/workers/questions/programs.py finds the
     missing ones in a worker).
     """
-    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     own = {(item.domain, item.name) for item in model.functions}
     made = _GraphReader(opset, own).graph(model.graph, {}, 0)
     for name, value in (values or {}).items():

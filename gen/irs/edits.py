@@ -4,7 +4,7 @@
 `None` where it does not apply (any more). Operations without readers stay, and types are updated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from opsieve.gen.irs.view import Array, Opening, Operation, ProgramView, SizeClass, StoredTensor, TypeClass
@@ -43,3 +43,19 @@ class ProgramEdits(Protocol[S]):
 
     def retype(self, subject: S, classes: Sequence[TypeClass], dtype: str) -> S | None:
         """Change the element type of whole classes of values."""
+
+
+class FreshNames:
+    """A source of names that are unique in a program."""
+
+    def __init__(self, taken: Iterable[str] = (), first: int = 0) -> None:
+        self._taken, self._first = set(taken), first
+        self._next: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """`stem0`, `stem1`, ..."""
+        while True:
+            number = self._next.get(stem, self._first)
+            self._next[stem] = number + 1
+            if (name := f"{stem}{number}") not in self._taken:
+                return name

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 from onnx.shape_inference import infer_shapes
 
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.structure import bodies, model_nodes
 from opsieve.gen.model.tensors import type_of
 
 # Inputs of so many integers are sizes, axes or repeats, which inference reads only where they are constant.
@@ -35,8 +35,7 @@ def derive_types(model: ModelProto, inputs: Mapping[str, Any]) -> list[ValueInfo
     for function in model.functions:
         del function.value_info[:]
     _forget_types(model.graph)
-    functions = (node for function in model.functions for node in function.node)
-    for node in all_nodes([*model.graph.node, *functions]):
+    for node in model_nodes(model):
         if node.op_type == "STFT" and not any(each.name == "onesided" for each in node.attribute):
             # onnx 1.23 infers the shape of a two-sided transform where the attribute is left out; its default
             # is 1.

@@ -40,9 +40,8 @@ def check_structure(model: onnx.ModelProto) -> None:
 
 def _check_size(model: onnx.ModelProto) -> None:
     """Raise BadInput for more nodes than the later steps can walk through, after looking at that many."""
-    every = chain(model.graph.node, *(function.node for function in model.functions))
     nodes = len(model.graph.node) if len(model.graph.node) > BUDGET.nodes else 0
-    if nodes or next(islice(all_nodes(every), BUDGET.nodes, None), None) is not None:
+    if nodes or next(islice(model_nodes(model), BUDGET.nodes, None), None) is not None:
         raise BadInput(
             f"it has {f'{nodes:,}' if nodes else f'more than {BUDGET.nodes:,}'} nodes, and {BUDGET.nodes:,}"
             " are read"
@@ -76,6 +75,30 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         if node.attribute:
             for body in bodies(node):
                 yield from all_nodes(body.node)
+
+
+def all_graphs(graph: onnx.GraphProto, *functions: onnx.FunctionProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and every body in it, then the bodies in functions."""
+    yield graph
+    for node in all_nodes(chain(graph.node, *(function.node for function in functions))):
+        yield from bodies(node)
+
+
+def model_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Return the nodes of the main graph, of bodies and of functions."""
+    return all_nodes(chain(model.graph.node, *(function.node for function in model.functions)))
+
+
+def list_names(model: onnx.ModelProto) -> set[str]:
+    """Return the names of inputs, outputs, initializers, values and nodes, of bodies and functions too."""
+    found: set[str] = set()
+    for graph in all_graphs(model.graph, *model.functions):
+        for part in (graph.input, graph.output, graph.value_info, graph.initializer):
+            found.update(item.name for item in part)
+        found.update(sparse.values.name for sparse in graph.sparse_initializer)
+    for node in model_nodes(model):
+        found.update((node.name, *node.input, *node.output))
+    return found.union(*((*function.input, *function.output) for function in model.functions))
 
 
 def _graph_tensors(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.TensorProto]:
@@ -293,14 +316,14 @@ def lacks_types(model: onnx.ModelProto) -> bool:
     """Return whether some value of the main graph or of a body has no declared rank: shape inference could
     tell more.
     """
-    return any(_graph_lacks(graph) for graph in _graphs(model.graph))
+    return any(_graph_lacks(graph) for graph in all_graphs(model.graph))
 
 
 def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
     typed = onnx.ModelProto()
     typed.CopyFrom(model)
-    for graph, typed_part in zip(_graphs(typed.graph), _graphs(inferred.graph), strict=False):
+    for graph, typed_part in zip(all_graphs(typed.graph), all_graphs(inferred.graph), strict=False):
         del graph.value_info[:]
         graph.value_info.extend(typed_part.value_info)
         known = {info.name: info for info in typed_part.output}
@@ -308,12 +331,6 @@ def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelP
             if info.name in known and not is_ranked(info.type):
                 info.type.CopyFrom(known[info.name].type)
     return typed
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in all_nodes(graph.node):
-        yield from bodies(node)
 
 
 def _graph_lacks(graph: onnx.GraphProto) -> bool:

@@ -10,9 +10,9 @@ from onnx import NodeProto, numpy_helper
 
 from opsieve.gen.declarations.catalogue import OLDEST, operators
 from opsieve.gen.declarations.properties import broadcast_rows, row_count, rows_of_first
+from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.rewrites.nodes import Rewriting
-from opsieve.gen.rewrites.parts import list_reads
 
 _UNARY = frozenset(("unary",))
 _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
@@ -45,7 +45,7 @@ def split_batch(at: Rewriting) -> None:
             made.append(at.make_node("Concat", [first, second], [whole], axis=0))
         at.rewritten = True
     # Results of which only the parts are read need no Concat.
-    read = at.outputs | {name for node in made for name in list_reads(node)}
+    read = at.outputs | {name for node in made for name in list_captured(node)}
     at.nodes = [
         node for node in made if node.op_type != "Concat" or any(name in read for name in node.output)
     ]

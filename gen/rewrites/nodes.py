@@ -7,8 +7,8 @@ unchanged.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -18,10 +18,11 @@ from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.onnx.graphs import copied
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.irs.edits import FreshNames
+from opsieve.gen.irs.onnx.edits import copied, replace_items
+from opsieve.gen.irs.onnx.view import list_captured, opset_of
+from opsieve.gen.model.structure import bodies, list_names
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
-from opsieve.gen.rewrites.parts import list_reads
 
 # Selects places of a rewrite; each is named by a value there.
 Choice = Callable[[str], bool]
@@ -43,7 +44,7 @@ class Rewriting:
     types: dict[str, TypeProto]
     tensors: dict[str, Tensor]
     opset: int
-    names: set[str] = field(default_factory=set)
+    names: FreshNames
     rewritten: bool = False
 
     @property
@@ -53,11 +54,7 @@ class Rewriting:
 
     def fresh(self, name: str) -> str:
         """Return an unused name, derived from another one."""
-        number = 1
-        while (made := f"{name}_{number}") in self.names:
-            number += 1
-        self.names.add(made)
-        return made
+        return self.names.fresh(f"{name}_")
 
     def is_standard(self, node: NodeProto) -> bool:
         """Return whether a node's operator is from ONNX's own domain and not a function of the model."""
@@ -82,9 +79,7 @@ class Rewriting:
 
     def finish(self) -> ModelProto:
         """Return the model with the current nodes."""
-        nodes = [NodeProto.FromString(node.SerializeToString()) for node in self.nodes]
-        del self.model.graph.node[:]
-        self.model.graph.node.extend(nodes)
+        replace_items(self.model.graph.node, self.nodes)
         return self.model
 
 
@@ -95,7 +90,7 @@ def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choi
     """Copy a model for rewriting."""
     copy = copied(model)
     graph = copy.graph
-    opset = next((entry.version for entry in copy.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(copy)
     declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}
     tensors = {tensor.name: tensor for tensor in read_graph(copy, inputs).tensors()}
     types = {
@@ -104,7 +99,7 @@ def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choi
         if (kind := _get_type(declared.get(name), tensor)) is not None
     }
     return Rewriting(
-        copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, set(_iterate_names(copy))
+        copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, FreshNames(list_names(copy), 1)
     )
 
 
@@ -119,26 +114,6 @@ def _get_type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
     return helper.make_tensor_type_proto(
         NUMBERS[tensor.dtype], [size if isinstance(size, int) else None for size in tensor.shape]
     )
-
-
-def _iterate_names(model: ModelProto) -> Iterator[str]:
-    """Yield every name of a model."""
-    yield from _iterate_graph_names(model.graph)
-    for function in model.functions:
-        yield from (*function.input, *function.output)
-        for node in all_nodes(function.node):
-            yield from (node.name, *node.output)
-
-
-def _iterate_graph_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield every name of a graph."""
-    yield from (info.name for info in (*graph.input, *graph.output, *graph.value_info))
-    yield from (tensor.name for tensor in graph.initializer)
-    yield from (tensor.values.name for tensor in graph.sparse_initializer)
-    for node in graph.node:
-        yield from (node.name, *node.input, *node.output)
-        for body in bodies(node):
-            yield from _iterate_graph_names(body)
 
 
 def insert_identities(at: Rewriting) -> None:
@@ -177,7 +152,7 @@ def duplicate_results(at: Rewriting) -> None:
     """Compute a result that is read several times once for each reader."""
     uses: dict[str, int] = dict.fromkeys(at.outputs, 1)
     for node in at.nodes:
-        for name in list_reads(node):
+        for name in list_captured(node):
             uses[name] = uses.get(name, 0) + 1
     copied = {
         name: node
@@ -199,7 +174,7 @@ def duplicate_results(at: Rewriting) -> None:
                 made.append(copy)
                 at.rewritten = True
             seen.add(name)
-        seen.update(list_reads(node))
+        seen.update(list_captured(node))
         made.append(node)
     at.nodes = made
 
@@ -221,9 +196,7 @@ def lift_constants(at: Rewriting) -> None:
         if value is None or name in at.outputs or not at.chosen(name) or not _lift_tensor(at, value, name):
             left.append(node)
     at.rewritten = len(kept) < len(graph.initializer) or len(left) < len(at.nodes)
-    tensors = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
-    del graph.initializer[:]
-    graph.initializer.extend(tensors)
+    replace_items(graph.initializer, kept)
     at.nodes = left
 
 
@@ -283,7 +256,7 @@ def swap_operands(at: Rewriting) -> None:
 def reorder_nodes(at: Rewriting) -> None:
     """Sort the nodes in another legal order: among possible next nodes, take the last (Kahn)."""
     maker = {name: place for place, node in enumerate(at.nodes) for name in node.output if name}
-    needs = [{maker[name] for name in list_reads(node) if name in maker} for node in at.nodes]
+    needs = [{maker[name] for name in list_captured(node) if name in maker} for node in at.nodes]
     readers: dict[int, list[int]] = {}
     for place, needed in enumerate(needs):
         for other in needed:

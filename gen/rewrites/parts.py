@@ -3,7 +3,7 @@
 Names of values must be unique over a model's graph and all bodies, as in programs that opsieve makes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import DTYPES
 
@@ -93,7 +94,7 @@ class Parts:
         """Return the names that a node reads and makes, cached until the node is marked `changed`."""
         found = self._ends.get(id(node))
         if found is None:
-            found = self._ends[id(node)] = NodeEnds(node, list_reads(node), [*filter(None, node.output)])
+            found = self._ends[id(node)] = NodeEnds(node, list_captured(node), [*filter(None, node.output)])
         return found
 
     def mark_changed(self, node: NodeProto) -> None:
@@ -175,29 +176,6 @@ def assemble_model(taken: Parts) -> onnx.ModelProto:
         del made.graph.value_info[:]
         made.graph.value_info.extend(left)
     return made
-
-
-def list_reads(node: NodeProto) -> list[str]:
-    """List the names that a node reads, in order, including those that its bodies capture."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        if attribute.type in _GRAPHS:
-            names += _iterate_captured(node)
-            break
-    return names
-
-
-def _iterate_captured(node: NodeProto) -> Iterator[str]:
-    """Yield the names that the bodies of a node capture."""
-    for body in bodies(node):
-        made = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
-        made |= {name for inner in all_nodes(body.node) for name in inner.output}
-        for inner in all_nodes(body.node):
-            # A deeper body's inputs are made by no node; they are bound in that body, not captured.
-            made |= {info.name for deeper in bodies(inner) for info in deeper.input}
-        for inner in all_nodes(body.node):
-            yield from (name for name in inner.input if name and name not in made)
-        yield from (info.name for info in body.output if info.name not in made)
 
 
 def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:

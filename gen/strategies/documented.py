@@ -33,7 +33,7 @@ from opsieve.gen.generation.random_graph import (
     finish,
     start,
 )
-from opsieve.gen.irs.onnx.graphs import copied
+from opsieve.gen.irs.onnx.edits import copied
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value

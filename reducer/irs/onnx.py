@@ -9,10 +9,9 @@ import numpy as np
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.cuts import Graph, cut
-from opsieve.gen.irs.onnx.graphs import copied, replace_tensor
+from opsieve.gen.irs.onnx.edits import copied, cut, replace_tensor
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in

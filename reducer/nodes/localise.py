@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.irs.onnx.cuts import Graph, inner_operators
+from opsieve.gen.irs.onnx.view import Graph, inner_operators
 
 # Characters of a message that are read. A compiler's log may have megabytes; the start names the failure.
 MOST_TEXT = 20_000

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import Graph, cut, want
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import cut, want
+from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.gen.model.printable import count_noun
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import Graph
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.gen.model.tensors import decode
 from opsieve.reducer.engine.search import Places
 from opsieve.reducer.nodes.localise import MOST_TEXT

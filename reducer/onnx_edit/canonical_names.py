@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import onnx
 
-from opsieve.gen.irs.onnx.graphs import copied, keep
+from opsieve.gen.irs.onnx.edits import copied, keep
 from opsieve.gen.irs.onnx.program import read_broken_mark
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes, bodies
 
 

@@ -17,7 +17,7 @@ from opsieve.gen.analysis.validity import read_attributes
 from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_input, size_rule
 from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
-from opsieve.gen.irs.onnx.graphs import attribute_of, schema_of
+from opsieve.gen.irs.onnx.view import attribute_of, schema_of
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 

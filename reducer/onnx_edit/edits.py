@@ -5,18 +5,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import Graph, cut
-from opsieve.gen.irs.onnx.graphs import (
-    Array,
+from opsieve.gen.irs.onnx.edits import (
     add_initializers,
     copied,
+    cut,
     encode_array,
-    first_output,
-    held_array,
     put_array,
+    replace_items,
     reread,
 )
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Array, Graph, Subject, first_output, held_array
 from opsieve.gen.irs.view import Opening, Operation, SizeClass, StoredTensor, TypeClass
 from opsieve.reducer.onnx_edit.openings import find_openings
 from opsieve.reducer.onnx_edit.resizing import resize, size_classes
@@ -172,9 +170,9 @@ EDITS = OnnxEdits()
 def tidy(model: onnx.ModelProto, subject: Subject, outputs: list[onnx.ValueInfoProto]) -> Subject | None:
     """Cut a changed copy of the subject's model to the nodes that its outputs need."""
     changed = Subject(model, subject.inputs, subject.values)
-    kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in outputs]
-    del model.graph.output[:]
-    model.graph.output.extend(kept)
+    replace_items(model.graph.output, outputs)
     graph = Graph(changed)
-    needed = graph.ancestors(graph.producer[info.name] for info in kept if info.name in graph.producer)
+    needed = graph.ancestors(
+        graph.producer[info.name] for info in model.graph.output if info.name in graph.producer
+    )
     return cut(graph, needed) if needed else None

@@ -13,13 +13,8 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
 from opsieve.gen.declarations.catalogue import has_bodies
-from opsieve.gen.irs.onnx.graphs import (
-    copied,
-    declared_type,
-    encode_array,
-    forget_element,
-)
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import copied, encode_array, forget_element
+from opsieve.gen.irs.onnx.view import Subject, declared_type
 from opsieve.gen.model.detached import tensor_bytes
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value

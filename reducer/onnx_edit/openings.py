@@ -1,16 +1,34 @@
 """Replace If, Loop, Scan and SequenceMap by their bodies, and calls by local functions."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import onnx
+from onnx import helper
 
-from opsieve.gen.irs.onnx.graphs import Array, Path, drop_unused, first_output, label, nodes, stored_tensor
-from opsieve.gen.irs.onnx.splice import TURNS, splice_branch, splice_turn
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.edits import FreshNames
+from opsieve.gen.irs.onnx.edits import add_initializers, drop_unused, encode_array, replace_items
+from opsieve.gen.irs.onnx.view import (
+    Array,
+    Path,
+    Subject,
+    attribute_of,
+    declared_type,
+    first_output,
+    graph_at,
+    graphs,
+    label,
+    list_definitions,
+    node_of,
+    nodes,
+    opset_of,
+    stored_tensor,
+)
 from opsieve.gen.irs.view import Opening
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.structure import all_nodes, bodies, list_names
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
@@ -18,6 +36,11 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import Change
 
+# The body's input; operator, what it takes from, index, axis.
+_Element: TypeAlias = tuple[str, tuple[str, str, int, int]]
+_Pair: TypeAlias = tuple[str, onnx.ValueInfoProto]
+# Operator and axis
+_Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]
 _BRANCHES = ("then_branch", "else_branch")
 
 
@@ -132,3 +155,226 @@ def _inline_function(subject: Subject, domain: str, name: str) -> Subject | None
         missing = {node.domain for node in all_nodes(caller.node)} - imported
         caller.opset_import.extend(entry for entry in function.opset_import if entry.domain in missing)
     return settle(subject, model)
+
+
+def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> bool:
+    """Replace an If by one of its branches, in place; False when it is not there (any more)."""
+    graph = graph_at(model, path)
+    node = None if graph is None else node_of(graph, key)
+    body = None if node is None else attribute_of(node, branch)
+    if graph is None or node is None or body is None or node.op_type != "If":
+        return False
+    return _splice(
+        model, graph, node, body.g, _Turn({}, [], [], list(zip(node.output, body.g.output, strict=True)), [])
+    )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One iteration of a node that runs its body many times.
+
+    `bound` maps names of the body to outer names, `constants` are body names with a fixed value; `taken` are
+    nodes that take one element of a scanned tensor. `results` pair outputs of the node with those of the
+    body; `stacked` likewise, with the node that stacks the one element.
+    """
+
+    bound: dict[str, str]
+    constants: list[onnx.TensorProto]
+    taken: list[_Element]
+    results: list[_Pair]
+    stacked: list[_Stacked]
+
+
+def splice_turn(
+    model: onnx.ModelProto, path: Path, key: str, elements: Mapping[str, Array], flat: bool
+) -> dict[str, Array] | None:
+    """Replace a Loop, Scan or SequenceMap by its first iteration, in place; returns `None` if it is gone or
+    cannot be unrolled.
+
+    `elements` are values for body inputs that are elements of a scanned tensor; they become inputs of the
+    model, whose names with their values are returned; nodes take the others. With `flat`, the result of the
+    one iteration replaces the stack.
+    """
+    graph = graph_at(model, path)
+    node = None if graph is None else node_of(graph, key)
+    held = None if node is None else attribute_of(node, "body")
+    if graph is None or node is None or held is None or node.op_type not in TURNS:
+        return None
+    turn = TURNS[node.op_type](node, held.g)
+    if turn is None:
+        return None
+    if flat:
+        pairs = [(outer, info) for outer, info, _ in turn.stacked]
+        turn = replace(turn, results=turn.results + pairs, stacked=[])
+    taken, fed = FreshNames(list_names(model)), {}
+    for name, value in elements.items() if any(inner in elements for inner, _ in turn.taken) else ():
+        turn.bound[name] = fresh = taken.fresh(f"{name}_")
+        fed[fresh] = value
+    turn = replace(turn, taken=[item for item in turn.taken if item[0] not in elements])
+    for name, value in fed.items():
+        model.graph.input.append(onnx.ValueInfoProto(name=name, type=declared_type(value)))
+    return fed if _splice(model, graph, node, held.g, turn) else None
+
+
+def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """Unroll a Loop (https://onnx.ai/onnx/operators/onnx__Loop.html): trip count, condition and carried
+    values in; condition, carried values and stacked results out.
+    """
+    carried = len(node.input) - 2
+    if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
+        return None
+    constants = [
+        # In the first turn the counter is 0 and the condition is true.
+        encode_array(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
+        encode_array(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
+    ]
+    bound = {info.name: name for info, name in zip(list(body.input)[2:], list(node.input)[2:], strict=True)}
+    results = list(zip(list(node.output), list(body.output)[1:], strict=False))
+    return _Turn(
+        bound, constants, [], results[:carried], [(*pair, ("Unsqueeze", 0)) for pair in results[carried:]]
+    )
+
+
+def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """Unroll a Scan (https://onnx.ai/onnx/operators/onnx__Scan.html, opset 9 and later): states first, then
+    the tensors to scan along an axis.
+    """
+    numbers = {item.name: list(item.ints) for item in node.attribute}
+    count = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
+    states = len(node.input) - count
+    if states < 0 or len(body.input) != len(node.input) or len(body.output) < len(node.output):
+        return None
+    names, inner = list(node.input), list(body.input)
+    bound = {info.name: name for info, name in zip(inner[:states], names[:states], strict=True)}
+    axes = [*numbers.get("scan_input_axes", []), *[0] * count]
+    backward = [*numbers.get("scan_input_directions", []), *[0] * count]
+    pairs = zip(inner[states:], names[states:], strict=True)
+    elements = [
+        # A backward scan begins at the last element.
+        (info.name, ("Gather", name, -1 if backward[place] else 0, axes[place]))
+        for place, (info, name) in enumerate(pairs)
+    ]
+    results = list(zip(list(node.output), list(body.output), strict=False))
+    out_axes = [*numbers.get("scan_output_axes", []), *[0] * len(results)]
+    stacked: list[_Stacked] = [
+        (*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[states:])
+    ]
+    return _Turn(bound, [], elements, results[:states], stacked)
+
+
+def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """Unroll a SequenceMap (https://onnx.ai/onnx/operators/onnx__SequenceMap.html): the first element of a
+    sequence, and tensors as they are.
+    """
+    if len(body.input) != len(node.input) or len(body.output) < len(node.output):
+        return None
+    first, *others = zip(body.input, node.input, strict=True)
+    elements: list[_Element] = [(first[0].name, ("SequenceAt", first[1], 0, 0))]
+    # A further sequence would have to give an element of its own for each turn.
+    if any(info.type.HasField("sequence_type") for info, _ in others):
+        return None
+    bound = {info.name: name for info, name in others}
+    results = zip(list(node.output), list(body.output), strict=False)
+    return _Turn(bound, [], elements, [], [(*pair, ("SequenceConstruct", 0)) for pair in results])
+
+
+TURNS = {"Loop": _loop_turn, "Scan": _scan_turn, "SequenceMap": _map_turn}
+
+
+def _rank(info: onnx.ValueInfoProto) -> tuple[int, ...]:
+    return (1,) * len(info.type.tensor_type.shape.dim)
+
+
+def _splice(
+    model: onnx.ModelProto, graph: onnx.GraphProto, node: onnx.NodeProto, body: onnx.GraphProto, turn: _Turn
+) -> bool:
+    """Put a copy of the body in the place of its node."""
+    body_copy = onnx.GraphProto()
+    body_copy.CopyFrom(body)
+    for info in body_copy.output:
+        info.ClearField("type")
+    taken = FreshNames(list_names(model))
+    names, direct = _renaming(body_copy, turn, taken)
+    initial = [*body_copy.initializer, *turn.constants]
+    for tensor in initial:
+        tensor.name = names[tensor.name]
+    _rename(body_copy, names)
+    makes = _Makes(taken, initial, lists=opset_of(model) >= 13)
+    before = [makes.element(how, names[inner]) for inner, how in turn.taken]
+    extra = [
+        helper.make_node("Identity", [names.get(info.name, info.name)], [outer])
+        for outer, info in turn.results
+        if outer and outer not in direct
+    ]
+    extra += [
+        makes.stack(how, names.get(info.name, info.name), outer) for outer, info, how in turn.stacked if outer
+    ]
+    place = list(graph.node).index(node)
+    nodes = [*list(graph.node)[:place], *before, *body_copy.node, *extra, *list(graph.node)[place + 1 :]]
+    replace_items(graph.node, nodes)
+    # The counter and the condition of a Loop are often read by nothing.
+    used = {name for _, inner in graphs(graph) for item in inner.node for name in item.input}
+    add_initializers(model, graph, [tensor for tensor in initial if tensor.name in used])
+    return True
+
+
+def _renaming(body: onnx.GraphProto, turn: _Turn, taken: FreshNames) -> tuple[dict[str, str], set[str]]:
+    """Map the body's names to outer names, and collect the results that its nodes make directly; adds the new
+    names to `taken`.
+    """
+    made = {name for inner in body.node for name in inner.output if name}
+    names = dict(turn.bound)
+    direct: set[str] = set()
+    for outer, info in turn.results:
+        if outer and info.name in made and info.name not in names:
+            names[info.name] = outer
+            direct.add(outer)
+    stored = [tensor.name for tensor in (*body.initializer, *turn.constants)]
+    for name in (*stored, *(inner for inner, _ in turn.taken), *sorted(made)):
+        if name not in names:
+            names[name] = taken.fresh(f"{name}_")
+    return names, direct
+
+
+class _Makes:
+    """Builds nodes that take an element of a scanned tensor and nodes that stack one element; their constants
+    go to `initial`.
+    """
+
+    def __init__(self, taken: FreshNames, initial: list[onnx.TensorProto], lists: bool):
+        """`lists`: axes are inputs (opset 13 and later), not attributes."""
+        self._taken, self._initial, self._lists = taken, initial, lists
+
+    def element(self, how: tuple[str, str, int, int], inner: str) -> onnx.NodeProto:
+        operator, source, index, axis = how
+        place = self._constant(np.array(index, np.int64), "index")
+        if operator != "Gather":
+            return helper.make_node(operator, [source, place], [inner])
+        return helper.make_node(operator, [source, place], [inner], axis=axis)
+
+    def stack(self, how: tuple[str, int], name: str, outer: str) -> onnx.NodeProto:
+        operator, axis = how
+        if operator != "Unsqueeze":
+            return helper.make_node(operator, [name], [outer])
+        if not self._lists:
+            return helper.make_node(operator, [name], [outer], axes=[axis])
+        return helper.make_node(operator, [name, self._constant(np.array([axis], np.int64), "axes")], [outer])
+
+    def _constant(self, value: Array, stem: str) -> str:
+        name = self._taken.fresh(f"{stem}_")
+        self._initial.append(encode_array(value, name))
+        return name
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        for field in (node.input, node.output):
+            for place, name in enumerate(field):
+                if name in names:
+                    field[place] = names[name]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                own = list_definitions(attribute.g)
+                _rename(attribute.g, {old: new for old, new in names.items() if old not in own})
+    for info in graph.output:
+        info.name = names.get(info.name, info.name)

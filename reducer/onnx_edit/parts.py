@@ -17,26 +17,31 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.irs.onnx.cuts import Graph, cut
-from opsieve.gen.irs.onnx.graphs import (
-    Array,
-    Path,
+from opsieve.gen.irs.onnx.edits import (
+    bypass,
     copied,
-    declared_type,
+    cut,
     drop_unused,
+    keep,
+    put_array,
+    reread,
+    set_attribute,
+)
+from opsieve.gen.irs.onnx.view import (
+    Array,
+    Graph,
+    Path,
+    Subject,
+    declared_type,
     first_output,
     graph_at,
     graphs,
     held_array,
     label,
     node_at,
-    node_of,
     nodes,
-    put_array,
-    reread,
-    set_attribute,
+    opset_of,
 )
-from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.attributes import is_constant, tensor_array
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
 from opsieve.gen.model.tensors import Value
@@ -245,7 +250,7 @@ def _model(subject: Subject) -> Iterator[OnnxPart]:
         yield Part("fields", "model:node names")
     if {tensor.name for tensor in model.graph.initializer} & {info.name for info in model.graph.input}:
         yield Part("fields", "model:defaults")
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     oldest = opset <= max(OLDEST, lowest_opset(model)) and model.ir_version <= lowest_ir(model)
     yield Part(
         "fields",
@@ -270,24 +275,17 @@ def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:
 def _bypass_node(
     path: Path, key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
 ) -> dict[str, Value] | None:
-    graph = graph_at(model, path)
-    node = None if graph is None else node_of(graph, key)
-    if graph is None or node is None:
+    node = node_at(model, path, key)
+    if node is None:
         return None
     gone = set(filter(None, node.output))
-    graph.node.remove(node)
-    reread(graph.node, dict.fromkeys(gone, name))
-    results = [info for info in graph.output if info.name not in gone]
     # A body keeps its number of results; a model needs one.
-    if path or not results:
-        for info in graph.output:
-            info.name = name if info.name in gone else info.name
-        if not path:
-            del graph.output[1:]
-    else:
-        kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in results]
-        del graph.output[:]
-        graph.output.extend(kept)
+    results = model.graph.output
+    if not path and all(info.name in gone for info in results):
+        del results[1:]
+    elif not path:
+        keep(results, lambda info: info.name not in gone)
+    bypass(model, path, key, dict.fromkeys(gone, name))
     return drop_unused(model, inputs)
 
 
@@ -337,13 +335,8 @@ def _fed(key: str, subject: Subject) -> Subject | None:
 
 
 def _hidden(name: str, model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-    shown = [info for info in model.graph.output if info.name != name]
-    if not shown:
-        return None
-    kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in shown]
-    del model.graph.output[:]
-    model.graph.output.extend(kept)
-    return inputs
+    keep(model.graph.output, lambda info: info.name != name)
+    return inputs if model.graph.output else None
 
 
 def _drop_attribute(

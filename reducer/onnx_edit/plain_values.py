@@ -10,9 +10,7 @@ from onnx import helper
 
 from opsieve.gen.analysis.validity import check_node, leaves
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.irs.onnx.cuts import Graph
-from opsieve.gen.irs.onnx.graphs import Array
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Array, Graph, Subject, opset_of
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, read_type
 from opsieve.reducer.onnx_edit.typed_view import view
 
@@ -48,7 +46,7 @@ def plain_values(subject: Subject) -> Callable[[str], Value | None]:
 
 def _types(subject: Subject) -> Mapping[str, Typed]:
     model, graph = subject.model, Graph(subject)
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     declared_types: dict[str, Typed] = {}
     for name, type_ in graph.declared.items():
         declared = read_type(type_)

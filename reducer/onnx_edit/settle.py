@@ -1,17 +1,13 @@
 """Make a subject of a changed model: infer its types, and keep every declaration that still holds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.irs.onnx.graphs import (
-    Path,
-    first_output,
-)
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Path, Subject, graphs
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
@@ -22,7 +18,6 @@ from opsieve.reducer.onnx_edit.inference import (
     is_shaped,
     is_static,
     is_untyped,
-    owners,
     types_of,
     with_states,
     without_types,
@@ -80,7 +75,7 @@ def settle(
         declared = _by_graph(with_states(model, {}, open_, anew))
         shaped = {name: type_ for name, type_ in declared[()].items() if is_shaped(type_)}
         declared[()] = {name: _open_sizes(type_) for name, type_ in main.items()} | shaped
-    for path, graph in _graphs(model.graph):
+    for path, graph in graphs(model.graph):
         unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
         _declare(graph, declared.get(path, {}), unchanged, main=not path)
     settled = Subject(model, inputs, kept, redeclared=anew)
@@ -89,19 +84,7 @@ def settle(
 
 
 def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
-    return {path: types_of(graph) for path, graph in _graphs(model.graph)}
-
-
-def _graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
-    """Yield the graph and every body in it, as `graphs` gives them; only operators that have bodies are
-    looked at.
-    """
-    yield path, graph
-    for place in owners(graph):
-        node = graph.node[place]
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g, (*path, first_output(node), attribute.name))
+    return {path: types_of(graph) for path, graph in graphs(model.graph)}
 
 
 def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:

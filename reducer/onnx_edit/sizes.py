@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.declarations.catalogue import size_rule
 from opsieve.gen.declarations.declaration import SizeRule
-from opsieve.gen.irs.onnx.graphs import attribute_of, set_attribute
+from opsieve.gen.irs.onnx.edits import set_attribute
+from opsieve.gen.irs.onnx.view import attribute_of
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step

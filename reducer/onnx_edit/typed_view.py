@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
-from opsieve.gen.irs.onnx.graphs import Array, Path, copied, declared_type, first_output, graphs
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import copied
+from opsieve.gen.irs.onnx.view import Array, Path, Subject, declared_type, first_output, graphs
 from opsieve.gen.irs.view import StoredTensor
 from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
 from opsieve.gen.model.tensors import NUMBERS, dtype_name

@@ -12,7 +12,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.detached import as_inputs, tensor_bytes
 from opsieve.gen.model.program import Broken
 from opsieve.gen.model.structure import all_nodes, check_structure

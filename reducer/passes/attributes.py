@@ -14,19 +14,18 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, helper
 
-from opsieve.gen.irs.onnx.graphs import (
+from opsieve.gen.irs.onnx.edits import drop_unused, set_attribute
+from opsieve.gen.irs.onnx.view import (
     Path,
+    Subject,
     attribute_of,
-    drop_unused,
     first_output,
     label,
     node_at,
     nodes,
     schema_of,
-    set_attribute,
     uses,
 )
-from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass

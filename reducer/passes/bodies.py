@@ -13,23 +13,21 @@ from functools import partial
 
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import list_captured
-from opsieve.gen.irs.onnx.graphs import (
+from opsieve.gen.irs.onnx.edits import bypass, drop_unused, reread
+from opsieve.gen.irs.onnx.view import (
     Path,
+    Subject,
     attribute_of,
-    bypass,
     declared_type,
-    drop_unused,
     first_output,
     get_function_key,
     graph_at,
     graphs,
     label,
+    list_captured,
     node_at,
-    reread,
     uses,
 )
-from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.engine.edit import ListedPass

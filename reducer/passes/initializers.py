@@ -5,16 +5,8 @@ from collections.abc import Iterator
 import onnx
 from onnx import TensorProto
 
-from opsieve.gen.irs.onnx.graphs import (
-    copied,
-    encode_array,
-    graphs,
-    keep,
-    list_definitions,
-    reread,
-    stored_tensor,
-)
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import copied, encode_array, keep, reread
+from opsieve.gen.irs.onnx.view import Subject, graphs, list_definitions, stored_tensor
 from opsieve.gen.model.attributes import tensor_array
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.tensors import Value

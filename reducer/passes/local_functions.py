@@ -13,9 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.gen.irs.onnx.cuts import SMALL, Graph
-from opsieve.gen.irs.onnx.graphs import copied, declared_type, drop_unused, encode_array, uses
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import SMALL, copied, drop_unused, encode_array
+from opsieve.gen.irs.onnx.view import Graph, Subject, declared_type, uses
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass

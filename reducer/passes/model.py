@@ -9,26 +9,22 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.cuts import list_called_functions
-from opsieve.gen.irs.onnx.graphs import (
+from opsieve.gen.irs.onnx.edits import add_initializers, copied, drop_unused, encode_array, keep
+from opsieve.gen.irs.onnx.view import (
     Path,
-    add_initializers,
-    copied,
+    Subject,
     declared_type,
-    drop_unused,
-    encode_array,
     first_output,
     graph_at,
     graphs,
-    keep,
     label,
+    list_called_functions,
     node_at,
     node_of,
     nodes,
     schema_of,
     uses,
 )
-from opsieve.gen.irs.onnx.subject import Subject
 from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
 from opsieve.gen.model.structure import all_nodes, bodies

@@ -11,8 +11,8 @@ from functools import partial
 import onnx
 from onnx import helper
 
-from opsieve.gen.irs.onnx.graphs import drop_unused, graph_at, label, node_at, nodes
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import drop_unused
+from opsieve.gen.irs.onnx.view import Subject, graph_at, label, node_at, nodes
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view

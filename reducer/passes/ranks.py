@@ -10,17 +10,8 @@ import numpy as np
 import onnx
 
 from opsieve.gen.declarations.catalogue import find_operator
-from opsieve.gen.irs.onnx.graphs import (
-    attribute_of,
-    copied,
-    held_array,
-    node_at,
-    put_array,
-    replace_tensor,
-    set_attribute,
-    stored_tensor,
-)
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import copied, put_array, replace_tensor, set_attribute
+from opsieve.gen.irs.onnx.view import Subject, attribute_of, held_array, node_at, stored_tensor
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.dimension_classes import integer, integers, is_counted

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.graphs import Array
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Array, Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing

@@ -14,16 +14,8 @@ import onnx
 from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, RuledNode, System
 from opsieve.gen.analysis.validity import leaves, read_attributes
 from opsieve.gen.declarations.catalogue import qualified_name
-from opsieve.gen.irs.onnx.graphs import (
-    Array,
-    attribute_of,
-    first_output,
-    held_array,
-    node_at,
-    put_array,
-    set_attribute,
-)
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import put_array, set_attribute
+from opsieve.gen.irs.onnx.view import Array, Subject, attribute_of, first_output, held_array, node_at
 from opsieve.gen.model.attributes import constant_array
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass

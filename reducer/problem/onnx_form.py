@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS

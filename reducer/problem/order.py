@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.detached import detached_bytes
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import all_graphs, model_nodes
 from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
 
 # Ranks of dtypes: the lower, the more compilers handle them well. Dtypes that are missing here come last.
@@ -59,7 +59,7 @@ def simpler(candidate: Subject, than: Subject) -> bool:
 def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
     """Return the number of nodes of the main graph, and of those inside bodies and local functions."""
     outer = len(model.graph.node)
-    return outer, sum(1 for _ in _nodes(model)) - outer
+    return outer, sum(1 for _ in model_nodes(model)) - outer
 
 
 def value_complexity(array: "np.ndarray[Any, Any]") -> int:
@@ -110,28 +110,13 @@ def _complexity(flat: "np.ndarray[Any, Any]") -> int:
     return int(cost.sum()) + 2 * (len(np.unique(wide)) - 1)
 
 
-def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from all_nodes(model.graph.node)
-    for function in model.functions:
-        yield from all_nodes(function.node)
-
-
-def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    yield model.graph
-    for node in _nodes(model):
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield attribute.g
-            yield from attribute.graphs
-
-
 def _iter_stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    for graph in _graphs(model):
+    for graph in all_graphs(model.graph, *model.functions):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield sparse.values
             yield sparse.indices
-    for node in _nodes(model):
+    for node in model_nodes(model):
         for attribute in node.attribute:
             # A reference to a function's parameter has no tensor.
             if attribute.HasField("t"):
@@ -148,7 +133,7 @@ def _arrays(values: Iterable[Any]) -> Iterator["np.ndarray[Any, Any]"]:
 
 
 def _count(subject: Subject) -> int:
-    return sum(1 for _ in _nodes(subject.model))
+    return sum(1 for _ in model_nodes(subject.model))
 
 
 def _inputs(subject: Subject) -> int:
@@ -165,7 +150,7 @@ def _elements(subject: Subject) -> int:
 
 
 def _attributes(subject: Subject) -> int:
-    return sum(_attribute(attribute) for node in _nodes(subject.model) for attribute in node.attribute)
+    return sum(_attribute(attribute) for node in model_nodes(subject.model) for attribute in node.attribute)
 
 
 def _attribute(attribute: AttributeProto) -> int:
@@ -190,11 +175,11 @@ def _integer(value: int) -> int:
 
 def _dtypes(subject: Subject) -> int:
     numbers = [tensor.data_type for tensor in _iter_stored(subject.model)]
-    for graph in _graphs(subject.model):
+    for graph in all_graphs(subject.model.graph, *subject.model.functions):
         numbers += (_element_type(info.type) for info in (*graph.input, *graph.output))
     numbers += (
         attribute.i
-        for node in _nodes(subject.model)
+        for node in model_nodes(subject.model)
         for attribute in node.attribute
         if attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT
     )
@@ -214,7 +199,11 @@ def _values(subject: Subject) -> int:
 
 
 def _open_dimensions(subject: Subject) -> int:
-    infos = [info for graph in _graphs(subject.model) for info in (*graph.input, *graph.output)]
+    infos = [
+        info
+        for graph in all_graphs(subject.model.graph, *subject.model.functions)
+        for info in (*graph.input, *graph.output)
+    ]
     return sum(not dim.HasField("dim_value") for info in infos for dim in info.type.tensor_type.shape.dim)
 
 

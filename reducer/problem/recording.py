@@ -14,9 +14,9 @@ import onnx
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.cuts import Graph, list_called_functions, shell
+from opsieve.gen.irs.onnx.edits import shell
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Recording, Subject
+from opsieve.gen.irs.onnx.view import Graph, Recording, Subject, list_called_functions
 from opsieve.gen.model.tensors import Value
 
 # The most nodes of a model that is always recorded whole: one run is cheaper than several.

@@ -17,7 +17,7 @@ from opsieve.backends.judge.integer_results import find_wrong_by_integers
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.gen.irs.onnx.graphs import tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741

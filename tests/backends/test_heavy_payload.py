@@ -5,7 +5,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.irs.onnx import payload as payloads
-from opsieve.gen.irs.onnx.payload import payload
+from opsieve.gen.irs.onnx.ir import payload
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
 

@@ -13,7 +13,8 @@ from opsieve.backends.protocol import Request
 from opsieve.backends.reference.forbidden import Forbidden
 from opsieve.backends.reference.tir import Undefined
 from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
-from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.edits import FreshNames
+from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators
 from opsieve.gen.irs.relax.declaration import attributes

@@ -18,8 +18,9 @@ from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import operators, spelling_of
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generator

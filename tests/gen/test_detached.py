@@ -13,9 +13,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.onnx.cuts import Graph, cut
+from opsieve.gen.irs.onnx.edits import cut
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.view import Graph
 from opsieve.gen.model.detached import SCHEME, detach, part_of
 from opsieve.gen.model.tensors import read_tensor
 from opsieve.reducer.irs.onnx import OnnxReduction

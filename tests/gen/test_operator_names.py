@@ -41,7 +41,7 @@ _EXCEPTIONS = {
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
     "gen/rewrites": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/strategies": ("programs of their own: patterns that compilers rewrite"),
-    "gen/irs/onnx/splice.py": "nodes that take the place of a body",
+    "reducer/onnx_edit/openings.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
     "reducer/passes/operators.py": "the plainest operators, put in another's place",
     "reducer/onnx_edit/retyping.py": "the value that a constant is filled with names its dtype",

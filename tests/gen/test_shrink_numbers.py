@@ -16,7 +16,7 @@ from opsieve.gen.declarations.catalogue import first_dtypes, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.irs.onnx.model_file import check
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS

@@ -15,9 +15,10 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.model_file import parse_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.rewrites.functions import rewrite_functions
-from opsieve.gen.rewrites.parts import assemble_model, choose_part, compose_function, list_reads, take_apart
+from opsieve.gen.rewrites.parts import assemble_model, choose_part, compose_function, take_apart
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")
@@ -150,7 +151,7 @@ def test_what_bodies_take_from_around_them_is_read_by_their_node() -> None:
                         else_branch = e () => (float[2] w) { w = Abs (z) }>
         }"""
     )
-    assert list(list_reads(model.graph.node[0])) == ["c", "x", "z"]
+    assert list(list_captured(model.graph.node[0])) == ["c", "x", "z"]
     program = OnnxProgram(model.SerializeToString())
     for seed in range(20):
         made = rewrite_functions(program, Rng(seed))

@@ -18,7 +18,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.interestingness import CheckResult

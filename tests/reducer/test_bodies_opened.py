@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from test_shrink_examples import HEAD, operators, reduced, runs, subject, valid
 
-from opsieve.gen.irs.onnx.graphs import copied
-from opsieve.gen.irs.onnx.splice import splice_turn
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import copied
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes
+from opsieve.reducer.onnx_edit.openings import splice_turn
 from opsieve.reducer.passes.bodies import PASS as BODIES
 
 X = np.array([[1, -2], [3, 4], [5, -6]], np.float32)

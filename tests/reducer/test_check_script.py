@@ -13,7 +13,7 @@ from onnx.parser import parse_model
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.model_file import load_program
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.detached import LEAST
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.script_test import ScriptTest

@@ -13,9 +13,8 @@ from random_subjects import subjects
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.graphs import Path, first_output, graphs, nodes
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Path, Subject, first_output, graphs, nodes
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of

@@ -16,7 +16,7 @@ from failing import host
 
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load, save
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.form import Budget, Progress, Validator
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal

@@ -24,7 +24,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction

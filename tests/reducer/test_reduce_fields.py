@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction

@@ -15,8 +15,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.cuts import Graph, cut, list_captured
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.edits import cut
+from opsieve.gen.irs.onnx.view import Graph, Subject, list_captured
 from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.onnx.subject import Recording, Subject
+from opsieve.gen.irs.onnx.view import Recording, Subject
 from opsieve.gen.model.program import Program
 from opsieve.reducer.problem.recording import record_values
 

@@ -14,7 +14,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.engine.journal import NAME, Journal

@@ -16,7 +16,7 @@ from models import program
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find

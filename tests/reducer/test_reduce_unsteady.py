@@ -14,7 +14,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.engine.subset_search import MOST, Trials
 from opsieve.reducer.irs.onnx import OnnxReduction

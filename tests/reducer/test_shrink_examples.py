@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from shrinking import operators, reduced, runs, subject, valid
 
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.irs.onnx import GROUP
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.bodies import PASS as BODIES

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from random_subjects import subjects
 
 from opsieve.backends.reference.reference_ops import OPERATORS
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.bodies import PASS as BODIES

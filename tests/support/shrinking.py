@@ -9,7 +9,7 @@ import onnx
 from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler

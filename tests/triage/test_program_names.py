@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.subject import Subject
+from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint

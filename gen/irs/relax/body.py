@@ -1,27 +1,12 @@
 """A function under construction: blocks of bindings in normal form, and which variables are in scope."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.known_faults import settles
-
-
-class FreshNames:
-    """A source of names that are unique in a module."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
-        self._next: dict[str, int] = {}
-
-    def fresh(self, stem: str) -> str:
-        """`stem0`, `stem1`, ..."""
-        while True:
-            number = self._next.get(stem, 0)
-            self._next[stem] = number + 1
-            if (name := f"{stem}{number}") not in self._taken:
-                return name
 
 
 @dataclass(slots=True)

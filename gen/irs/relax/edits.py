@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import FreshNames
 from opsieve.gen.irs.relax.cleaning import plain
 from opsieve.gen.irs.relax.declaration import attributes
 from opsieve.gen.irs.relax.draw import numbers

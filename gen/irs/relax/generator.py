@@ -10,8 +10,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.irs.relax.declaration import Declared, Given, Solution, Want
 from opsieve.gen.irs.relax.draw import RATES, Draw, number, real, whole

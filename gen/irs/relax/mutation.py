@@ -9,8 +9,9 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import number, numbers

@@ -5,8 +5,8 @@ what it fails at otherwise.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import FreshNames
 from opsieve.gen.irs.relax.branch_storage import Side, lending
 from opsieve.gen.irs.relax.known_faults import captures
 from opsieve.gen.irs.relax.renaming import Renamed, all_names, symbols_in

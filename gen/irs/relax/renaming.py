@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import FreshNames
 from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions
 from opsieve.gen.irs.tvm.tensors import Array, to_numpy
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.renaming import all_names

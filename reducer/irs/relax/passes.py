@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
+from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.body import FreshNames
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
