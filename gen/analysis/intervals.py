@@ -16,6 +16,7 @@ from opsieve.gen.analysis.reading import known_values
 from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
 from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
+from opsieve.gen.model.structure import read_ports
 
 # The largest finite number of each floating-point type.
 FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
@@ -305,17 +306,15 @@ def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
 
 def _push_loop(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
     body = step.bodies["body"]
+    ports = read_ports(step.operator, len(step.ins), int(step.attrs.get("num_scan_inputs", 0)))
     if step.operator == "Loop":
-        skipped, states = 2, len(step.ins) - 2
         for tensor, (low, high) in zip(body.inputs, ((0.0, 2.0**31), (0.0, 1.0)), strict=False):
             tensor.low, tensor.high = low, high
         if step.ins and step.ins[0] is not None and body.inputs:
             # The first input of a Loop's body counts its turns from 0.
             body.inputs[0].high = max(step.ins[0].high - 1, 0.0)
-    else:
-        skipped, states = 0, len(step.ins) - int(step.attrs.get("num_scan_inputs", 0))
-    _hand(body.inputs[skipped:], step.ins[skipped:])
-    carried, made = body.inputs[skipped : skipped + states], body.outputs[skipped // 2 :]
+    _hand(body.inputs[ports.inputs :], step.ins[ports.operands :])
+    carried, made = body.inputs[ports.inputs :][: ports.states], body.outputs[ports.results :]
     starts = [(tensor.low, tensor.high) for tensor in carried]
     # From _ROUNDS on each turn widens at least one end for good, so twice as many turns as states suffice.
     for count in range(_ROUNDS + 2 * len(carried) + 1):
@@ -332,7 +331,7 @@ def _push_loop(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
     # The results of a turn from the widened states are sound too, and narrower.
     for a, b, (low, high) in zip(carried, made, starts, strict=False):
         a.low, a.high = min(low, b.low), max(high, b.high)
-    _take(step.outs, [*carried, *made[states:]])
+    _take(step.outs, [*carried, *made[ports.states :]])
 
 
 def _hand(inputs: Sequence[Tensor], given: Sequence[Tensor | None]) -> None:

@@ -14,7 +14,7 @@ from opsieve.gen.declarations.declaration import Moves
 from opsieve.gen.declarations.tensor import ANY, Domain, Shape, Site
 from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
 from opsieve.gen.model.files import BUDGET
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import bodies, ports_of
 
 # The most elements of a constant that is read; larger ones are data rather than axes or sizes.
 _MAX_CONSTANT = 1024
@@ -77,11 +77,10 @@ class InputFlow:
                 continue
             for body in bodies(node):
                 inner = scope.inner()
-                # Loop hands its body the inputs after trip count and condition in order, Scan all of them.
-                skip = {"Loop": 2, "Scan": 0}.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-                if skip is not None:
-                    names = [info.name for info in body.input]
-                    self._bind(names[skip:], node.input[skip:], scope, inner, shapes=node.op_type != "Scan")
+                names, ports = [info.name for info in body.input], ports_of(node)
+                given = node.input[ports.operands :]
+                # A Scan hands on slices of its operands.
+                self._bind(names[ports.inputs :], given, scope, inner, shapes=node.op_type != "Scan")
                 self._graph(body, inner)
 
     def _ask(self, node: onnx.NodeProto, scope: _Scope) -> None:

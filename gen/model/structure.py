@@ -7,6 +7,7 @@ in a worker (`opsieve.gen.irs.onnx.model_file.check`).
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import onnx
@@ -66,6 +67,38 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """How a node hands values to its bodies and takes them back, by position.
+
+    The operands behind the first `operands` are the inputs of the body behind its first `inputs` (a Loop's
+    turn and condition). The first `states` of them are replaced by the body's results from turn to turn, a
+    Scan iterates over the others. The node's results are those of the body behind its first `results` (a
+    Loop's condition): the states first, then values that are stacked, one from each turn.
+    """
+
+    operands: int
+    inputs: int
+    results: int
+    states: int
+
+
+def read_ports(operator: str, operands: int, scanned: int) -> Ports:
+    """Return how an operator with bodies binds that many operands; `scanned` is `num_scan_inputs` of a Scan.
+
+    An If, a SequenceMap and operators of others have no states.
+    """
+    if operator == "Loop":
+        return Ports(2, 2, 1, max(0, operands - 2))
+    return Ports(0, 0, 0, max(0, operands - scanned)) if operator == "Scan" else Ports(operands, 0, 0, 0)
+
+
+def ports_of(node: onnx.NodeProto) -> Ports:
+    """Return how a node with bodies binds its operands."""
+    scanned = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
+    return read_ports(node.op_type, len(node.input), scanned)
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -10,7 +10,7 @@ from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.declarations.properties import dropout, random_numbers
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import model_nodes
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.rewrites import nodes as rewrites
 from opsieve.gen.rewrites.batches import split_batch
@@ -22,8 +22,7 @@ def _apply_rewrite(
 ) -> Rewritten | None:
     """Apply a rewrite, in about half of the places if there is a seed."""
     model = program.proto
-    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    if any(_is_random(node) for node in all_nodes(nodes)):
+    if any(map(_is_random, model_nodes(model))):
         return None
 
     def is_chosen(place: str) -> bool:

@@ -18,6 +18,7 @@ from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_
 from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.irs.onnx.view import attribute_of, schema_of
+from opsieve.gen.model.structure import Ports, ports_of
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 
@@ -199,32 +200,23 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
     """Unify the dimensions of bodies. If: outputs equal the body's. Loop and Scan: carried values keep their
     shape; scanned axes are left to inference.
     """
-    kind = step.node.op_type
-    if kind == "If":
-        for number, inner in zip(step.outputs, outputs, strict=False):
-            _same(classes, number, inner)
-        return
-    # A Loop has the trip count and the condition before its carried values, its body the counter and the
-    # condition; the body yields the condition first.
-    if kind == "Loop":
-        given, carried = step.inputs[2:], inputs[2:]
-        made = outputs[1:]
-    else:
-        scanned = integer(step, "num_scan_inputs", 0)
-        count = len(inputs) - scanned
-        given, carried, made = step.inputs[:count], inputs[:count], outputs[:count]
-        for number, inner in zip(step.inputs[count:], inputs[count:], strict=False):
-            _join_shifted(classes, number, inner)
-    for outer, inner in zip(given, carried, strict=False):
-        _same(classes, outer, inner)
-    for inner, after in zip(carried, made, strict=False):
-        _same(classes, inner, after)
-    for number, inner in zip(step.outputs, made, strict=False):
-        _same(classes, number, inner)
-    for number, inner in zip(
-        step.outputs[len(carried) :], outputs[len(outputs) - len(step.outputs) + len(carried) :], strict=False
+    count = len(step.inputs)
+    # A SequenceMap hands tensors on as they are.
+    ports = Ports(0, 0, 0, count) if step.node.op_type == "SequenceMap" else ports_of(step.node)
+    given, inner = step.inputs[ports.operands :], inputs[ports.inputs :]
+    made = outputs[ports.results :]
+    for one, other in (
+        *zip(given[: ports.states], inner, strict=False),
+        *zip(inner[: ports.states], made, strict=False),
+        *zip(step.outputs, made, strict=False),
     ):
-        _join_shifted(classes, number, inner)
+        _same(classes, one, other)
+    # An If stacks nothing, and its body is given no operand.
+    for outer, one in (
+        *zip(given[ports.states :], inner[ports.states :], strict=False),
+        *(zip(step.outputs[ports.states :], made[ports.states :], strict=False) if inputs else ()),
+    ):
+        _join_shifted(classes, outer, one)
 
 
 def _join_shifted(classes: Classes, outer: int, inner: int) -> None:

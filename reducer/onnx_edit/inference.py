@@ -16,7 +16,7 @@ from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.irs.onnx.edits import copied, encode_array, forget_element
 from opsieve.gen.irs.onnx.view import Subject, declared_type
 from opsieve.gen.model.detached import tensor_bytes
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import bodies, ports_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 
@@ -107,13 +107,11 @@ def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, 
     """Yield the places of a body's inputs that are states, each with its initial operand and with the result
     that replaces it; "" for a Loop's counter and condition, which have neither.
     """
-    results = [info.name for info in body.output]
-    if node.op_type == "Loop":
-        yield from ((at, ("", "")) for at in range(min(2, len(body.input))))
-        yield from enumerate(zip(list(node.input)[2:], results[1:], strict=False), 2)
-    elif node.op_type == "Scan":
-        scanned = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
-        yield from enumerate(zip(list(node.input)[: len(node.input) - scanned], results, strict=False))
+    ports = ports_of(node)
+    states = list(node.input)[ports.operands :][: ports.states]
+    results = [info.name for info in body.output][ports.results :]
+    yield from ((at, ("", "")) for at in range(min(ports.inputs, len(body.input))))
+    yield from enumerate(zip(states, results, strict=False), ports.inputs)
 
 
 def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:

@@ -28,7 +28,7 @@ from opsieve.gen.irs.onnx.view import (
     stored_tensor,
 )
 from opsieve.gen.irs.view import Opening
-from opsieve.gen.model.structure import all_nodes, bodies, list_names
+from opsieve.gen.model.structure import all_nodes, bodies, list_names, ports_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
@@ -217,49 +217,41 @@ def splice_turn(
 
 
 def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """Unroll a Loop (https://onnx.ai/onnx/operators/onnx__Loop.html): trip count, condition and carried
-    values in; condition, carried values and stacked results out.
+    """Unroll a Loop (https://onnx.ai/onnx/operators/onnx__Loop.html) or a Scan (onnx__Scan.html, opset 9 and
+    later).
     """
-    carried = len(node.input) - 2
-    if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
+    ports, numbers = ports_of(node), {item.name: list(item.ints) for item in node.attribute}
+    given, inner = list(node.input)[ports.operands :], list(body.input)[ports.inputs :]
+    results = list(zip(node.output, list(body.output)[ports.results :], strict=False))
+    if (
+        len(node.input) < ports.operands
+        or len(body.input) != len(node.input)
+        or len(results) < len(node.output)
+    ):
         return None
     constants = [
         # In the first turn the counter is 0 and the condition is true.
-        encode_array(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
-        encode_array(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
+        encode_array(np.full((1,) * len(info.type.tensor_type.shape.dim), value, dtype), info.name)
+        for info, value, dtype in zip(body.input, (0, 1), (np.int64, np.bool_), strict=False)
+        if ports.inputs
     ]
-    bound = {info.name: name for info, name in zip(list(body.input)[2:], list(node.input)[2:], strict=True)}
-    results = list(zip(list(node.output), list(body.output)[1:], strict=False))
-    return _Turn(
-        bound, constants, [], results[:carried], [(*pair, ("Unsqueeze", 0)) for pair in results[carried:]]
+    axes, backward, out_axes = (
+        numbers.get(name, []) + [0] * len(list(node.input) + results)
+        for name in ("scan_input_axes", "scan_input_directions", "scan_output_axes")
     )
-
-
-def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """Unroll a Scan (https://onnx.ai/onnx/operators/onnx__Scan.html, opset 9 and later): states first, then
-    the tensors to scan along an axis.
-    """
-    numbers = {item.name: list(item.ints) for item in node.attribute}
-    count = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
-    states = len(node.input) - count
-    if states < 0 or len(body.input) != len(node.input) or len(body.output) < len(node.output):
-        return None
-    names, inner = list(node.input), list(body.input)
-    bound = {info.name: name for info, name in zip(inner[:states], names[:states], strict=True)}
-    axes = [*numbers.get("scan_input_axes", []), *[0] * count]
-    backward = [*numbers.get("scan_input_directions", []), *[0] * count]
-    pairs = zip(inner[states:], names[states:], strict=True)
-    elements = [
-        # A backward scan begins at the last element.
-        (info.name, ("Gather", name, -1 if backward[place] else 0, axes[place]))
-        for place, (info, name) in enumerate(pairs)
-    ]
-    results = list(zip(list(node.output), list(body.output), strict=False))
-    out_axes = [*numbers.get("scan_output_axes", []), *[0] * len(results)]
-    stacked: list[_Stacked] = [
-        (*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[states:])
-    ]
-    return _Turn(bound, [], elements, results[:states], stacked)
+    return _Turn(
+        {info.name: name for info, name in zip(inner[: ports.states], given, strict=False)},
+        constants,
+        [
+            # A backward scan begins at the last element.
+            (info.name, ("Gather", name, -1 if backward[place] else 0, axes[place]))
+            for place, (info, name) in enumerate(
+                zip(inner[ports.states :], given[ports.states :], strict=True)
+            )
+        ],
+        results[: ports.states],
+        [(*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[ports.states :])],
+    )
 
 
 def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
@@ -278,11 +270,7 @@ def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     return _Turn(bound, [], elements, [], [(*pair, ("SequenceConstruct", 0)) for pair in results])
 
 
-TURNS = {"Loop": _loop_turn, "Scan": _scan_turn, "SequenceMap": _map_turn}
-
-
-def _rank(info: onnx.ValueInfoProto) -> tuple[int, ...]:
-    return (1,) * len(info.type.tensor_type.shape.dim)
+TURNS = {"Loop": _loop_turn, "Scan": _loop_turn, "SequenceMap": _map_turn}
 
 
 def _splice(

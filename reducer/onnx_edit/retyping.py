@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from opsieve.gen.irs.onnx.edits import copied, encode_array, put_array, set_attribute
 from opsieve.gen.irs.onnx.view import Array, Subject, attribute_of, held_array, node_at, schema_of
 from opsieve.gen.irs.view import TypeClass
+from opsieve.gen.model.structure import ports_of
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle
@@ -69,26 +70,20 @@ class _DtypePlan:
             self._parent[max(x, y)] = min(x, y)
 
     def _join_bodies(self, step: Step) -> None:
-        kind = step.node.op_type
-        # The first two inputs of a Loop are its trip count (int64) and its condition (bool); an If reads only
-        # its condition.
-        first = {"Loop": 2, "Scan": 0}.get(kind, len(step.inputs))
-        self._pinned.update(set(step.inputs[:first]) - {ABSENT})
+        ports = ports_of(step.node)
+        # A trip count is int64 and a condition bool, within the body too.
+        pinned = {*step.inputs[: ports.operands]}
         for body in step.bodies:
-            skipped = 1 if kind == "Loop" else 0
-            self._pinned.update(set(body.outputs[:skipped]) - {ABSENT})
-            self._pinned.update(set(body.inputs[: first if kind == "Loop" else 0]) - {ABSENT})
-            for outer, inner in zip(step.outputs, body.outputs[skipped:], strict=False):
-                self._join(outer, inner)
-            given = step.inputs[first:]
-            for outer, inner in zip(given, body.inputs[first if kind == "Loop" else 0 :], strict=False):
-                self._join(outer, inner)
-            if kind != "If":
-                carried = len(given) if kind == "Loop" else len(step.outputs)
-                inner_inputs = body.inputs[first if kind == "Loop" else 0 :]
-                for inner, after in zip(inner_inputs[:carried], body.outputs[skipped:], strict=False):
-                    if kind == "Loop":
-                        self._join(inner, after)
+            inner, made = body.inputs[ports.inputs :], body.outputs[ports.results :]
+            pinned.update((*body.inputs[: ports.inputs], *body.outputs[: ports.results]))
+            for pairs in (
+                zip(step.outputs, made, strict=False),
+                zip(step.inputs[ports.operands :], inner, strict=False),
+                zip(inner[: ports.states], made, strict=False),
+            ):
+                for one, other in pairs:
+                    self._join(one, other)
+        self._pinned |= pinned - {ABSENT}
 
     def _join_variables(self, step: Step) -> None:
         schema = schema_of(step.node.op_type, step.node.domain, step.version)

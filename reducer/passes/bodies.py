@@ -13,6 +13,7 @@ from functools import partial
 
 import onnx
 
+from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.irs.onnx.edits import bypass, drop_unused, reread
 from opsieve.gen.irs.onnx.view import (
     Path,
@@ -28,7 +29,7 @@ from opsieve.gen.irs.onnx.view import (
     node_at,
     uses,
 )
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import bodies, ports_of
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
@@ -188,36 +189,30 @@ class SignaturePart:
 
 def signature(node: onnx.NodeProto) -> list[SignaturePart]:
     """Return the parts of an If, Loop, Scan or SequenceMap that can go one by one, the last ones first."""
-    outputs = range(len(node.output))
-    parts: list[SignaturePart] = []
-    if node.op_type in ("If", "SequenceMap"):
-        parts = [SignaturePart("result", node_output=place, body_output=place) for place in outputs]
-    elif node.op_type == "Loop":
-        # A Loop reads M, its condition, then the states; its body reads the turn, the condition, then the
-        # states, and returns the condition, the states, then the stacked results.
-        carried = max(0, len(node.input) - 2)
-        parts = [
-            SignaturePart("state", place + 2, place, place + 2, place + 1)
-            for place in range(min(carried, len(outputs)))
-        ]
-        parts += [SignaturePart("result", -1, place, -1, place + 1) for place in outputs if place >= carried]
-    elif node.op_type == "Scan":
-        count = attribute_of(node, "num_scan_inputs")
-        # A Scan reads its states first, then the scanned tensors, of which `num_scan_inputs` gives the
-        # number.
-        states = len(node.input) - (count.i if count is not None else 0)
-        parts = [
-            SignaturePart("state", place, place, place, place) for place in range(min(states, len(outputs)))
-        ]
-        parts += [
-            SignaturePart("result", -1, place, -1, place, stacked=place - states)
-            for place in outputs
-            if place >= states
-        ]
-        scanned = range(states, len(node.input)) if len(node.input) - states > 1 else ()
-        parts += [
-            SignaturePart("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned
-        ]
+    if not has_bodies(node.op_type):
+        return []
+    ports, count = ports_of(node), len(node.output)
+    parts = [
+        SignaturePart("state", ports.operands + place, place, ports.inputs + place, ports.results + place)
+        for place in range(min(ports.states, count))
+    ]
+    parts += [
+        SignaturePart(
+            "result",
+            -1,
+            place,
+            -1,
+            ports.results + place,
+            stacked=place - ports.states if node.op_type == "Scan" else -1,
+        )
+        for place in range(ports.states, count)
+    ]
+    # The operands of a Loop behind the first two are all states.
+    scanned = range(ports.operands + ports.states, len(node.input))
+    parts += [
+        SignaturePart("scanned input", place, -1, place, -1, scanned=place - ports.states)
+        for place in (scanned if len(scanned) > 1 else ())
+    ]
     return parts[::-1]
 
 
