@@ -122,7 +122,7 @@ def excuses(
     own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
     steps = {
         # A smaller step would be rounded away in the point's own type, and nothing would move.
-        name: max(step, _get_ulp(own_types[name])) if name in own_types else step
+        name: max(step, float(ml_dtypes.finfo(own_types[name]).eps)) if name in own_types else step
         for name, step in steps.items()
     }
     return (
@@ -360,10 +360,6 @@ def _is_within(got: Any, runs: Sequence[Any], screen: float) -> bool:
         inside = (value >= low - slack) & (value <= high + slack)
     # NaN is in no interval; it is excused where one of the runs gives it too.
     return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
-
-
-def _get_ulp(kind: "np.dtype[Any]") -> float:
-    return float(ml_dtypes.finfo(kind).eps)
 
 
 def _get_step(value: Any, share: float) -> float:

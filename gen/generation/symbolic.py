@@ -50,7 +50,10 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     # Only inputs can have open sizes, so stored leaves are used, as inputs, if there is no other way.
     places = _list_places(builder, ("input",)) or _list_places(builder, ("initializer", "constant"))
     best: tuple[int, list[tuple[_Place, ...]], _Cuts, list[_Sizes]] | None = None
-    _compute_values(builder)
+    # Rules read the elements of results that follow from sizes, so that they can be read at other sizes.
+    for node in builder.nodes:
+        if len(node.outs) == 1 and node.outs[0].values is None:
+            node.outs[0].values = known_values(node.op, node.ins, node.attrs, node.outs[0])
     for number in range(_MOST_TRIES if places else 0):
         if best is not None and number >= _TRIES:
             break
@@ -70,13 +73,6 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     opened = _name_sizes(builder, groups, rng.shuffle_items(_NAMES)[: len(groups)], rounds)
     _restore_sizes(builder, cuts, rounds[-1])
     return opened
-
-
-def _compute_values(builder: GraphBuilder) -> None:
-    """Compute the elements of results that follow from sizes, so that rules can read them at other sizes."""
-    for node in builder.nodes:
-        if len(node.outs) == 1 and node.outs[0].values is None:
-            node.outs[0].values = known_values(node.op, node.ins, node.attrs, node.outs[0])
 
 
 def _list_places(builder: GraphBuilder, kinds: Sequence[str]) -> list[_Place]:

@@ -242,7 +242,16 @@ def _encode_attribute(name: str, value: Any, domains: set[str]) -> bytes:
         return _encode_string(name, value)
     if isinstance(value, BodyGraph):
         return _encode_typed(
-            name, _encode_field(_GRAPH, _encode_body(name, value, domains)), AttributeProto.GRAPH
+            name,
+            _encode_field(
+                _GRAPH,
+                EncodedGraph(
+                    nodes=[encode_node(node, domains) for node in value.nodes],
+                    inputs=[encode_info(tensor) for tensor in value.inputs],
+                    outputs=[encode_info(tensor) for tensor in value.outputs],
+                ).encode(name),
+            ),
+            AttributeProto.GRAPH,
         )
     if isinstance(value, np.ndarray):
         dtype = "string" if value.dtype == object else value.dtype.name
@@ -281,15 +290,6 @@ def _encode_integer_list(name: str, values: tuple[int, ...]) -> bytes:
 def _encode_string(name: str, value: str) -> bytes:
     """Encode a text attribute."""
     return _encode_typed(name, _encode_field(_STRING, value.encode()), AttributeProto.STRING)
-
-
-def _encode_body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
-    """Encode an attribute that is a graph."""
-    return EncodedGraph(
-        nodes=[encode_node(node, domains) for node in body.nodes],
-        inputs=[encode_info(tensor) for tensor in body.inputs],
-        outputs=[encode_info(tensor) for tensor in body.outputs],
-    ).encode(name)
 
 
 @functools.lru_cache(maxsize=_KEPT)

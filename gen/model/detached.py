@@ -67,18 +67,15 @@ class _DataFile:
             os.unlink(name)
         self._owner = os.getpid()
 
-    def _copy(self) -> None:
-        """Give a forked process a file of its own: both would write to the same places of one file."""
-        old = self.descriptor
-        self._open()
-        for part in self.parts.values():
-            _write_all(self._written, os.pread(old, part.length, part.offset), part.offset)
-
     def put(self, chunks: Iterable[bytes]) -> str:
         """Keep data; its digest. OSError when the disk is full."""
         with self._lock:
             if self._owner != os.getpid():
-                self._copy()
+                # A forked process takes a file of its own: both would write to the same places of one file.
+                old = self.descriptor
+                self._open()
+                for part in self.parts.values():
+                    _write_all(self._written, os.pread(old, part.length, part.offset), part.offset)
             state, at = hashlib.sha256(), self._end
             for chunk in chunks:
                 state.update(chunk)

@@ -34,19 +34,14 @@ def check_structure(model: onnx.ModelProto) -> None:
         if abs(entry.version) >= 2**31:
             raise BadInput(f"it imports version {entry.version} of an operator set")
     # Counted first, since everything after it walks through all nodes.
-    _check_size(model)
-    _check_functions(model)
-    _check_graph(model.graph, frozenset(), 1, model.ir_version)
-
-
-def _check_size(model: onnx.ModelProto) -> None:
-    """Raise BadInput for more nodes than the later steps can walk through, after looking at that many."""
     nodes = len(model.graph.node) if len(model.graph.node) > BUDGET.nodes else 0
     if nodes or next(islice(model_nodes(model), BUDGET.nodes, None), None) is not None:
         raise BadInput(
             f"it has {f'{nodes:,}' if nodes else f'more than {BUDGET.nodes:,}'} nodes, and {BUDGET.nodes:,}"
             " are read"
         )
+    _check_functions(model)
+    _check_graph(model.graph, frozenset(), 1, model.ir_version)
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

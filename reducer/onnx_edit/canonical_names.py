@@ -59,7 +59,17 @@ class _Names:
         for sparse in graph.sparse_initializer:
             names[sparse.values.name] = sparse.values.name = self._give_name(names, sparse.values.name, "c")
         for node in graph.node:
-            self._rename_node(node, names)
+            for body in bodies(node):
+                self.rename(body, names)
+            for place, name in enumerate(node.input):
+                if name:
+                    node.input[place] = names.get(name, name)
+            # Nodes without a name stay so: names are optional, and a name would make the model larger.
+            if node.name:
+                node.name = self.fresh("n")
+            for place, name in enumerate(node.output):
+                if name:
+                    node.output[place] = self._give_name(names, name, "v")
         for info in graph.output:
             info.name = names.get(info.name, info.name)
         keep(graph.value_info, lambda info: info.name in names)
@@ -72,19 +82,6 @@ class _Names:
     def _give_name(self, names: dict[str, str], name: str, kind: str) -> str:
         names[name] = self.fresh(kind)
         return names[name]
-
-    def _rename_node(self, node: onnx.NodeProto, names: dict[str, str]) -> None:
-        for body in bodies(node):
-            self.rename(body, names)
-        for place, name in enumerate(node.input):
-            if name:
-                node.input[place] = names.get(name, name)
-        # Nodes without a name stay so: names are optional, and a name would make the model larger.
-        if node.name:
-            node.name = self.fresh("n")
-        for place, name in enumerate(node.output):
-            if name:
-                node.output[place] = self._give_name(names, name, "v")
 
     def rename_dimensions(self, graph: onnx.GraphProto) -> None:
         """Dimensions of one name keep one name."""

@@ -216,15 +216,9 @@ def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Se
         *zip(given[ports.states :], inner[ports.states :], strict=False),
         *(zip(step.outputs[ports.states :], made[ports.states :], strict=False) if inputs else ()),
     ):
-        _join_shifted(classes, outer, one)
-
-
-def _join_shifted(classes: Classes, outer: int, inner: int) -> None:
-    """Join a scanned value: the outer tensor has one more leading axis."""
-    shape = classes.shape(inner)
-    if shape is not None:
-        for axis in range(len(shape)):
-            classes.join((outer, axis + 1), (inner, axis))
+        # The outer tensor has one more leading axis.
+        for axis in range(len(classes.shape(one) or ())):
+            classes.join((outer, axis + 1), (one, axis))
 
 
 def _same(classes: Classes, a: int, b: int) -> None:

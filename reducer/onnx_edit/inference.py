@@ -46,7 +46,23 @@ def without_types(
 ) -> onnx.ModelProto:
     """Return a copy with the types of the inputs' values and no other declarations."""
     bare = copied(model)
-    _make_static(bare.graph, inputs)
+    defaults = {tensor.name for tensor in bare.graph.initializer}
+    # From the back, since a deletion moves everything behind it.
+    for index in reversed(range(len(bare.graph.input))):
+        info = bare.graph.input[index]
+        value = inputs.get(info.name)
+        if (
+            not isinstance(value, np.ndarray)
+            or not info.type.HasField("tensor_type")
+            or info.name in defaults
+        ):
+            continue
+        # Small integers become constants, for they may be shapes.
+        if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
+            bare.graph.initializer.append(encode_array(value, info.name))
+            del bare.graph.input[index]
+        else:
+            info.type.CopyFrom(declared_type(value))
     _forget_types(bare.graph, elements=elements)
     return bare
 
@@ -158,26 +174,6 @@ def owners(graph: onnx.GraphProto) -> list[int]:
     far longer.
     """
     return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
-
-
-def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
-    """Give inputs the types of their values; small integers become constants, for they may be shapes."""
-    defaults = {tensor.name for tensor in graph.initializer}
-    # From the back, since a deletion moves everything behind it.
-    for index in reversed(range(len(graph.input))):
-        info = graph.input[index]
-        value = inputs.get(info.name)
-        if (
-            not isinstance(value, np.ndarray)
-            or not info.type.HasField("tensor_type")
-            or info.name in defaults
-        ):
-            continue
-        if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
-            graph.initializer.append(encode_array(value, info.name))
-            del graph.input[index]
-        else:
-            info.type.CopyFrom(declared_type(value))
 
 
 def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = False) -> None:

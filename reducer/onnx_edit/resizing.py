@@ -104,7 +104,12 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
                 old = held_array(model, inputs, tensor.path, tensor.name)
                 if shape is None or old is None:
                     return None
-                values[number] = old[_slices(old.shape, shape, last)]
+                values[number] = old[
+                    tuple(
+                        slice(have - size, have) if last else slice(size)
+                        for have, size in zip(old.shape, shape, strict=True)
+                    )
+                ]
     if not values:
         return None
     for number, array in values.items():
@@ -115,12 +120,6 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
     for place in plan.sizes.steps(new):
         _follow(plan, plan.view.steps[place], new, model)
     return settle(subject, model, inputs)
-
-
-def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[slice, ...]:
-    return tuple(
-        slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True)
-    )
 
 
 def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:

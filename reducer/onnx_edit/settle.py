@@ -68,7 +68,7 @@ def settle(
     }
     declared = after
     # The types above hold for the fed sizes. A model with open inputs declares what holds for every size.
-    if _is_dynamic(model.graph):
+    if any(info.type.HasField("tensor_type") and not is_static(info.type) for info in model.graph.input):
         open_ = infer(without_types(model, {}), strict=True)
         if open_ is None:
             return None
@@ -192,7 +192,3 @@ def _fits(value: Value, type_: onnx.TypeProto) -> bool:
     if tensor.elem_type != NUMBERS.get(dtype_name(value)):
         return False
     return not tensor.HasField("shape") or [dim.dim_value for dim in tensor.shape.dim] == list(value.shape)
-
-
-def _is_dynamic(graph: onnx.GraphProto) -> bool:
-    return any(info.type.HasField("tensor_type") and not is_static(info.type) for info in graph.input)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
 from opsieve.gen.analysis.validity import KNOWN
 from opsieve.gen.irs.onnx.edits import copied
@@ -115,7 +115,11 @@ class _ViewReader:
         for tensor in graph.initializer:
             type_ = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
             number = self._add(tensor.name, path, type_, "initializer", names)
-            self._know(number, tensor)
+            shape = self.tensors[number].shape
+            if shape is not None and len(shape) <= 1 and np.prod(shape, initial=1) <= KNOWN:
+                array = tensor_array(tensor)
+                if array is not None:
+                    self.known[number] = array
         for node, twin in zip(graph.node, typed.node, strict=True):
             self._read_node(node, twin, path, types, names)
         return tuple(inputs), tuple(names.get(info.name, ABSENT) for info in graph.output)
@@ -147,13 +151,6 @@ class _ViewReader:
                 self.known[outputs[0]] = array
         version = self.opsets.get(node.domain, self.opsets.get("ai.onnx" if not node.domain else "", 0))
         self.steps.append(Step(path, node, inputs, tuple(outputs), tuple(found), version))
-
-    def _know(self, number: int, tensor: TensorProto) -> None:
-        shape = self.tensors[number].shape
-        if shape is not None and len(shape) <= 1 and np.prod(shape, initial=1) <= KNOWN:
-            array = tensor_array(tensor)
-            if array is not None:
-                self.known[number] = array
 
     def _add(self, name: str, path: Path, type_: onnx.TypeProto, source: str, names: dict[str, int]) -> int:
         dtype, shape = 0, None
