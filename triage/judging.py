@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.judge.divergence import Divergence, locate_divergence
+from opsieve.backends import compare, record
+from opsieve.backends.judge import divergence, oracle_names
 from opsieve.backends.judge.judge import Judged, judge_case
-from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, name_optional_oracle
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.chosen_values import choose_values
-from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.programs import add_script, get_checker
@@ -32,7 +30,7 @@ from opsieve.triage.fingerprint.sameness import make_failure
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
 _LIMITS = Limits()
-_NO_CHOICE = OracleChoice()
+_NO_CHOICE = oracle_names.OracleChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class JudgeRequest:
     tolerance: tuple[float, float] | None = None
     # Whether each target also runs equivalent variants of programs.
     metamorphic: bool = False
-    oracles: OracleChoice = _NO_CHOICE
+    oracles: oracle_names.OracleChoice = _NO_CHOICE
     check: bool = True
     save: Path | None = None
     limits: Limits = _LIMITS
@@ -68,7 +66,7 @@ class JudgeResult:
     case: Case
     target: ResolvedTarget
     judged: Judged
-    located: Divergence | None = None
+    located: divergence.Divergence | None = None
 
     def _repr_html_(self) -> str:
         """The verdict and the program, for notebooks."""
@@ -211,7 +209,7 @@ def _judge_all(
     request: JudgeRequest,
     cache: ObservationCache,
 ) -> Iterator[JudgeResult | RefusedModel]:
-    policy = replace(POLICY, tolerance=request.tolerance)
+    policy = replace(compare.POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
     # Their own checks report their errors.
     with suppress(Exception):
@@ -230,7 +228,7 @@ def _judge_one(
     targets: Sequence[ResolvedTarget],
     request: JudgeRequest,
     cache: ObservationCache,
-    policy: Policy,
+    policy: compare.Policy,
 ) -> Iterator[JudgeResult]:
     for target in (each for one in targets for each in _iter_variants(one, case, request.metamorphic)):
         judged = judge_case(case, target, cache, policy, request.oracles)
@@ -239,9 +237,11 @@ def _judge_one(
         located = None
         if request.locate:
             problem = f"no output is wrong: the verdict is {judged.verdict.verdict}"
-            located, given = Divergence(problem=problem), judged.observations[0].outputs
+            located, given = divergence.Divergence(problem=problem), judged.observations[0].outputs
             if judged.verdict.mismatch is not None and given is not None:
-                located = locate_divergence(case.program, case.inputs, target, given, cache, policy)
+                located = divergence.locate_divergence(
+                    case.program, case.inputs, target, given, cache, policy
+                )
         yield JudgeResult(name, case, target, judged, located)
 
 
@@ -258,10 +258,10 @@ def _save_failure(
 ) -> None:
     """Write a failure as a case folder: the case, the observations, and the settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
-    if oracle := name_optional_oracle(judged.verdict, case.program):
-        parameters[ORACLE] = oracle
+    if oracle := oracle_names.name_optional_oracle(judged.verdict, case.program):
+        parameters[oracle_names.ORACLE] = oracle
     text = f"{Path(model).stem or 'model'}-{target.display}"
     # A target's text has colons, commas and slashes, which file systems do not all take.
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
     save(add_script(replace(case, parameters=parameters), workers), folder / name)
-    write_observations(folder / name, judged.observations)
+    record.write_observations(folder / name, judged.observations)

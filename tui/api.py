@@ -514,8 +514,7 @@ def name_targets(
             raise BadInput(f"{word} is a list: {word}=[{given!r}]")
     from opsieve.backends.judge.oracle_names import choose_oracles
     from opsieve.backends.registry import resolve
-    from opsieve.backends.releases.builds import allow
-    from opsieve.backends.releases.consent import name_oracles
+    from opsieve.backends.releases import builds, consent
     from opsieve.backends.target import may_be_own
 
     named = tuple(map(str, targets))
@@ -523,7 +522,7 @@ def name_targets(
     # The caller wrote these names, so that they are consent to run code of the caller's own.
     own = [resolve(name) for name in named if may_be_own(name)]
     for target in own:
-        allow(target)
+        builds.allow(target)
     # What only the file names is not called
-    with name_oracles([*oracle, *(name for target in own for name in target.oracles)]):
+    with consent.name_oracles([*oracle, *(name for target in own for name in target.oracles)]):
         yield Named(named, choice)

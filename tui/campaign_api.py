@@ -12,13 +12,11 @@ from typing import Any
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, facts_table, printable, rows_table
+from opsieve.triage.campaign import coverage_session, lane_spawn
 from opsieve.triage.campaign.campaign import run_campaign
-from opsieve.triage.campaign.coverage_session import CoverageSession
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.session import FuzzRequest, check_store, list_facts, open_campaign
 from opsieve.triage.review.review import judge_clusters
-from opsieve.triage.store.finished_test import Campaign
-from opsieve.triage.store.queries import Queries
+from opsieve.triage.store import finished_test, queries
 from opsieve.triage.store.store import Store
 from opsieve.tui.api import Say, ignore, make_limits, name_targets
 
@@ -43,9 +41,9 @@ class FuzzOutcome:
     folder: Path
     stopped: bool = False
 
-    def open(self) -> Queries:
+    def open(self) -> queries.Queries:
         """Open the store with the findings; close it, or use it in `with`."""
-        return Queries(self.folder)
+        return queries.Queries(self.folder)
 
     def _repr_html_(self) -> str:
         facts = self.facts
@@ -178,10 +176,10 @@ def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgre
     with Store(check_store(request)) as opened, ExitStack() as stack:
         campaign, plan = open_campaign(opened, request, lambda *_: None, say)
         before = done = opened.count_done(campaign)
-        session = CoverageSession(request, plan, campaign, folder)
+        session = coverage_session.CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
-        lanes, start = stack.enter_context(open_lanes(request, campaign, spawn_lane, say))
+        lanes, start = stack.enter_context(open_lanes(request, campaign, lane_spawn.spawn_lane, say))
         going = run_campaign(
             opened, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
             programs=session.programs, coverage=session.coverage, start=start,
@@ -207,8 +205,8 @@ def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgre
 
 @contextmanager
 def open_lanes(
-    request: FuzzRequest, campaign: Campaign, local: Spawn, say: Say
-) -> Iterator[tuple[int, Spawn]]:
+    request: FuzzRequest, campaign: finished_test.Campaign, local: lane_spawn.Spawn, say: Say
+) -> Iterator[tuple[int, lane_spawn.Spawn]]:
     """Yield the number of parallel tests, and a function that starts a lane: a process here, or on a
     cluster.
     """

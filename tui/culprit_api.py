@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.bisect.search.search import Given
-from opsieve.bisect.sessions.commits import bisect_commits as search_commits
+from opsieve.bisect.sessions import commits, versions
 from opsieve.bisect.sessions.replay import ReplayAnswer, ReplayRequest, replay_report
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.versions import (
-    attribute_passes,
-    bisect_releases as search_releases,
-    bisect_source as search_source,
-)
 from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.tui.api import Model, Say, Values, ignore, make_limits, name_targets, write_files
 
@@ -68,7 +63,7 @@ def attribute(
             memory=limits.memory,
             offline=offline,
         )
-        return attribute_passes(request, say).as_json()
+        return versions.attribute_passes(request, say).as_json()
 
 
 def bisect_releases(
@@ -152,7 +147,7 @@ def bisect_releases(
         "resources": resources or {}, "attribute": attribute, "offline": offline, "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
-        return search_releases(request, package, say).as_json()
+        return versions.bisect_releases(request, package, say).as_json()
 
 
 def bisect_source(
@@ -212,7 +207,7 @@ def bisect_source(
         "sweep": sweep, "offline": offline, "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
-        return search_source(request, source, say).as_json()
+        return versions.bisect_source(request, source, say).as_json()
 
 
 def bisect_commits(
@@ -290,7 +285,7 @@ def bisect_commits(
         "dry_run": dry_run,
     }  # fmt: skip
     with _make_request(model, inputs, expected, target, oracle, seconds, memory, options) as request:
-        return search_commits(request, Path(repository), say).as_json()
+        return commits.bisect_commits(request, Path(repository), say).as_json()
 
 
 def replay(

@@ -17,8 +17,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.gen.generation import request as gen_request
-from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.generation import random_graph, request as gen_request
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.strategies.registry import generate, load_strategy
 from opsieve.gen.values.values import RANGED, named_values
@@ -145,7 +144,7 @@ def _make_generator(
 ) -> Callable[[int], Case]:
     """Return the function that makes the case of a seed."""
     low, high = gen_request.parse_nodes(str(nodes))
-    request = GenRequest(
+    request = random_graph.GenRequest(
         nodes=low,
         between=(low, high) if low != high else None,
         only=gen_request.select_operators(gen_request.split_items(operators)),

@@ -8,16 +8,14 @@ from typing import Any, TypeVar
 
 from opsieve.gen.case.import_folder import Skipped
 from opsieve.gen.model.durable import write_output
+from opsieve.reducer.sessions import store_session, triage_session
 from opsieve.reducer.sessions.export import ExportRequest, export_case
-from opsieve.reducer.sessions.store_session import ReducedCase
-from opsieve.reducer.sessions.triage_session import TriageAnswer, TriageRequest, triage_store as run_round
 from opsieve.triage.corpus import session
 from opsieve.triage.corpus.corpus_file import CorpusResult, latest, read_bugs, status
 from opsieve.triage.corpus.session import AddedCase, CorpusRequest
 from opsieve.triage.corpus.watch import WatchedCluster, WatchRequest, record_decisions, watch_store
 from opsieve.triage.export.exports import Export, Kind
-from opsieve.triage.external.external_logs import LogTriage, read_and_cluster
-from opsieve.triage.external.import_session import ImportedCase, ImportRequest, import_cases as iter_imported
+from opsieve.triage.external import external_logs, import_session
 from opsieve.triage.judging import RefusedModel
 from opsieve.tui.api import Model, Say, Values, ignore, make_limits, name_targets, write_files
 from opsieve.tui.samples import SAMPLES
@@ -34,8 +32,8 @@ def import_cases(
     module: str = "",
     entry: str = "",
     passes: str = "",
-    progress: Callable[[ImportedCase | Skipped], object] = ignore,
-) -> list[ImportedCase | Skipped]:
+    progress: Callable[[import_session.ImportedCase | Skipped], object] = ignore,
+) -> list[import_session.ImportedCase | Skipped]:
     """Import models and values of other tools, each as a case folder, as `opsieve import` does.
 
     Args:
@@ -53,8 +51,10 @@ def import_cases(
     Raises:
         BadInput: If an option of scripts is given without `scripts`.
     """
-    request = ImportRequest(tuple(map(Path, paths)), Path(output), scripts, module, entry, passes)
-    return _collect(iter_imported(request), progress)
+    request = import_session.ImportRequest(
+        tuple(map(Path, paths)), Path(output), scripts, module, entry, passes
+    )
+    return _collect(import_session.import_cases(request), progress)
 
 
 def export(
@@ -137,8 +137,8 @@ def triage_store(
     dry_run: bool = False,
     offline: bool = False,
     say: Say = ignore,
-    progress: Callable[[ReducedCase], object] = ignore,
-) -> TriageAnswer:
+    progress: Callable[[store_session.ReducedCase], object] = ignore,
+) -> triage_session.TriageAnswer:
     """Rank the clusters of a store and match them with known bugs, as `opsieve triage` does.
 
     Args:
@@ -161,7 +161,7 @@ def triage_store(
     Raises:
         BadInput: If the folder holds no store.
     """
-    request = TriageRequest(
+    request = triage_session.TriageRequest(
         Path(store),
         reduce,
         budget,
@@ -173,10 +173,10 @@ def triage_store(
         dry_run,
         offline,
     )
-    return run_round(request, say, progress)
+    return triage_session.triage_store(request, say, progress)
 
 
-def triage_logs(path: _Path) -> LogTriage:
+def triage_logs(path: _Path) -> external_logs.LogTriage:
     """Cluster the failures in logs of other tools, as `opsieve triage --logs` does.
 
     Args:
@@ -188,7 +188,7 @@ def triage_logs(path: _Path) -> LogTriage:
     Raises:
         BadInput: If the path cannot be read.
     """
-    return read_and_cluster(Path(path))
+    return external_logs.read_and_cluster(Path(path))
 
 
 def add_to_corpus(

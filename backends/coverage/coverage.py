@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import platformdirs
 
-from opsieve.backends.coverage.elf import Unreadable
+from opsieve.backends.coverage import elf, sanitizer
 from opsieve.backends.coverage.points import (
     GRANULARITIES,
     Points,
@@ -25,7 +25,6 @@ from opsieve.backends.coverage.points import (
     unstable,
     unstable_file,
 )
-from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
 from opsieve.backends.protocol import Backend, facts_of
 from opsieve.gen.errors import BadInput
 
@@ -97,7 +96,7 @@ class Probes:
             begin += length
             numbers = item.counted()[np.flatnonzero(values) // item.counters.width]
             # Several counters may belong to one probe, and some to none.
-            new = np.unique(numbers[numbers != NO_PROBE]).astype(np.int64) + first
+            new = np.unique(numbers[numbers != sanitizer.NO_PROBE]).astype(np.int64) + first
             found += new[self._hits[new] == 0].tolist()
         self._hits[found] = 1
         return tuple(found)
@@ -163,7 +162,7 @@ class Probes:
         self._hits[numbers] = 1
 
 
-def _pages(section: CounterSection) -> tuple[int, int]:
+def _pages(section: sanitizer.CounterSection) -> tuple[int, int]:
     """Return where a section begins in its pages, and how many bytes these have."""
     offset = section.address % mmap.PAGESIZE
     return offset, -(-(offset + section.size) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -243,7 +242,7 @@ class Coverage:
                 for path, root in own_libraries(backend, modules):
                     try:
                         points.append(points_of(path, self.kind, self.cache, root))
-                    except Unreadable as error:
+                    except elf.Unreadable as error:
                         raise BadInput(f"coverage of {backend.name} cannot be traced: {error}") from None
                 if not points:
                     raise BadInput(

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opsieve.backends.coverage.elf import Addresses, Library, Unreadable
-from opsieve.backends.coverage.sanitizer import CounterSection, counted_points, counter_section
-from opsieve.backends.coverage.sources import source_files
+from opsieve.backends.coverage import elf, sanitizer, sources
 from opsieve.gen.errors import BadInput
 
 GRANULARITIES = ("functions", "blocks")
@@ -41,9 +39,9 @@ class Points:
     library: Path
     build_id: str
     granularity: str
-    addresses: Addresses
+    addresses: elf.Addresses
     file: Path
-    counters: CounterSection | None = None
+    counters: sanitizer.CounterSection | None = None
 
     def counted(self) -> npt.NDArray[np.uint32]:
         """Return the position of the address of each counter; `NO_PROBE` for counters without one."""
@@ -58,16 +56,16 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
     for a library that cannot be traced, BadInput if blocks are requested without capstone. A library that was
     built with SanitizerCoverage has its own probes.
     """
-    library = Library(path)
+    library = elf.Library(path)
     # A library may be built without a build-id.
     identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]
     # The root is part of the name, because it decides which functions count.
     name = hashlib.sha256(f"{_EDITION} {root}".encode()).hexdigest()[:8]
-    section = counter_section(library)
+    section = sanitizer.counter_section(library)
     if section is not None:
         file = cache / f"{identity}-{granularity}-{name}.counters"
         if not file.exists():
-            addresses, numbers = counted_points(library, granularity)
+            addresses, numbers = sanitizer.counted_points(library, granularity)
             _keep(file, _narrow(path, addresses) + numbers.astype("<u4").tobytes())
         data = file.read_bytes()
         count = len(data) // 4 - section.size // section.width
@@ -86,21 +84,21 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
     return Points(path, identity, granularity, addresses, file)
 
 
-def _narrow(path: Path, addresses: Addresses) -> bytes:
+def _narrow(path: Path, addresses: elf.Addresses) -> bytes:
     """Return ascending addresses as u32."""
     if len(addresses) and (addresses[0] < 0 or addresses[-1] >= 1 << 32):
-        raise Unreadable(f"{path.name} is too large")
+        raise elf.Unreadable(f"{path.name} is too large")
     return addresses.astype("<u4").tobytes()
 
 
-def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
+def own_functions(library: elf.Library, root: str) -> tuple[elf.Addresses, elf.Addresses]:
     """Return addresses and sizes of the functions from the first to the last that names a source file under
     `root`, or of all for "".
     """
     starts, sizes = library.functions
     if not root:
         return starts, sizes
-    named = [at for at, file in source_files(library).items() if file.startswith(root)]
+    named = [at for at, file in sources.source_files(library).items() if file.startswith(root)]
     if not named:
         return starts, sizes
     # A linker lays object files one behind the other, so that own code is one stretch.
@@ -140,7 +138,7 @@ def _keep(file: Path, data: bytes) -> None:
     Path(name).replace(file)
 
 
-def _blocks(library: Library, starts: Addresses, sizes: Addresses) -> Addresses:
+def _blocks(library: elf.Library, starts: elf.Addresses, sizes: elf.Addresses) -> elf.Addresses:
     try:
         # An extra: no types where it is not installed
         capstone: Any = importlib.import_module("capstone")

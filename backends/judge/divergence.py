@@ -14,17 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from onnx import ModelProto
 
+from opsieve.backends import registry, verdict
 from opsieve.backends.compare import POLICY, Policy, compare, error, identical, type_text
+from opsieve.backends.judge import judging_session, localise, pieces
 from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sever
-from opsieve.backends.judge.judging_session import find_sum_lengths
-from opsieve.backends.judge.localise import get_dtypes
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
-from opsieve.backends.judge.pieces import MOST_VALUES, list_made_values
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Mismatch
-from opsieve.gen.irs.onnx.edits import tap_model
+from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
@@ -72,17 +68,17 @@ class Divergence:
 def locate_divergence(
     program: Program,
     inputs: Values,
-    target: ResolvedTarget,
+    target: registry.ResolvedTarget,
     outputs: Values,
     lab: Lab,
     policy: Policy = POLICY,
 ) -> Divergence:
     """Locate where the `outputs` of a target begin to differ from the reference."""
     model = ir_of(program).graph(program)
-    names = [] if model is None else list(dict.fromkeys(list_made_values(model)))
+    names = [] if model is None else list(dict.fromkeys(pieces.list_made_values(model)))
     if model is None or not names:
         return Divergence(problem="values are located in graphs of ONNX alone")
-    tapped = OnnxProgram(tap_model(model, names).SerializeToString(), program.name)
+    tapped = OnnxProgram(edits.tap_model(model, names).SerializeToString(), program.name)
     # float64 first: its own rounding errors are below those of any target.
     truth = next(
         (seen for by in (FLOAT64, NATIVE) if (seen := lab.observe(by, tapped, inputs).outputs)), None
@@ -97,7 +93,7 @@ def locate_divergence(
         if runs == _MOST_RUNS or not wanted:
             return {}
         runs += 1
-        program = OnnxProgram(tap_model(model, wanted).SerializeToString())
+        program = OnnxProgram(edits.tap_model(model, wanted).SerializeToString())
         given = lab.observe(target, program, inputs).outputs
         # Otherwise the extra outputs changed what was optimised: the values are those of another build.
         if given is not None and all(identical(given.get(name), outputs[name]) for name in outputs):
@@ -105,9 +101,9 @@ def locate_divergence(
         half = len(wanted) // 2
         return {**read_values(wanted[:half]), **read_values(wanted[half:])} if half else {}
 
-    chunks = [names[at : at + MOST_VALUES] for at in range(0, len(names), MOST_VALUES)]
+    chunks = [names[at : at + pieces.MOST_VALUES] for at in range(0, len(names), pieces.MOST_VALUES)]
     own = {name: value for chunk in chunks for name, value in read_values(chunk).items()}
-    dtypes = get_dtypes(own)
+    dtypes = localise.get_dtypes(own)
     off = compare(own, {name: truth[name] for name in own}, dtypes, policy).mismatches
     wrong = {name for name in _find_wrong(model, inputs, own, dtypes, lab, policy) if name in off}
     failing = [value.name for value in model.graph.output if value.name in off]
@@ -131,7 +127,7 @@ def _describe_value(
     operator: str,
     own: Values,
     truth: Values,
-    off: Mapping[str, Mismatch],
+    off: Mapping[str, verdict.Mismatch],
     wrong: set[str],
     later: bool,
 ) -> LocatedValue:
@@ -160,7 +156,10 @@ def _find_wrong(
         answer = lab.observe(reference, severed, {**inputs, **own})
         made = answer.outputs or {}
         right = {name: made[name + MADE] for name in own if name + MADE in made}
-        terms = {name.removesuffix(MADE): many for name, many in find_sum_lengths(answer.hazards).items()}
+        terms = {
+            name.removesuffix(MADE): many
+            for name, many in judging_session.find_sum_lengths(answer.hazards).items()
+        }
         # Wrong in both precisions: one alone may differ by its own rounding.
         wrong &= set(compare(own, right, dtypes, policy, terms).mismatches) if right else wrong
     return wrong
@@ -171,8 +170,8 @@ def _iter_hidden_before(model: ModelProto, first: str, own: Values) -> Iterator[
     needed = {first} - {""}
     for node in reversed(model.graph.node):
         if any(name in needed and (name == first or name not in own) for name in node.output):
-            needed.update(list_captured(node))
-    for name in list_made_values(model):
+            needed.update(view.list_captured(node))
+    for name in pieces.list_made_values(model):
         if name in needed and (name == first or name not in own):
             yield name
 

@@ -5,9 +5,9 @@ or takes each operator by itself, its own optimiser introduced the unsupported p
 element type that a compiler refuses everywhere is a missing feature under any name.
 """
 
+from opsieve.backends.judge import pieces, shown_failure
 from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, list_open_rules
 from opsieve.backends.judge.oracles import EXPECTED, NATIVE, is_independent
-from opsieve.backends.judge.pieces import find_refused_type
 from opsieve.backends.judge.reasons import (
     Cause,
     find_common_reason,
@@ -15,7 +15,6 @@ from opsieve.backends.judge.reasons import (
     make_reason,
     make_verdict,
 )
-from opsieve.backends.judge.shown_failure import find_acceptor_of_lack
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget
@@ -87,7 +86,7 @@ def judge_lack(session: JudgingSession, first: Observation) -> Verdict:
     need for it.
     """
     target, baseline = session.target, session.target.baseline
-    acceptor = find_acceptor_of_lack(session.program, session.inputs, target, first, session)
+    acceptor = shown_failure.find_acceptor_of_lack(session.program, session.inputs, target, first, session)
     if not acceptor:
         return make_verdict("unsupported", make_reason(Cause.LACKS, target=target, ending=first), at=first)
     # The cheap question first; the second one runs the reference.
@@ -111,7 +110,7 @@ def judge_refusal(session: JudgingSession, first: Observation) -> Verdict:
     acceptor, blame, rejected = _find_acceptor(session, first)
     if acceptor:
         # Compilers report a missing element type by all sorts of errors, so it is tried on its own.
-        dtype = find_refused_type(session.program, target, session.lab)
+        dtype = pieces.find_refused_type(session.program, target, session.lab)
         if dtype:
             reason = make_reason(Cause.TYPE_REFUSED, target=target, dtype=dtype, ending=first)
             return make_verdict("unsupported", reason, at=first)

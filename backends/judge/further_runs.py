@@ -4,13 +4,8 @@ again?
 
 from typing import Any
 
-from opsieve.backends.compare import POLICY
-from opsieve.backends.judge.judging_session import JudgingSession, list_open_rules
-from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.judge.oracles import FLOAT64, Lab
-from opsieve.backends.judge.performance import may_be_slower, measure_memory, measure_slowdown
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Verdict
+from opsieve.backends import compare, registry, verdict
+from opsieve.backends.judge import judging_session, oracle_names, oracles, performance
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
@@ -19,13 +14,13 @@ _AGAIN = 3
 
 
 def run_optional_oracles(
-    choice: OracleChoice,
+    choice: oracle_names.OracleChoice,
     program: Program,
     inputs: dict[str, Any],
-    target: ResolvedTarget,
-    lab: Lab,
+    target: registry.ResolvedTarget,
+    lab: oracles.Lab,
     glance: bool = False,
-) -> Verdict | None:
+) -> verdict.Verdict | None:
     """Return the first verdict of the chosen oracles other than `pass` on a passing target, or None.
 
     With `glance`, time is measured only if the earlier runs already look slow, because a campaign has many
@@ -40,28 +35,28 @@ def run_optional_oracles(
 
 def _run_oracle(
     name: str,
-    choice: OracleChoice,
+    choice: oracle_names.OracleChoice,
     program: Program,
     inputs: dict[str, Any],
-    target: ResolvedTarget,
-    lab: Lab,
+    target: registry.ResolvedTarget,
+    lab: oracles.Lab,
     glance: bool,
-) -> Verdict | None:
+) -> verdict.Verdict | None:
     if name == "memory":
-        return measure_memory(program, inputs, target, lab, margin=choice.memory_margin)
+        return performance.measure_memory(program, inputs, target, lab, margin=choice.memory_margin)
     if name == "nondeterminism":
         return judge_nondeterminism(program, inputs, target, lab)
     baseline, margin = target.baseline, choice.slowdown_margin
     if glance and baseline is not None:
         done, usual = (lab.observe(build, program, inputs) for build in (target, baseline))
-        if usual.outcome != "ok" or not may_be_slower(done, usual, margin):
+        if usual.outcome != "ok" or not performance.may_be_slower(done, usual, margin):
             return None
-    return measure_slowdown(program, inputs, target, lab, choice.rounds, margin)
+    return performance.measure_slowdown(program, inputs, target, lab, choice.rounds, margin)
 
 
 def judge_nondeterminism(
-    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
-) -> Verdict | None:
+    program: Program, inputs: dict[str, Any], target: registry.ResolvedTarget, lab: oracles.Lab
+) -> verdict.Verdict | None:
     """Judge a target whose outputs differ in another process; returns `None` if they are equal, or the
     program leaves them open.
     """
@@ -70,15 +65,15 @@ def judge_nondeterminism(
         return None
     # A failure must repeat in a fresh process before a compiler is blamed.
     for _ in range(_AGAIN):
-        session = JudgingSession(program, inputs, target, lab, None, (), POLICY)
+        session = judging_session.JudgingSession(program, inputs, target, lab, None, (), compare.POLICY)
         found = session.judge_repetition(first.outputs, tuple(first.outputs))
         if found is None:
             continue
-        reference = lab.observe(FLOAT64, program, inputs)
+        reference = lab.observe(oracles.FLOAT64, program, inputs)
         # Reads of undefined memory differ between runs, and only the reference could tell.
         if ir_of(program).can_be_undefined(program) and reference.outputs is None:
             return None
         output = found.mismatch.output if found.mismatch is not None else None
         # Where ONNX leaves a result open, a compiler may give another one each time.
-        return None if list_open_rules(reference.hazards, output) else found
+        return None if judging_session.list_open_rules(reference.hazards, output) else found
     return None

@@ -8,21 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opsieve.backends import observation, registry
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
-from opsieve.backends.judge.acceptance import find_accepted_forbidden, judge_broken
-from opsieve.backends.judge.derived_types import (
-    derive_types,
-    find_contradictions,
-    judge_types,
-    settle_declared_types,
+from opsieve.backends.judge import (
+    acceptance,
+    derived_types,
+    endings,
+    further_runs,
+    levels,
+    metamorphic,
+    oracle_names,
 )
-from opsieve.backends.judge.endings import judge_death, judge_lack, judge_refusal
-from opsieve.backends.judge.further_runs import run_optional_oracles
 from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths
-from opsieve.backends.judge.levels import judge_levels
-from opsieve.backends.judge.metamorphic import judge_rewritten
 from opsieve.backends.judge.mismatch import MismatchJudge
-from opsieve.backends.judge.oracle_names import NAMES, ORACLE, OracleChoice
 from opsieve.backends.judge.oracles import (
     EXPECTED,
     FLOAT64,
@@ -33,8 +31,6 @@ from opsieve.backends.judge.oracles import (
     is_independent,
 )
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
-from opsieve.backends.observation import UNHEARD, Observation
-from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, STRUCTURE, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.registry import ir_of
@@ -42,7 +38,7 @@ from opsieve.gen.model.program import Program
 
 # Begin the names of element types without rounding
 _EXACT = ("int", "uint", "bool")
-_NO_CHOICE = OracleChoice()
+_NO_CHOICE = oracle_names.OracleChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +46,17 @@ class Judged:
     """A verdict and its observations, the candidate's first."""
 
     verdict: Verdict
-    observations: tuple[Observation, ...]
+    observations: tuple[observation.Observation, ...]
 
 
 def judge_program(
     program: Program,
     inputs: Values,
-    target: ResolvedTarget,
+    target: registry.ResolvedTarget,
     lab: Lab,
     *,
     expected: Mapping[str, Any] | None = None,
-    oracles: Sequence[ResolvedTarget] = (),
+    oracles: Sequence[registry.ResolvedTarget] = (),
     policy: Policy = POLICY,
 ) -> Judged:
     """Judge `program`, fed with `inputs`, on `target`.
@@ -70,14 +66,18 @@ def judge_program(
     """
     fault = program.fault if expected is None else None
     if fault is not None:
-        return Judged(*judge_broken(program, inputs, target, lab, fault))
+        return Judged(*acceptance.judge_broken(program, inputs, target, lab, fault))
     session = JudgingSession(program, inputs, target, lab, expected, oracles, policy)
     found = _decide(session)
     return Judged(replace(found, oracles=tuple(session.consulted)), tuple(session.observations))
 
 
 def judge_case(
-    case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY, further: OracleChoice = _NO_CHOICE
+    case: Case,
+    target: registry.ResolvedTarget,
+    lab: Lab,
+    policy: Policy = POLICY,
+    further: oracle_names.OracleChoice = _NO_CHOICE,
 ) -> Judged:
     """Judge a case as every command does: its expected outputs count, and all other compilers may run.
 
@@ -88,31 +88,31 @@ def judge_case(
     judged = judge_program(
         program, inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy
     )
-    named = case.parameters.get(ORACLE, "")
-    chosen = replace(further, names=(*further.names, named)) if named in NAMES else further
+    named = case.parameters.get(oracle_names.ORACLE, "")
+    chosen = replace(further, names=(*further.names, named)) if named in oracle_names.NAMES else further
     found: Verdict | None = None
     if judged.verdict.verdict == "pass" and not target.rewrite:
         # Only on a passing build: a slow or unstable wrong answer is first of all wrong.
-        found = run_optional_oracles(chosen, program, inputs, target, lab)
+        found = further_runs.run_optional_oracles(chosen, program, inputs, target, lab)
     elif judged.verdict.verdict == "invalid" and "accepts-invalid" in chosen.names:
-        found = find_accepted_forbidden(program, inputs, target, lab)
+        found = acceptance.find_accepted_forbidden(program, inputs, target, lab)
     return judged if found is None else Judged(found, judged.observations)
 
 
 def _decide(session: JudgingSession) -> Verdict:
     first = session.run_target(session.target)
     if first.outcome == "environment":
-        if first.exception == UNHEARD:
+        if first.exception == observation.UNHEARD:
             return Verdict("undecided", first.message, stage=first.stage, message=first.message)
         return make_verdict(
             "environment", make_reason(Cause.NOT_RUN, target=session.target, ending=first), at=first
         )
     if first.outcome == "unsupported":
-        return judge_lack(session, first)
+        return endings.judge_lack(session, first)
     if first.outcome in DEATHS:
-        return judge_death(session, first)
+        return endings.judge_death(session, first)
     if first.outcome in ("error", "rejected"):
-        return judge_refusal(session, first)
+        return endings.judge_refusal(session, first)
     return _judge_outputs(session, first.outputs or {})
 
 
@@ -124,11 +124,11 @@ def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
         session.consulted.append(EXPECTED)
         if given.agrees:
             return make_verdict("pass", make_reason(Cause.GIVES_EXPECTED, target=target), rules=given.rules)
-    contradicted = settle_declared_types(session, outputs)
+    contradicted = derived_types.settle_declared_types(session, outputs)
     if contradicted is not None:
         return contradicted
     if target.rewrite:
-        return judge_rewritten(session, outputs)
+        return metamorphic.judge_rewritten(session, outputs)
     # Some models have no float64 version, such as those that read the bits of a number.
     arbiter = FLOAT64 if session.run_target(FLOAT64).outputs is not None else NATIVE
     right = session.run_target(arbiter)
@@ -166,7 +166,7 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
     decide. Independent ones come first. The unoptimised build shares the compiler's faults, so its agreement
     alone is not enough.
     """
-    contradicted = judge_types(session, outputs)
+    contradicted = derived_types.judge_types(session, outputs)
     if contradicted is not None:
         return contradicted
     if session.expected is not None:
@@ -182,11 +182,11 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
                 "pass", make_reason(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules
             )
     own = [oracle for oracle in session.oracles if oracle not in others] if baseline is None else [baseline]
-    agreeing, types = None, derive_types(session)
+    agreeing, types = None, derived_types.derive_types(session)
     for oracle in [*own, *others]:
         answer = session.run_target(oracle)
         # outputs of another type than the program has are the oracle's own fault
-        if answer.outputs is None or find_contradictions(answer.outputs, types):
+        if answer.outputs is None or derived_types.find_contradictions(answer.outputs, types):
             continue
         found = compare(outputs, answer.outputs, session.dtypes, session.policy)
         if found.agrees:
@@ -207,7 +207,7 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
             reason = make_reason(Cause.WRONG, target=target, mismatch=worst, oracles=[oracle, *agree])
             return make_verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
         if oracle == baseline:
-            apart = judge_levels(session, outputs, tuple(found.mismatches), {}, measured=False)
+            apart = levels.judge_levels(session, outputs, tuple(found.mismatches), {}, measured=False)
             if apart is not None:
                 return apart
         reason = make_reason(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
@@ -218,7 +218,7 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
     return make_verdict("undecided", make_reason(Cause.UNREFERENCED, asked=session.list_asked()))
 
 
-def _list_other_builds(session: JudgingSession) -> list[ResolvedTarget]:
+def _list_other_builds(session: JudgingSession) -> list[registry.ResolvedTarget]:
     """List builds of the same compiler that optimise differently from the target and its baseline."""
     target, others = session.target, ir_of(session.program).other_builds.get(session.target.name)
     if others is None:

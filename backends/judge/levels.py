@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, identical
-from opsieve.backends.judge.discontinuity_points import find_points
-from opsieve.backends.judge.judging_session import JudgingSession
-from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
+from opsieve.backends.judge import discontinuity_points, judging_session, oracles, reasons
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.model.structure import model_nodes
@@ -25,8 +22,8 @@ UNMEASURED = 10.0
 
 
 def judge_levels(
-    session: JudgingSession,
-    outputs: Values,
+    session: judging_session.JudgingSession,
+    outputs: oracles.Values,
     names: Sequence[str],
     terms: Mapping[str, int],
     rules: Sequence[str] = (),
@@ -64,13 +61,15 @@ def judge_levels(
     again = session.lab.observe(baseline, session.program, session.inputs, fresh=True).outputs
     if again is None or not all(identical(again.get(name), answer[name]) for name in found):
         return None
-    reason = make_reason(Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst)
-    return make_verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
+    reason = reasons.make_reason(
+        reasons.Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst
+    )
+    return reasons.make_verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
 
 
 def _is_discontinuous(graph: ModelProto, name: str) -> bool:
     """Whether a value near a discontinuity can explain any difference of an output."""
-    found = find_points(graph, (name,))
+    found = discontinuity_points.find_points(graph, (name,))
     return bool(found.names or found.scales)
 
 

@@ -16,14 +16,11 @@ from typing import Any, Literal
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from opsieve.backends import registry, verdict
 from opsieve.backends.compare import compare, identical
+from opsieve.backends.judge import judging_session, pieces, reasons
 from opsieve.backends.judge.discontinuity_points import MADE, find_upstream, sever
-from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, is_independent
-from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values, make_operator_program
-from opsieve.backends.judge.reasons import describe_mismatch
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
@@ -32,7 +29,9 @@ from opsieve.gen.model.program import Program
 _MOST_OPERATORS = 12
 
 # Judges what the target gave for a part of the program, None where the reference cannot.
-JudgePiece = Callable[[Program, Values, Values], tuple[Verdict, JudgingSession] | None]
+JudgePiece = Callable[
+    [Program, Values, Values], tuple[verdict.Verdict, judging_session.JudgingSession] | None
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,9 @@ class Dispute:
     names.
     """
 
-    session: JudgingSession
+    session: judging_session.JudgingSession
     model: ModelProto
-    arbiter: ResolvedTarget
+    arbiter: registry.ResolvedTarget
     outputs: Values
     names: tuple[str, ...]
 
@@ -61,7 +60,7 @@ class Finding:
     operator: str = ""
     found: str = ""
     blame: str = ""
-    oracles: tuple[ResolvedTarget, ...] = ()
+    oracles: tuple[registry.ResolvedTarget, ...] = ()
     rules: tuple[str, ...] = ()
 
 
@@ -103,9 +102,9 @@ def _get_own_values(dispute: Dispute) -> Values | None:
     """
     session = dispute.session
     model = dispute.model
-    names = list_made_values(model)
+    names = pieces.list_made_values(model)
     # All values become outputs of one run, so memory grows with the program.
-    if not names or len(names) > MOST_VALUES:
+    if not names or len(names) > pieces.MOST_VALUES:
         return None
     program = OnnxProgram(tap_model(model, names).SerializeToString(), session.program.name)
     answer = session.lab.observe(session.target, program, session.inputs)
@@ -123,8 +122,8 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
     """
     session = dispute.session
     model = dispute.model
-    held = get_constants(model)
-    given = {name: value for name, value in own.items() if name in list_made_values(model)}
+    held = pieces.get_constants(model)
+    given = {name: value for name, value in own.items() if name in pieces.list_made_values(model)}
     program = OnnxProgram(sever(model, list(given), dispute.names).SerializeToString(), session.program.name)
     whole = session.lab.observe(dispute.arbiter, program, {**session.inputs, **given}).outputs
     for node in _list_upstream(model.graph, dispute.names):
@@ -136,7 +135,7 @@ def _iter_differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodePr
             right: Values | None = {name: whole[name + MADE] for name in made}
         else:
             # Evaluate one node with the arbiter, if it cannot evaluate them all together.
-            piece = make_operator_program(dispute.model, node, own)
+            piece = pieces.make_operator_program(dispute.model, node, own)
             right = None if piece is None else dispute.session.lab.observe(dispute.arbiter, *piece).outputs
         if right is None or not compare(made, right, get_dtypes(made), session.policy).agrees:
             yield node
@@ -152,7 +151,7 @@ def _judge_operator(
 ) -> Finding | None:
     """Judge one operator on the target's own inputs; returns `None` if it cannot be cut out."""
     session = dispute.session
-    piece = make_operator_program(dispute.model, node, own)
+    piece = pieces.make_operator_program(dispute.model, node, own)
     if piece is None:
         return None
     inside = {name: own[name] for name in node.output if name in own}
@@ -166,7 +165,7 @@ def _judge_operator(
         by_itself = compare(alone, inside, get_dtypes(inside), session.policy).agrees
         place = "by itself too" if by_itself else "only inside this program"
         return Finding(
-            "wrong", (), node.op_type, f"{place}: {describe_mismatch(found.mismatch)}", found.blame
+            "wrong", (), node.op_type, f"{place}: {reasons.describe_mismatch(found.mismatch)}", found.blame
         )
     # An undefined result of one operator is no fault either.
     if found.verdict in ("pass", "invalid"):
@@ -181,7 +180,10 @@ def _judge_operator(
     if agree:
         return Finding("outvoted", (), node.op_type, oracles=agree)
     return Finding(
-        "undecided", (), node.op_type, f"which nobody else confirms: {describe_mismatch(found.mismatch)}"
+        "undecided",
+        (),
+        node.op_type,
+        f"which nobody else confirms: {reasons.describe_mismatch(found.mismatch)}",
     )
 
 

@@ -9,14 +9,12 @@ its ordinary judgement reports.
 from dataclasses import replace
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths
-from opsieve.backends.judge.mismatch import MismatchJudge
-from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Values
+from opsieve.backends.judge import judging_session, mismatch, oracles
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.verdict import Verdict
 
 
-def judge_rewritten(session: JudgingSession, outputs: Values) -> Verdict:
+def judge_rewritten(session: judging_session.JudgingSession, outputs: oracles.Values) -> Verdict:
     """Judge a target that gave `outputs` for the rewritten program."""
     target, plain = session.target, session.target.unrewritten
     asked = session.run_target(plain)
@@ -27,7 +25,7 @@ def judge_rewritten(session: JudgingSession, outputs: Values) -> Verdict:
         return make_verdict(
             "pass", make_reason(Cause.SELF_AGREES, target=target, plain=plain), rules=found.rules
         )
-    arbiter = FLOAT64 if session.run_target(FLOAT64).outputs is not None else NATIVE
+    arbiter = oracles.FLOAT64 if session.run_target(oracles.FLOAT64).outputs is not None else oracles.NATIVE
     right = session.run_target(arbiter)
     facts = {"target": target, "plain": plain, "mismatch": found.worst}
     if right.outcome == "rejected":
@@ -39,11 +37,11 @@ def judge_rewritten(session: JudgingSession, outputs: Values) -> Verdict:
             "metamorphic",
             mismatch=found.worst,
         )
-    terms = find_sum_lengths(right.hazards)
+    terms = judging_session.find_sum_lengths(right.hazards)
     own = compare(outputs, right.outputs, session.dtypes, session.policy, terms)
     if own.agrees:
         return make_verdict("pass", make_reason(Cause.AGREES, target=target, oracle=arbiter), rules=own.rules)
-    judged = MismatchJudge(session, arbiter, outputs, terms).judge_comparison(own)
+    judged = mismatch.MismatchJudge(session, arbiter, outputs, terms).judge_comparison(own)
     worst = judged.mismatch
     if judged.verdict != "fail" or judged.kind != "mismatch" or worst is None:
         return judged

@@ -10,8 +10,7 @@ from math import comb
 from statistics import median
 from typing import Any
 
-from opsieve.backends.judge.oracles import Lab
-from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
+from opsieve.backends.judge import oracles, reasons
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
@@ -81,7 +80,7 @@ def measure_slowdown(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
-    lab: Lab,
+    lab: oracles.Lab,
     rounds: int = ROUNDS,
     margin: float = MARGIN,
 ) -> Verdict:
@@ -121,7 +120,7 @@ def measure_memory(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
-    lab: Lab,
+    lab: oracles.Lab,
     rounds: int = 3,
     margin: float = MEMORY_MARGIN,
 ) -> Verdict:
@@ -148,7 +147,7 @@ def _run_in_turn(
     program: Program,
     inputs: dict[str, Any],
     target: ResolvedTarget,
-    lab: Lab,
+    lab: oracles.Lab,
     rounds: int,
     settled: Callable[[_Sides], bool],
     repeat: int = 0,
@@ -158,7 +157,9 @@ def _run_in_turn(
     """
     baseline = target.baseline
     if baseline is None or baseline == target:
-        return make_verdict("undecided", make_reason(Cause.NO_BASELINE, target=target))
+        return reasons.make_verdict(
+            "undecided", reasons.make_reason(reasons.Cause.NO_BASELINE, target=target)
+        )
     sides: _Sides = ([], [])
     for turn in range(rounds):
         # Who goes first alternates: the second of a pair may find warmer caches.
@@ -168,8 +169,9 @@ def _run_in_turn(
             # A fresh process each: memory that an earlier test took would count for the next one.
             observation = lab.observe(who, program, inputs, fresh=True, **more)
             if observation.outcome != "ok":
-                return make_verdict(
-                    "undecided", make_reason(Cause.NOT_MEASURED, target=who, outcome=observation.outcome)
+                return reasons.make_verdict(
+                    "undecided",
+                    reasons.make_reason(reasons.Cause.NOT_MEASURED, target=who, outcome=observation.outcome),
                 )
             side.append(observation)
         if settled(sides):

@@ -17,9 +17,8 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from opsieve.backends.compare import Policy
+from opsieve.backends.judge import oracles, pieces
 from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, add_shifts, get_rounding
-from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.pieces import MOST_VALUES, get_constants, list_made_values
 from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.model.tensors import read_tensor
@@ -53,20 +52,20 @@ class Movement:
 
 
 def measure_movements(
-    model: ModelProto, inputs: Values, outputs: Sequence[str], policy: Policy, ask: Ask
+    model: ModelProto, inputs: oracles.Values, outputs: Sequence[str], policy: Policy, ask: Ask
 ) -> dict[str, Movement]:
     """Measure the movement of each of `outputs`; {} if the model is too large, or a reference fails on it.
 
     Inputs do not move, because they are given: a Sin of 1e8 has a single right value.
     """
-    names = list_made_values(model)
-    if not outputs or not names or len(names) > MOST_VALUES:
+    names = pieces.list_made_values(model)
+    if not outputs or not names or len(names) > pieces.MOST_VALUES:
         return {}
     native = ask("native", tap_model(model, names), inputs).outputs
     centre = ask("float64", tap_model(model, names), inputs).outputs
     if native is None or centre is None:
         return {}
-    held = {name: read_tensor(tensor) for name, tensor in get_constants(model).items()}
+    held = {name: read_tensor(tensor) for name, tensor in pieces.get_constants(model).items()}
     makers = {output: node for node in model.graph.node for output in node.output}
     # One unit in the last place of the type in which the compiler computes, not of float64.
     units = {
@@ -96,7 +95,7 @@ def measure_movements(
     return {name: Movement(right[name], seen) for name, seen in moved.items()}
 
 
-def _get_scale(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, Any]":
+def _get_scale(name: str, node: NodeProto, values: oracles.Values) -> "np.ndarray[Any, Any]":
     """Return the scale of the rounding error of each element of a node: its magnitude, for sums that of the
     terms.
     """

@@ -19,17 +19,13 @@ from onnx import (
     numpy_helper,
 )
 
+from opsieve.backends import observation, registry
 from opsieve.backends.judge.oracles import NATIVE, Lab, Values
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.gen.irs.onnx.edits import tap_model
+from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.irs.registry import ir_of
-from opsieve.gen.model.attributes import constant_array, is_constant
+from opsieve.gen.model import attributes, structure, tensors
 from opsieve.gen.model.program import Program
-from opsieve.gen.model.structure import all_nodes, tensors_of
-from opsieve.gen.model.tensors import NUMBERS, type_of
 
 # Recording every value makes it an output, so memory grows with the program. Larger programs are not
 # localised.
@@ -54,11 +50,11 @@ def get_constants(model: ModelProto) -> dict[str, TensorProto]:
     """Return the constant tensors of the graph: initializers, and the values of Constant nodes."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if is_constant(node):
+        if attributes.is_constant(node):
             for attribute in node.attribute:
                 if attribute.name == "value" and not attribute.ref_attr_name:
                     held[node.output[0]] = attribute.t
-                elif (array := constant_array(node)) is not None:
+                elif (array := attributes.constant_array(node)) is not None:
                     held[node.output[0]] = numpy_helper.from_array(array, node.output[0])
     return held
 
@@ -81,7 +77,7 @@ def make_operator_program(
     copy.graph.name = "operator"
     feeds: Values = {}
     # Bodies read names of the graph around them, which become inputs too.
-    for name in dict.fromkeys(list_captured(node)):
+    for name in dict.fromkeys(view.list_captured(node)):
         if name in held:
             tensor = copy.graph.initializer.add()
             tensor.CopyFrom(held[name])
@@ -106,11 +102,15 @@ def make_operator_program(
 def _get_type(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> TypeProto | None:
     if types is not None and name in types and types[name].WhichOneof("value"):
         return types[name]
-    return type_of(value)
+    return tensors.type_of(value)
 
 
 def accepts_each_operator(
-    program: Program, inputs: Values, target: ResolvedTarget, lab: Lab, first: Observation
+    program: Program,
+    inputs: Values,
+    target: registry.ResolvedTarget,
+    lab: Lab,
+    first: observation.Observation,
 ) -> bool:
     """Whether a target that refuses a program takes each of its operators by itself, on the reference's
     values.
@@ -126,7 +126,7 @@ def accepts_each_operator(
     if not 1 < len(nodes) <= MOST_OPERATORS:
         return False
     recorded = lab.observe(
-        NATIVE, OnnxProgram(tap_model(model, list_made_values(model)).SerializeToString()), inputs
+        NATIVE, OnnxProgram(edits.tap_model(model, list_made_values(model)).SerializeToString()), inputs
     )
     if recorded.outputs is None:
         return False
@@ -142,7 +142,7 @@ def accepts_each_operator(
     return True
 
 
-def find_refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
+def find_refused_type(program: Program, target: registry.ResolvedTarget, lab: Lab) -> str:
     """Find an element type of the program that the target also refuses in a program of one operator; "" if
     there is none.
 
@@ -152,27 +152,29 @@ def find_refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str
     model = ir_of(program).graph(program)
     if model is None:
         return ""
-    held = {tensor.data_type for tensor in tensors_of(model)} - _COMMON
+    held = {tensor.data_type for tensor in structure.tensors_of(model)} - _COMMON
     passed = {
         _get_element_type(value.type)
         for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
     }
     passed |= {
         attribute.i
-        for node in all_nodes(model.graph.node)
+        for node in structure.all_nodes(model.graph.node)
         for attribute in node.attribute
         if attribute.name in ("to", "dtype", "output_dtype")
     }
     for number in sorted(held):
         if _is_refused(model, number, True, target, lab):
             return _get_type_name(number)
-    for number in sorted((passed - _COMMON - held) & set(NUMBERS.values())):
+    for number in sorted((passed - _COMMON - held) & set(tensors.NUMBERS.values())):
         if _is_refused(model, number, False, target, lab):
             return _get_type_name(number)
     return ""
 
 
-def _is_refused(model: ModelProto, number: int, constant: bool, target: ResolvedTarget, lab: Lab) -> bool:
+def _is_refused(
+    model: ModelProto, number: int, constant: bool, target: registry.ResolvedTarget, lab: Lab
+) -> bool:
     """Whether every small program with a tensor of this type, constant or fed, is refused."""
     array = np.zeros(2, object if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number))
     if number == TensorProto.STRING:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from opsieve.backends import registry, verdict
 from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
 
 # Times the largest magnitude: from there an error is shown as it is
 _NEARLY_ZERO = 1e6
@@ -140,16 +139,16 @@ def make_reason(cause: Cause, **facts: Any) -> Reason:
 
 
 def make_verdict(
-    judgement: Judgement,
+    judgement: verdict.Judgement,
     reason: Reason,
-    kind: Kind | None = None,
+    kind: verdict.Kind | None = None,
     at: Observation | None = None,
     *,
     rules: tuple[str, ...] = (),
-    mismatch: Mismatch | None = None,
+    mismatch: verdict.Mismatch | None = None,
     blame: str = "",
     operator: str = "",
-) -> Verdict:
+) -> verdict.Verdict:
     """Make a verdict with its sentence.
 
     `at` gives stage and message of the target's end; a mismatch belongs to the stage `run`.
@@ -162,15 +161,15 @@ def make_verdict(
         else None
     )
     message = at.message if at is not None else ""
-    return Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
+    return verdict.Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
 
 
 def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Observation):
         return describe_ending(fact)
-    if isinstance(fact, ResolvedTarget):
+    if isinstance(fact, registry.ResolvedTarget):
         return fact.display
-    if isinstance(fact, Mismatch):
+    if isinstance(fact, verdict.Mismatch):
         return describe_mismatch(fact)
     if isinstance(fact, (list, tuple)):
         names = [_describe_fact(item) for item in fact]
@@ -190,12 +189,12 @@ def describe_ending(observation: Observation) -> str:
     return text if len(text) <= 240 else f"{text[:80]}...{text[-157:]}"
 
 
-def describe_mismatch(mismatch: Mismatch | None) -> str:
+def describe_mismatch(mismatch: verdict.Mismatch | None) -> str:
     """Describe a mismatch in words, with figures."""
     if mismatch is None:
         return "no difference"
     name = repr(mismatch.output)[:60]
-    if mismatch.what in STRUCTURE:
+    if mismatch.what in verdict.STRUCTURE:
         return (
             f"output {name}: got {mismatch.got and f'{mismatch.what} '}{mismatch.got or 'nothing'}, expected"
             f" {mismatch.expected}"
@@ -207,7 +206,7 @@ def describe_mismatch(mismatch: Mismatch | None) -> str:
     return f"output {name}: got {got}, expected {expected}{place} ({error}{share} elements differ)"
 
 
-def _describe_error(mismatch: Mismatch) -> str:
+def _describe_error(mismatch: verdict.Mismatch) -> str:
     """Describe how large the error is; errors are measured over finite elements only."""
     if mismatch.what in ("nan", "inf", "sign-of-zero") or not mismatch.max_abs:
         return ""

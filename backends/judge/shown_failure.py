@@ -8,9 +8,7 @@ failures are the same is decided by `triage/fingerprint/sameness.py`.
 """
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
-from opsieve.backends.judge.derived_types import find_contradictions, read_derived
-from opsieve.backends.judge.oracles import DERIVING, Lab, Values
-from opsieve.backends.judge.pieces import accepts_each_operator
+from opsieve.backends.judge import derived_types, oracles, pieces
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
@@ -19,10 +17,10 @@ from opsieve.gen.model.program import Program
 
 def judge_run(
     program: Program,
-    inputs: Values,
+    inputs: oracles.Values,
     target: ResolvedTarget,
     run: Observation,
-    lab: Lab,
+    lab: oracles.Lab,
     *,
     right: Observation | None = None,
     blame: str = "",
@@ -65,8 +63,10 @@ def compare_runs(
     """Compare the outputs of a run with those of the arbiter, or their types with those that shape inference
     derives.
     """
-    if right.target == str(DERIVING):
-        return Comparison(find_contradictions(run.outputs or {}, read_derived(right)))
+    if right.target == str(oracles.DERIVING):
+        return Comparison(
+            derived_types.find_contradictions(run.outputs or {}, derived_types.read_derived(right))
+        )
     return compare(run.outputs or {}, right.outputs or {}, program.output_dtypes(), policy)
 
 
@@ -85,7 +85,7 @@ def is_acceptance(run: Observation) -> bool:
 
 
 def find_acceptor_of_lack(
-    program: Program, inputs: Values, target: ResolvedTarget, lack: Observation, lab: Lab
+    program: Program, inputs: oracles.Values, target: ResolvedTarget, lack: Observation, lab: oracles.Lab
 ) -> str:
     """Name the compiler that takes a program called unsupported, or "": then the need for the feature is the
     optimiser's own.
@@ -100,5 +100,7 @@ def find_acceptor_of_lack(
     if baseline is not None:
         return f"{baseline.display} runs" if lab.observe(baseline, program, inputs).outcome == "ok" else ""
     return (
-        "it takes operator by operator" if accepts_each_operator(program, inputs, target, lab, lack) else ""
+        "it takes operator by operator"
+        if pieces.accepts_each_operator(program, inputs, target, lab, lack)
+        else ""
     )

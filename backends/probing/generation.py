@@ -11,11 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.probing.chosen_values import apply_found, search_cases
-from opsieve.backends.probing.imported_modules import load_ir_corpus
-from opsieve.backends.probing.operator_support import Support, name_tables, share_support
-from opsieve.backends.probing.prober import probe_targets
-from opsieve.backends.probing.value_search import Effort
+from opsieve.backends.probing import chosen_values, imported_modules, operator_support, prober, value_search
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.programs import get_checker, get_validator, infer_types
 from opsieve.backends.workers.workers import Test, Workers
@@ -84,7 +80,7 @@ Named = tuple[str, Case]
 _READERS: Mapping[str, Callable[[Path, Workers], tuple[tuple[Program, ...], list[str]]]] = {
     "documented": load_corpus,
     "mutate": load_corpus,
-    "relax-mutate": partial(load_ir_corpus, "relax"),
+    "relax-mutate": partial(imported_modules.load_ir_corpus, "relax"),
 }
 # (target, probes done, probes in all)
 Probing = Callable[[str, int, int], None]
@@ -167,14 +163,14 @@ def make_repeat_request(origin: Path) -> GenerationRequest:
 
 def probe_support(
     workers: Workers, targets: Sequence[ResolvedTarget], program: GenRequest | None, show: Probing
-) -> list[Support]:
+) -> list[operator_support.Support]:
     """Return the targets' support for a request, probing unknown parts now; raises BadInput for a missing
     target.
     """
     only = None if program is None or program.only is None else sorted(program.only)
     dtypes = None if program is None or program.dtypes is None else sorted(program.dtypes)
     try:
-        return probe_targets(workers, targets, only, dtypes, show=show)
+        return prober.probe_targets(workers, targets, only, dtypes, show=show)
     except Unavailable as error:
         raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
 
@@ -218,15 +214,15 @@ def _restrict_request(request: GenerationRequest, workers: Workers, probing: Pro
     sound = [support.without_broken() for support in supports]
     repeats = request.kept is not None
     # `fuzz` also generates what is broken
-    if not repeats or name_tables(sound) == request.program.target:
+    if not repeats or operator_support.name_tables(sound) == request.program.target:
         supports = sound
-    named = name_tables(supports)
+    named = operator_support.name_tables(supports)
     if repeats and named != request.program.target:
         raise BadInput(
             f"the case was made for {request.program.target}, but this machine has {named}: install that"
             " version, or use the opsieve that made the case"
         )
-    return replace(request.program, supports=share_support(supports), target=named)
+    return replace(request.program, supports=operator_support.share_support(supports), target=named)
 
 
 def _iter_groups(
@@ -250,10 +246,15 @@ def _search_values(group: list[Named], workers: Workers, summary: GenerationSumm
     """Search values, and weights, that keep every intermediate finite."""
     cases = [case for _, case in group]
     counts = summary.values = summary.values or {}
-    found_all = search_cases(cases, [case.origin.seed or 0 for case in cases], workers, Effort(weights=True))
+    found_all = chosen_values.search_cases(
+        cases, [case.origin.seed or 0 for case in cases], workers, value_search.Effort(weights=True)
+    )
     for found in found_all:
         counts[found.how] = counts.get(found.how, 0) + 1
-    return [(name, apply_found(case, found)) for (name, case), found in zip(group, found_all, strict=True)]
+    return [
+        (name, chosen_values.apply_found(case, found))
+        for (name, case), found in zip(group, found_all, strict=True)
+    ]
 
 
 def _check_group(group: Sequence[Named], workers: Workers, summary: GenerationSummary) -> None:

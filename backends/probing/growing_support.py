@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from opsieve.backends.probing import prober, support_tables
 from opsieve.backends.probing.operator_support import (
     AnswerFile,
     ProbeAnswer,
@@ -21,14 +22,11 @@ from opsieve.backends.probing.operator_support import (
     get_beginning,
     get_cache_folder,
 )
-from opsieve.backends.probing.prober import Probe, classify_ending, iter_instances, strip_level
-from opsieve.backends.probing.support_tables import iter_shipped
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OLDEST, first_dtypes, form, operators
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.generator_version import compute_generator_version
-from opsieve.gen.generation.random_graph import SUPPORTED
+from opsieve.gen.generation import generator_version, random_graph
 
 
 class Asked(Protocol):
@@ -83,9 +81,9 @@ class SignatureProber:
         self._drawn: dict[str, Iterator[tuple[str, int, Test]]] = {}
         self._tests: dict[str, tuple[int, Test]] = {}
         # Another generator may draw other instances.
-        of = f"signatures of {compute_generator_version()}"
+        of = f"signatures of {generator_version.compute_generator_version()}"
         self._file = AnswerFile(
-            folder or get_cache_folder("support"), strip_level(target).display, version, of
+            folder or get_cache_folder("support"), prober.strip_level(target).display, version, of
         )
         self._kept = {answer.signature: answer for answer in self._file.read()}
 
@@ -96,7 +94,7 @@ class SignatureProber:
             return ()
         if key in self._kept:
             return (self._kept[key],)
-        drawn = self._drawn.setdefault(probe.name, iter_instances(probe, 1))
+        drawn = self._drawn.setdefault(probe.name, prober.iter_instances(probe, 1))
         # Drawn until the signature comes; others that come before are kept for later questions.
         while key not in self._tests:
             found = next(drawn, None)
@@ -113,14 +111,14 @@ class SignatureProber:
         dtypes = first_dtypes(probe.operator, probe.opset)
         # float32 first, as every compiler has it if it has the operator.
         usual = min(dtypes, key=lambda dtype: (dtype != "float32", dtype))
-        found = next(iter_instances(replace(probe, dtype=usual), 1), None)
+        found = next(prober.iter_instances(replace(probe, dtype=usual), 1), None)
         if found is None:
             return ()
         return (self._kept[found[0]],) if found[0] in self._kept else self._run_probe(probe, *found)
 
-    def _run_probe(self, probe: Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
+    def _run_probe(self, probe: prober.Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
         (observation,) = self._workers.observe_many(self._target, [test])
-        outcome, message = classify_ending(test, observation)
+        outcome, message = prober.classify_ending(test, observation)
         # A lack of the machine says nothing of the operator.
         if outcome == "environment":
             return ()
@@ -131,7 +129,7 @@ class SignatureProber:
         return (answer,)
 
 
-def make_probe(key: str) -> Probe | None:
+def make_probe(key: str) -> prober.Probe | None:
     """Make the probe that draws a signature; None for an undeclared operator or an impossible dtype."""
     name, since, dtypes = (*key.split(" ", 3), "")[:3]
     operator = operators().get(name)
@@ -139,13 +137,13 @@ def make_probe(key: str) -> Probe | None:
         return None
     opsets = [
         opset
-        for opset in range(max(OLDEST, operator.since), SUPPORTED + 1)
+        for opset in range(max(OLDEST, operator.since), random_graph.SUPPORTED + 1)
         if operator.domain or ((had := form(operator.name, opset)) is not None and had.since == int(since))
     ]
     dtype = dtypes.partition(",")[0]
     if not opsets or dtype not in first_dtypes(operator, opsets[-1]):
         return None
-    return Probe(operator, opsets[-1], dtype)
+    return prober.Probe(operator, opsets[-1], dtype)
 
 
 def make_growing(
@@ -163,4 +161,7 @@ def make_growing(
 
 @functools.cache
 def _load_others() -> tuple[Support, ...]:
-    return tuple(collect_support(table.backend, table.version, table.answers) for table in iter_shipped())
+    return tuple(
+        collect_support(table.backend, table.version, table.answers)
+        for table in support_tables.iter_shipped()
+    )

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsieve.gen.declarations.catalogue import form, name_with_domain
-from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.durable import Journal
@@ -59,9 +58,11 @@ class ProbeAnswer(msgspec.Struct, array_like=True):
     message: str
 
 
-def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> str:
+def make_signature(
+    operator: declaration.Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
+) -> str:
     """Return the properties that support depends on: `Cast 13 float32 to=10`."""
-    had = None if operator.domain else form(operator.name, opset)
+    had = None if operator.domain else catalogue.form(operator.name, opset)
     dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
     # Equal neighbours count once: a Concat of three floats needs the same kernel as one of two.
     if had is not None and had.inputs and had.inputs[-1].variadic:
@@ -69,7 +70,7 @@ def make_signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attr
     elif len(dtypes) > 3:
         # Many optional parts are omitted, in many combinations.
         dtypes = [dtype for dtype in dtypes if dtype != "-"]
-    key = f"{name_with_domain(operator)} {had.since if had else 0} {','.join(dtypes)}"
+    key = f"{catalogue.name_with_domain(operator)} {had.since if had else 0} {','.join(dtypes)}"
     for name in _WAYS:
         if name in attrs:
             key += f" {name}={attrs[name]}"
@@ -155,7 +156,7 @@ class Support:
         return hash(self.digest)
 
     def __call__(
-        self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
+        self, operator: declaration.Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
     ) -> bool:
         """Whether an instance is worth a test."""
         return self.has(make_signature(operator, ins, attrs, opset), get_rank(ins))
@@ -182,7 +183,7 @@ class SharedSupport:
     supports: tuple[Support, ...]
 
     def __call__(
-        self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
+        self, operator: declaration.Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
     ) -> bool:
         """Whether an instance is worth a test."""
         key, rank = make_signature(operator, ins, attrs, opset), get_rank(ins)

@@ -31,19 +31,9 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.probing.support_tables import SupportTable, find_nearest, get_file_name, pack_table
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.declarations.catalogue import (
-    OLDEST,
-    OpChoice,
-    first_dtypes,
-    form,
-    name_with_domain,
-    operators,
-)
-from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.tensor import ANY, PLAIN
+from opsieve.gen.declarations import catalogue, declaration, tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.generator_version import compute_generator_version
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, build_single_node, finish
+from opsieve.gen.generation import generator_version, random_graph
 from opsieve.gen.model.tensors import TensorType
 
 # Instances drawn of an operator, form and first dtype, at most
@@ -69,14 +59,14 @@ _CHUNK = 24
 class Probe:
     """The unit of drawing: an operator whose first input has a dtype, at an opset."""
 
-    operator: Operator
+    operator: declaration.Operator
     opset: int
     dtype: str
 
     @property
     def name(self) -> str:
         """The unique name of the probe."""
-        return f"{name_with_domain(self.operator)} {self.opset} {self.dtype}"
+        return f"{catalogue.name_with_domain(self.operator)} {self.opset} {self.dtype}"
 
 
 def list_probes(only: Collection[str] | None = None, dtypes: Collection[str] | None = None) -> list[Probe]:
@@ -84,17 +74,17 @@ def list_probes(only: Collection[str] | None = None, dtypes: Collection[str] | N
     (those of `dtypes`).
     """
     found = []
-    for name, operator in operators().items():
+    for name, operator in catalogue.operators().items():
         # Operators of extensions only on request, because most compilers have none.
         if (operator.domain and only is None) or (only is not None and name not in only):
             continue
         last: dict[int, int] = {}
-        for opset in range(OLDEST, SUPPORTED + 1):
-            had = form(operator.name, opset) if not operator.domain else None
+        for opset in range(catalogue.OLDEST, random_graph.SUPPORTED + 1):
+            had = catalogue.form(operator.name, opset) if not operator.domain else None
             if operator.domain or (had is not None and opset >= operator.since):
                 last[had.since if had else 0] = opset
         for opset in last.values():
-            allowed = sorted(first_dtypes(operator, opset))
+            allowed = sorted(catalogue.first_dtypes(operator, opset))
             found += [Probe(operator, opset, dtype) for dtype in allowed if dtypes is None or dtype in dtypes]
     return found
 
@@ -232,7 +222,10 @@ class Prober:
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             # Written behind the answers: a probe without this line was interrupted and runs again.
-            given += [ProbeAnswer(probe.name, "", 0, "done", compute_generator_version()) for probe in chunk]
+            given += [
+                ProbeAnswer(probe.name, "", 0, "done", generator_version.compute_generator_version())
+                for probe in chunk
+            ]
             self._file.append_answers(given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
@@ -288,16 +281,18 @@ def classify_ending(test: Test, answer: Observation) -> tuple[str, str]:
 def iter_instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
     """Yield signature, rank and program of the instances to run."""
     operator = probe.operator
-    safe = operator.safe[0] if operator.safe else ANY
-    choice = OpChoice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
-    had = None if operator.domain else form(operator.name, probe.opset)
+    safe = operator.safe[0] if operator.safe else tensor.ANY
+    choice = catalogue.OpChoice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
+    had = None if operator.domain else catalogue.form(operator.name, probe.opset)
     windows = had is not None and "dilations" in had.attributes
     most = _RUNS_CHOOSY if runs > 1 else runs + 1
     met: dict[str, list[int]] = {}
     idle = 0
     for seed in range(_DRAWS_CHOOSY if windows else _DRAWS):
         # Every other draw has the plain element types only, whose signatures are the commonest.
-        builder = build_single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
+        builder = random_graph.build_single_node(
+            choice, probe.opset, seed, palette=tensor.PLAIN if seed % 2 else ()
+        )
         if builder is None or (idle == _PATIENCE and not windows):
             return
         node = builder.nodes[-1]
@@ -309,5 +304,5 @@ def iter_instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, 
         if rank in ranks and CHOOSY not in key:
             continue
         ranks.append(rank)
-        made = finish(builder, GenRequest(), "probe", seed)
+        made = random_graph.finish(builder, random_graph.GenRequest(), "probe", seed)
         yield key, rank, Test(made.program, made.inputs)

@@ -19,8 +19,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.workers.questions.programs import INFERRING, add_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.input_ranges import Guesses, is_unreachable, refill_values, repair, with_weights
-from opsieve.gen.analysis.typed_graph import read_graph
+from opsieve.gen.analysis import input_ranges, typed_graph
 from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.irs.onnx.edits import copied, tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -123,13 +122,13 @@ def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Questio
         return given
     lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
     model = yield from _concrete(wanted.program, wanted.inputs)
-    graph = read_graph(model, wanted.inputs)
+    graph = typed_graph.read_graph(model, wanted.inputs)
     # A NaN of constants alone: no input can change it.
-    if isinstance(met, onnx.NodeProto) and is_unreachable(graph, met.output[0], effort.weights):
+    if isinstance(met, onnx.NodeProto) and input_ranges.is_unreachable(graph, met.output[0], effort.weights):
         return lost
     starts = [(given, model)]
     if "repaired" in effort.methods:
-        ranges = repair(graph, wanted.seed, effort.weights).ranges
+        ranges = input_ranges.repair(graph, wanted.seed, effort.weights).ranges
         if ranges:
             moved, changed = _draw_values(given, model, ranges, wanted.seed, "repaired")
             met_again = yield from _check_values(moved.program, moved.inputs)
@@ -147,14 +146,14 @@ def _search_one(wanted: ValueSearchRequest, effort: Effort) -> Generator[Questio
             return searched
     if "guessed" in effort.methods:
         guessed = yield from _search_by_guesses(
-            *starts[-1], met.output[0], Guesses(graph, wanted.seed, effort.weights), wanted.seed
+            *starts[-1], met.output[0], input_ranges.Guesses(graph, wanted.seed, effort.weights), wanted.seed
         )
         return guessed or lost
     return lost
 
 
 def _search_by_guesses(
-    best: FoundValues, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
+    best: FoundValues, model: onnx.ModelProto, broken_: str, guesses: input_ranges.Guesses, seed: int
 ) -> Generator[Question, Observation, FoundValues | None]:
     """Draw inputs that reach the first offending node again; the best result so far is the base of the next
     guess.
@@ -239,12 +238,14 @@ def _draw_values(
     """Draw values from ranges in place of those of `start`; return them with the model (the program with all
     types known).
     """
-    inputs, weights = refill_values(model, start.inputs, ranges, seed)
-    return FoundValues(_with_weights(start.program, weights), inputs, how), with_weights(model, weights)
+    inputs, weights = input_ranges.refill_values(model, start.inputs, ranges, seed)
+    return FoundValues(_with_weights(start.program, weights), inputs, how), input_ranges.with_weights(
+        model, weights
+    )
 
 
 def _with_weights(program: OnnxProgram, weights: Mapping[str, Any]) -> OnnxProgram:
-    return _write_program(with_weights(program.proto, weights), program) if weights else program
+    return _write_program(input_ranges.with_weights(program.proto, weights), program) if weights else program
 
 
 def find_broken_node(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:

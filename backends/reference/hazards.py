@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto
 
-from opsieve.gen.declarations.catalogue import known_operators
-from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM, Open, Values
+from opsieve.gen.declarations import catalogue, properties
 from opsieve.gen.irs.onnx.view import list_captured
 
 
-def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:
+def open_results(
+    operator: str, node: Any, inputs: properties.Values, outputs: properties.Values
+) -> list[properties.Open]:
     """List the rules that one execution of a node of the standard domain met, with the elements that they
     leave open.
 
     `node` has the node's attributes as Python attributes; absent inputs are None.
     """
-    declared = known_operators().get(operator)
+    declared = catalogue.known_operators().get(operator)
     return [met for rule in (declared.undefined if declared else ()) for met in rule(node, inputs, outputs)]
 
 
 def leaves_open(rule: str) -> bool:
     """Return whether a rule says that a value is open, rather than random or rounded in an open order."""
-    return rule != RANDOM and not rule.startswith(ACCUMULATION)
+    return rule != properties.RANDOM and not rule.startswith(properties.ACCUMULATION)
 
 
 def disturb_value(value: Any, mask: Any) -> Any:

@@ -15,9 +15,8 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnx.reference.op_run import OpRun
 
+from opsieve.backends.reference import reference_ops_control, reference_ops_indices
 from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, not_computed, standard
-from opsieve.backends.reference.reference_ops_control import ScanOfBatches
-from opsieve.backends.reference.reference_ops_indices import pad_array
 
 # The first opset without an old form that is evaluated here
 NEW = 19
@@ -82,7 +81,7 @@ def operators(opset: int) -> tuple[type[OpRun], ...]:
     for before, functions in _FORMS:
         if opset < before:
             found |= functions
-    batches = (ScanOfBatches,) if opset < 9 else ()
+    batches = (reference_ops_control.ScanOfBatches,) if opset < 9 else ()
     return (*batches, *classes("", found))
 
 
@@ -241,7 +240,7 @@ def _product(
 def _pad_by(
     x: Array, pads: Any = (), mode: str = "constant", value: float = 0.0, paddings: Any = ()
 ) -> Array:
-    return pad_array(x, np.asarray(pads or paddings), value, None, mode)
+    return reference_ops_indices.pad_array(x, np.asarray(pads or paddings), value, None, mode)
 
 
 def _run_split(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = None) -> Any:

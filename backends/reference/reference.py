@@ -90,9 +90,8 @@ class ReferenceBackend(NoReleases):
         import onnx
 
         from opsieve.backends.compilers.float64_model import promote, promote_value
-        from opsieve.backends.reference import old_forms
+        from opsieve.backends.reference import old_forms, reference_ops
         from opsieve.backends.reference.contrib.operators import OPERATORS as CONTRIB
-        from opsieve.backends.reference.reference_ops import OPERATORS
         from opsieve.gen.model.detached import as_inputs
 
         request.stage("import")
@@ -112,7 +111,7 @@ class ReferenceBackend(NoReleases):
         watch = _Watch(model, wide)
         evaluator = _evaluator(watch)(
             promote(model, bits=True) if wide else model,
-            new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB],
+            new_ops=[*old_forms.operators(opset), *reference_ops.OPERATORS, *CONTRIB],
         )
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)

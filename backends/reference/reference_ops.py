@@ -11,28 +11,15 @@ from onnx import helper
 from onnx.reference.op_run import OpRun, RuntimeImplementationError
 from onnx.reference.ops.op_conv import _conv_implementation
 
-from opsieve.backends.reference.reference_ops_control import Loop, Scan
-from opsieve.backends.reference.reference_ops_indices import NonMaxSuppression, OneHot, Pad
-from opsieve.backends.reference.reference_ops_normalization import (
-    BatchNormalization,
-    LayerNormalization,
-    LpNormalization,
-    RMSNormalization,
+from opsieve.backends.reference import (
+    reference_ops_control,
+    reference_ops_indices,
+    reference_ops_normalization,
+    reference_ops_strings,
+    reference_ops_windows,
 )
 from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
 from opsieve.backends.reference.reference_ops_sampling import DeformConv, GridSample, Resize, RoiAlign
-from opsieve.backends.reference.reference_ops_strings import (
-    RegexFullMatch,
-    StringNormalizer,
-    StringSplit,
-    TfIdfVectorizer,
-)
-from opsieve.backends.reference.reference_ops_windows import (
-    ConvTranspose,
-    GlobalLpPool,
-    MaxRoiPool,
-    Multinomial,
-)
 
 
 class Mean(OpRun):
@@ -294,8 +281,8 @@ class Pow(OpRun):
 
 
 OPERATORS = (
-    Loop,
-    Scan,
+    reference_ops_control.Loop,
+    reference_ops_control.Scan,
     Mean,
     Softsign,
     MaxPool,
@@ -305,28 +292,28 @@ OPERATORS = (
     Pow,
     Unique,
     LRN,
-    LpNormalization,
-    BatchNormalization,
-    LayerNormalization,
-    RMSNormalization,
+    reference_ops_normalization.LpNormalization,
+    reference_ops_normalization.BatchNormalization,
+    reference_ops_normalization.LayerNormalization,
+    reference_ops_normalization.RMSNormalization,
     QLinearConv,
     QLinearMatMul,
     HannWindow,
     DeformConv,
-    ConvTranspose,
-    GlobalLpPool,
-    MaxRoiPool,
-    Multinomial,
-    NonMaxSuppression,
-    OneHot,
-    Pad,
+    reference_ops_windows.ConvTranspose,
+    reference_ops_windows.GlobalLpPool,
+    reference_ops_windows.MaxRoiPool,
+    reference_ops_windows.Multinomial,
+    reference_ops_indices.NonMaxSuppression,
+    reference_ops_indices.OneHot,
+    reference_ops_indices.Pad,
     GridSample,
     Resize,
     RoiAlign,
-    RegexFullMatch,
-    StringNormalizer,
-    StringSplit,
-    TfIdfVectorizer,
+    reference_ops_strings.RegexFullMatch,
+    reference_ops_strings.StringNormalizer,
+    reference_ops_strings.StringSplit,
+    reference_ops_strings.TfIdfVectorizer,
     Erf,
     RNN,
     GRU,

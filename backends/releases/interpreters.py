@@ -15,8 +15,7 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
-from opsieve.backends.protocol import BackendFacts
-from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends import protocol, registry
 from opsieve.backends.target import command_words
 from opsieve.gen.errors import BadInput, shown
 
@@ -187,7 +186,7 @@ def _program(word: str) -> Path | None:
 # seconds.
 
 
-def find_missing_module(facts: BackendFacts) -> str:
+def find_missing_module(facts: protocol.BackendFacts) -> str:
     """Return the module of an extra that is not installed here; "" where only the import tells.
 
     A process that cannot but fail at its import would cost half a second for each compiler that is missing.
@@ -196,7 +195,7 @@ def find_missing_module(facts: BackendFacts) -> str:
     return module if facts.extra and module and util.find_spec(module) is None else ""
 
 
-def installed_version(target: ResolvedTarget) -> str:
+def installed_version(target: registry.ResolvedTarget) -> str:
     """Return the version that the package's distribution states, if the package lies in it; "" if only an
     import tells.
 

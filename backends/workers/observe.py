@@ -9,12 +9,8 @@ from typing import Any
 
 from opsieve.backends.observation import OBJECTION, Hazard, Observation, Outcome
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.stacks import native
-from opsieve.backends.stacks.death_message import summary
-from opsieve.backends.stacks.frame_lines import frame_of
-from opsieve.backends.stacks.frames import parse_log
-from opsieve.backends.workers.zygotes.work_clock import count_oom_kills
-from opsieve.backends.workers.zygotes.zygote import Death, Limits
+from opsieve.backends.stacks import death_message, frame_lines, frames, native
+from opsieve.backends.workers.zygotes import work_clock, zygote
 
 # Compilers that cannot allocate often abort; their message tells this from a failed check.
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
@@ -78,7 +74,7 @@ def _read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         exception=reply["exception"],
         message=reply["message"] or reply["exception"],
         traceback=reply["traceback"],
-        frames=tuple(frame_of(function, file, line) for function, file, line in reply["frames"]),
+        frames=tuple(frame_lines.frame_of(function, file, line) for function, file, line in reply["frames"]),
     )
 
 
@@ -93,7 +89,7 @@ def object_to(observation: Observation, objection: str) -> Observation:
     return replace(observation, outcome="error", outputs=None, exception=OBJECTION, message=objection)
 
 
-def is_killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
+def is_killed_from_outside(death: zygote.Death, limits: zygote.Limits, kills: int) -> bool:
     """Whether something other than the OOM killer killed the worker, given its count of `kills` before.
 
     A process with half its limit resident counts as out of memory in any case.
@@ -106,19 +102,19 @@ def is_killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
         killed
         and not (death.closed or death.excess)
         and death.peak < limits.memory // 2
-        and count_oom_kills() == kills
+        and work_clock.count_oom_kills() == kills
     )
 
 
 def read_death(
-    target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1
+    target: ResolvedTarget, version: str, death: zygote.Death, limits: zygote.Limits, kills: int = -1
 ) -> Observation:
     """Make an observation from the end of a worker; `kills` as in `is_killed_from_outside`, -1 if not
     counted.
     """
     killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
     outcome: Outcome = "crash"
-    exception, message = "", summary(death.log)
+    exception, message = "", death_message.summary(death.log)
     if death.timed_out:
         # The signal is ours and says nothing about the compiler.
         outcome, killed, message = "hang", 0, f"no answer within {limits.seconds:g} s"
@@ -152,7 +148,7 @@ def read_death(
         death.stage,  # type: ignore[arg-type]
         exception=exception,
         message=message,
-        frames=parse_log(death.log, native.build_id),
+        frames=frames.parse_log(death.log, native.build_id),
         signal=killed,
         peak_memory=death.peak,
         log=death.log,

@@ -20,10 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opsieve.backends.observation import UNHEARD, Observation
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ORACLE, Plugin, ResolvedTarget, plugin, resolve
-from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
-from opsieve.backends.releases.consent import check_named
-from opsieve.backends.releases.interpreters import find_missing_module
-from opsieve.backends.releases.releases import Environment, ReleaseStore
+from opsieve.backends.releases import builds, consent, interpreters, releases
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, is_killed_from_outside, object_to, read_death, read_reply
 from opsieve.backends.workers.sandbox.policy import (
@@ -33,8 +30,7 @@ from opsieve.backends.workers.sandbox.policy import (
     select_variables,
     start_sandboxed,
 )
-from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
-from opsieve.backends.workers.zygotes.work_clock import count_oom_kills
+from opsieve.backends.workers.zygotes import shared_zygotes, work_clock
 from opsieve.backends.workers.zygotes.zygote import (
     Death,
     Interrupted,
@@ -93,7 +89,7 @@ class Environments(Protocol):
 
     def environment(
         self, backend: Backend, release: str, offline: bool = ..., say: Callable[[str], None] = ...
-    ) -> Environment:
+    ) -> releases.Environment:
         """Return the environment that runs a release; raises BadInput if it is unavailable."""
 
 
@@ -112,11 +108,11 @@ class Workers:
         offline: bool = False,
         say: Callable[[str], None] = lambda sentence: None,
         coverage: "Coverage | None" = None,
-        zygotes: SharedZygotes = ZYGOTES,
+        zygotes: shared_zygotes.SharedZygotes = shared_zygotes.ZYGOTES,
     ):
         self.limits = limits or Limits()
         self._shared = zygotes
-        self._store: Environments = store or ReleaseStore()
+        self._store: Environments = store or releases.ReleaseStore()
         self.offline = offline
         self._say = say
         self._coverage = coverage
@@ -252,7 +248,7 @@ class Workers:
     def _ask_oracles(self, target: ResolvedTarget, test: Test, seen: Observation) -> Observation:
         """Return an observation as the user's oracles see it: an objection makes it an error."""
         for name in target.oracles if seen.outputs else ():
-            problem = check_named(name)
+            problem = consent.check_named(name)
             if not problem:
                 values = {f"in/{key}": value for key, value in test.inputs.items()}
                 values |= {f"out/{key}": value for key, value in (seen.outputs or {}).items()}
@@ -301,7 +297,7 @@ class Workers:
         sent: deque[_Batch] = deque()
         held = next(batches, None)
         worker: Worker | None = None
-        kills, retried = count_oom_kills(), set[int]()
+        kills, retried = work_clock.count_oom_kills(), set[int]()
         # What such a test reaches is noted over what the one before it did.
         again = held is not None and any(test.again for test in held.tests)
         try:
@@ -444,12 +440,12 @@ class Workers:
 
     def _launch_zygote(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
-        check_allowed(target)
+        builds.check_allowed(target)
         selected = select_variables(os.environ, source.facts.variables)
         environment = {**selected, **KNOBS, **source.facts.environment}
         shim = native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.facts.name)
-        readable = [Path(source.location[1]).parent, *([shim] if shim else []), *own_files(target)]
+        readable = [Path(source.location[1]).parent, *([shim] if shim else []), *builds.own_files(target)]
         if self._coverage is not None and traced:
             readable.append(self._coverage.cache)
             # A folder that does not exist cannot be bound into the zygote's tree.
@@ -481,7 +477,7 @@ class Workers:
 
         try:
             if not target.release and not target.build:
-                if missing := find_missing_module(source.facts):
+                if missing := interpreters.find_missing_module(source.facts):
                     raise Unavailable(f"ModuleNotFoundError: No module named {missing!r}")
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its
                 # scratch lies where it began.
@@ -490,7 +486,7 @@ class Workers:
                     what, environment, lambda others: start_sandboxed_zygote(others, Path(sys.executable), ())
                 )
             if target.build:
-                home = build_environment(source.backend, target.build, self.offline, self._say)
+                home = builds.build_environment(source.backend, target.build, self.offline, self._say)
             else:
                 home = self._store.environment(
                     source.backend, target.release, offline=self.offline, say=self._say
@@ -502,7 +498,7 @@ class Workers:
                 environment,
                 lambda others: start_sandboxed_zygote(others, home.python, home.path, template),
             )
-            made.version = stated_version(made.version, home.state)
+            made.version = builds.stated_version(made.version, home.state)
             return made
         except Unavailable as error:
             name = f"{source.facts.name} {target.release or target.build}".strip()

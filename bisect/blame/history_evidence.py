@@ -10,20 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.built_sources import find_built_folders
-from opsieve.bisect.blame.commit_range import Between, read_patches
+from opsieve.bisect.blame import built_sources, commit_range, wording
 from opsieve.bisect.blame.ranking import Clue, sum_weights
-from opsieve.bisect.blame.wording import (
-    CODE,
-    Clues,
-    extract_constant_texts,
-    find_code_clues,
-    find_message_clues,
-    find_rare_words,
-    is_test,
-    normalise_stem,
-    strip_pass_prefix,
-)
 
 if TYPE_CHECKING:
     from git import Repo
@@ -40,13 +28,13 @@ _LARGE, _HUGE = 40, 150
 # Characters of a line that is looked for in the history
 _SHORTEST = 16
 _DOCUMENTS = frozenset([".md", ".rst", ".txt", ".ipynb", ".yml", ".yaml"])
-_SOURCES = tuple(f"*{suffix}" for suffix in sorted(CODE))
+_SOURCES = tuple(f"*{suffix}" for suffix in sorted(wording.CODE))
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.M)
 _FILE = re.compile(r"[\w./\\-]*?([\w-]+(?:/[\w-]+)*\.(?:cc|cpp|cu|h|hpp|py|rs))\b")
 
 
 def gather_evidence(
-    repository: "Repo", between: Between, clues: Clues, release: Sequence[Path] = ()
+    repository: "Repo", between: commit_range.Between, clues: wording.Clues, release: Sequence[Path] = ()
 ) -> dict[str, dict[Clue, str]]:
     """Gather the evidence for each commit of a range, by kind, with its subject.
 
@@ -57,13 +45,13 @@ def gather_evidence(
         reader.add_pass(name)
     for path in dict.fromkeys(_FILE.findall(clues.message)):
         reader.add_file(path)
-    for text in extract_constant_texts(clues.message):
+    for text in wording.extract_constant_texts(clues.message):
         reader.add_text(text)
     reader.add_operators(clues.distinctive_operators)
     reader.add_commit_traits()
     for sha, entry in between.entries.items():
-        reader.add_clues(sha, find_message_clues(entry, clues))
-    for sha, clue in find_rare_words(between.entries, clues).items():
+        reader.add_clues(sha, wording.find_message_clues(entry, clues))
+    for sha, clue in wording.find_rare_words(between.entries, clues).items():
         reader.add_clues(sha, clue)
     # Last, since it reads patches only of the commits that the other clues rank highest.
     reader.add_line_clues(clues)
@@ -73,10 +61,10 @@ def gather_evidence(
 class _HistoryReader:
     """Collects evidence; each method is one kind of clue."""
 
-    def __init__(self, repository: "Repo", between: Between, release: Sequence[Path]):
+    def __init__(self, repository: "Repo", between: commit_range.Between, release: Sequence[Path]):
         self._repository, self._git, self._between = repository, repository.git, between
         self._files = self._git.ls_tree("-r", "--name-only", between.new).splitlines()
-        self._built = find_built_folders(release, self._files)
+        self._built = built_sources.find_built_folders(release, self._files)
         # Every suspect has an entry, so that a commit without any clue keeps its share of the probability.
         self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
@@ -85,9 +73,9 @@ class _HistoryReader:
         for file in self._find_pass_files(name):
             self._add_touching_commits(file, Clue.PASS_FILE)
             self._add_changed_lines(file)
-        plain = re.sub(r"[_-]", "", strip_pass_prefix(name).lower())
+        plain = re.sub(r"[_-]", "", wording.strip_pass_prefix(name).lower())
         for sha, entry in self._between.entries.items():
-            if any(is_test(file) and plain in normalise_stem(file) for file in entry.files):
+            if any(wording.is_test(file) and plain in wording.normalise_stem(file) for file in entry.files):
                 self._add_clue(sha, Clue.TEST, name)
 
     def _find_pass_files(self, name: str) -> list[str]:
@@ -96,21 +84,27 @@ class _HistoryReader:
         Files named like the pass win if there are any.
         """
         # In a regular expression of any dialect
-        exact = re.sub(r"[^\w]", ".", strip_pass_prefix(name))
+        exact = re.sub(r"[^\w]", ".", wording.strip_pass_prefix(name))
         # A prefix may differ between the releases.
         pattern = f'"([a-z_]+[.])?{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)'
         lines = self._run_git("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
         quoted = [line.partition(":")[2] for line in lines.splitlines()]
-        code = [file for file in quoted if PurePosixPath(file).suffix in CODE and not is_test(file)]
-        plain = re.sub(r"[_-]", "", strip_pass_prefix(name).lower())
+        code = [
+            file
+            for file in quoted
+            if PurePosixPath(file).suffix in wording.CODE and not wording.is_test(file)
+        ]
+        plain = re.sub(r"[_-]", "", wording.strip_pass_prefix(name).lower())
         homes = [
-            file for file in code if normalise_stem(file) in plain or plain in normalise_stem(file)
+            file
+            for file in code
+            if wording.normalise_stem(file) in plain or plain in wording.normalise_stem(file)
         ] or code
         stems = {_strip_suffix(file) for file in homes[:_MOST_FILES]}
         return [
             file
             for file in self._files
-            if PurePosixPath(file).suffix in CODE and _strip_suffix(file) in stems
+            if PurePosixPath(file).suffix in wording.CODE and _strip_suffix(file) in stems
         ]
 
     def add_file(self, path: str) -> None:
@@ -157,12 +151,12 @@ class _HistoryReader:
         """Add clues for files named like an operator or beside its registration, and for its tests."""
         registering = self._find_registrations(names)
         for sha, entry in self._between.entries.items():
-            code = [file for file in entry.files if PurePosixPath(file).suffix in CODE]
+            code = [file for file in entry.files if PurePosixPath(file).suffix in wording.CODE]
             for name in names:
-                near = [file for file in code if name.lower() in normalise_stem(file)]
-                tests = [file for file in near if is_test(file)]
-                built = [file for file in near if self._is_built(file) and not is_test(file)]
-                own = [file for file in built if normalise_stem(file) == name.lower()]
+                near = [file for file in code if name.lower() in wording.normalise_stem(file)]
+                tests = [file for file in near if wording.is_test(file)]
+                built = [file for file in near if self._is_built(file) and not wording.is_test(file)]
+                own = [file for file in built if wording.normalise_stem(file) == name.lower()]
                 if own:
                     self._add_clue(sha, Clue.KERNEL, own[0])
                 elif built:
@@ -186,14 +180,14 @@ class _HistoryReader:
         pattern = rf"(^|\() *({wanted}),"
         lines = self._run_git("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
         files = [line.partition(":")[2] for line in lines.splitlines()]
-        found = {_strip_suffix(file) for file in files if self._is_built(file) and not is_test(file)}
+        found = {_strip_suffix(file) for file in files if self._is_built(file) and not wording.is_test(file)}
         return found if len(found) <= _MOST_FILES else set()
 
-    def add_line_clues(self, clues: Clues) -> None:
+    def add_line_clues(self, clues: wording.Clues) -> None:
         """Add clues from identifiers in the lines changed by the top-ranked commits."""
         likely = sorted(self.found, key=lambda sha: -sum_weights(self.found[sha]))[:_MOST_PATCHES]
-        for sha, patch in read_patches(self._repository, likely).items():
-            clue = find_code_clues(patch, clues)
+        for sha, patch in commit_range.read_patches(self._repository, likely).items():
+            clue = wording.find_code_clues(patch, clues)
             if Clue.CODE_OPERATOR in clue and Clue.LINES in self.found[sha]:
                 clue[Clue.LINE_OPERATOR] = clue.pop(Clue.CODE_OPERATOR)
             if Clue.PASS_FILE in self.found[sha]:
@@ -209,7 +203,7 @@ class _HistoryReader:
                 self._add_clue(sha, Clue.HUGE if len(files) > _HUGE else Clue.LARGE, str(len(files)))
             if files and all(PurePosixPath(file).suffix in _DOCUMENTS for file in files):
                 self._add_clue(sha, Clue.DOCUMENTS, "")
-            elif not any(self._is_built(file) and not is_test(file) for file in files):
+            elif not any(self._is_built(file) and not wording.is_test(file) for file in files):
                 self._add_clue(sha, Clue.ELSEWHERE, "")
             if self.found[sha] and entry.subject.lower().startswith("revert"):
                 self._add_clue(sha, Clue.REVERT, "")

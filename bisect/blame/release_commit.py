@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.built_sources import find_binaries, list_files
-from opsieve.bisect.blame.commit_range import find_default_branch
+from opsieve.bisect.blame import built_sources, commit_range
 from opsieve.bisect.sources.git_history import find_tag, open_repository, resolve_commit
 from opsieve.gen.errors import BadInput, shown
 
@@ -72,7 +71,9 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
     `tagged` wins, then the newest on the default branch, then the newest.
     """
     installed = {
-        path.relative_to(folder).as_posix(): path for folder in folders for path in list_files([folder])
+        path.relative_to(folder).as_posix(): path
+        for folder in folders
+        for path in built_sources.list_files([folder])
     }
     # Whether a file is worth comparing: an empty one agrees with too much.
     sources = {
@@ -190,7 +191,9 @@ def _count_agreements(
 
 def _choose_newest(repository: "Repo", commits: Mapping[str, int]) -> str:
     """Choose the newest commit on the default branch, else the newest by date."""
-    trunk = repository.git.rev_list("--first-parent", find_default_branch(repository)).splitlines()
+    trunk = repository.git.rev_list(
+        "--first-parent", commit_range.find_default_branch(repository)
+    ).splitlines()
     return next((str(sha) for sha in trunk if sha in commits), "") or max(commits, key=commits.__getitem__)
 
 
@@ -322,7 +325,11 @@ def _find_nightly_commit(repository: "Repo", number: str, before: bool) -> Relea
     date = f"{day[1]}-{day[2]}-{day[3]}"
     moment = f"{date}T00:00:00" if before else f"{date}T23:59:59"
     last = repository.git.rev_list(
-        "-1", "--first-parent", f"--before={moment}", find_default_branch(repository), with_exceptions=False
+        "-1",
+        "--first-parent",
+        f"--before={moment}",
+        commit_range.find_default_branch(repository),
+        with_exceptions=False,
     )
     said = f"the last commit {'before' if before else 'of'} {date}"
     return ReleaseCommit(str(last), said, exact=False) if last else None
@@ -344,7 +351,7 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
             return ReleaseCommit(
                 resolve_commit(repository, branch), branch.removeprefix("refs/"), exact=False
             )
-    trunk = find_default_branch(repository)
+    trunk = commit_range.find_default_branch(repository)
     # 0.1.9 is no part of 0.1.98
     number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"
     changed = repository.git.log(
@@ -360,13 +367,13 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
 
 def _read_stated_commits(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:
     """Yield the commit hashes stated in files of a release, text files before binaries."""
-    files = list_files(folders)
+    files = built_sources.list_files(folders)
     for file in files:
         if file.name in VERSION_FILES and file.is_file():
             with file.open("rb") as stream:
                 text = stream.read(_MOST_TEXT).decode("utf-8", "replace")
             yield from ((file.name, match) for match in _PYTHON.findall(text))
-    for file in find_binaries(files):
+    for file in built_sources.find_binaries(files):
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             match = _BINARY.search(data)
             written = match[1].decode() if match else ""

@@ -14,10 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from opsieve.bisect.sources.git_history import Commit
-from opsieve.bisect.sources.outcome import State, Transition, VersionOutcome
-from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import bound_reading, read_file
+from opsieve.bisect.sources import git_history, outcome
+from opsieve.gen.model import durable, files
 
 
 class Answer:
@@ -42,7 +40,7 @@ class SeenVersion:
     """A version that was tested."""
 
     version: str
-    state: State
+    state: outcome.State
     symptom: str
     text: str
 
@@ -68,7 +66,7 @@ class EndCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedCommit(Commit):
+class RankedCommit(git_history.Commit):
     """A commit that may have made the change."""
 
     probability: float
@@ -117,7 +115,7 @@ class VersionAnswer(Answer):
 
     package: str
     answer: str
-    transitions: tuple[Transition, ...]
+    transitions: tuple[outcome.Transition, ...]
     monotone: bool
     first_bad: str
     first_good: str
@@ -139,7 +137,7 @@ class VersionAnswer(Answer):
     next: NextStep | None = None
     history: HistoryRanking | None = None
 
-    def find_change(self, fixed: bool) -> Transition | None:
+    def find_change(self, fixed: bool) -> outcome.Transition | None:
         """Return the change in question: the start of the failure, or its end if `fixed` or if the start is
         unknown.
         """
@@ -153,16 +151,16 @@ class CommitAnswer(Answer):
 
     package: str
     answer: str
-    transitions: tuple[Transition, ...]
+    transitions: tuple[outcome.Transition, ...]
     first_bad: str
     first_good: str
     culprit_commit: str
-    culprits: tuple[Commit, ...]
+    culprits: tuple[git_history.Commit, ...]
     confidence: float
     ends_verified: bool
     wrong_ends: tuple[tuple[str, str], ...]
     commits: int
-    seen: Mapping[str, VersionOutcome]
+    seen: Mapping[str, outcome.VersionOutcome]
     probes: int
     recalled: int
     seconds: float = 0.0
@@ -222,14 +220,14 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
         return
     # Answers of other kinds of searches stay.
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
-    write_output(case / NAME, text + "\n")
+    durable.write_output(case / NAME, text + "\n")
 
 
-@bound_reading
+@files.bound_reading
 def read_culprit(case: Path) -> dict[str, Any]:
     """Read the kept answers of a case; {} if the file is missing, damaged or too long."""
     try:
-        found = json.loads(read_file(case / NAME, _MAX_BYTES))
+        found = json.loads(files.read_file(case / NAME, _MAX_BYTES))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,14 +11,10 @@ from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.bisect.blame.release_commit import find_release_commit
 from opsieve.bisect.search.search import estimate_tests
-from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, keep_culprit
+from opsieve.bisect.sessions import answers, sentences, version_rows
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.sentences import make_commit_answer
-from opsieve.bisect.sessions.version_rows import describe_end
+from opsieve.bisect.sources import outcome, release_source, version_sequence
 from opsieve.bisect.sources.commit_source import CaseCheck, Commits
-from opsieve.bisect.sources.outcome import get_default_root, read_recorded_failure
-from opsieve.bisect.sources.release_source import open_end
-from opsieve.bisect.sources.version_sequence import raise_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import count_noun
@@ -26,14 +22,14 @@ from opsieve.gen.model.printable import count_noun
 
 def bisect_commits(
     request: BisectRequest, repository: Path, say: Callable[[str], None]
-) -> CommitAnswer | CommitPreview:
+) -> answers.CommitAnswer | answers.CommitPreview:
     """Search a repository and keep the answer beside the case; a dry run returns the planned probes."""
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
     good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
     with ExitStack() as stack:
         # First in, so last out: scripts and folders are cleaned up under it.
-        stack.enter_context(raise_on_sigterm())
+        stack.enter_context(version_sequence.raise_on_sigterm())
         check: Path | CaseCheck = request.check or stack.enter_context(_make_case_check(request))
         source = stack.enter_context(
             Commits(
@@ -47,7 +43,7 @@ def bisect_commits(
                 sparse=request.sparse,
                 limits=request.limits,
                 fresh=request.fresh,
-                root=get_default_root(),
+                root=outcome.get_default_root(),
                 say=say,
             )
         )
@@ -63,11 +59,11 @@ def bisect_commits(
                 f" {count_noun(round(progress.expected), 'probe')} to go"
             ),
         )
-        answer = replace(make_commit_answer(found), seconds=round(time.monotonic() - started, 2))
+        answer = replace(sentences.make_commit_answer(found), seconds=round(time.monotonic() - started, 2))
     if source.wanted is not None and source.wanted.key:
         answer = replace(answer, fingerprint=source.wanted.key, symptom=source.wanted.symptom)
     if request.case is not None:
-        keep_culprit(request.case, "commits", answer.as_json())
+        answers.keep_culprit(request.case, "commits", answer.as_json())
     return answer
 
 
@@ -83,10 +79,10 @@ def _resolve_end(end: str, request: BisectRequest, repository: Path) -> str:
     target = (
         resolve(end.partition("@")[0]) if request.check and not request.target else _resolve_target(request)
     )
-    build = open_end(end, target)
+    build = release_source.open_end(end, target)
     if build is None:
         return end
-    found = find_release_commit(repository, describe_end(build, target))
+    found = find_release_commit(repository, version_rows.describe_end(build, target))
     if not found.exact:
         raise BadInput(
             f"{shown(end, 200)} does not say its commit ({found.source} is only near): name the commit"
@@ -116,16 +112,16 @@ def _make_case_check(request: BisectRequest) -> CaseCheck:
     named = _resolve_target(request)
     opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
     opened, target = add_oracles(opened, named, request.oracles)
-    own = read_recorded_failure(request.case, opened, target)
+    own = outcome.read_recorded_failure(request.case, opened, target)
     return CaseCheck(opened, target, request.policy, own, request.run_limits)
 
 
-def _preview_search(source: Commits, repro_rate: object) -> CommitPreview:
+def _preview_search(source: Commits, repro_rate: object) -> answers.CommitPreview:
     plan = source.plan
     size = len(plan.between.commits)
     ends = (plan.row[plan.good], plan.row[plan.bad])
     rate = repro_rate if isinstance(repro_rate, float) else 1.0
-    return CommitPreview(
+    return answers.CommitPreview(
         commits=size,
         first=ends,
         known=sum(source.recall_probe(sha) is not None for sha in ends),

@@ -6,11 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.commit_range import read_between
-from opsieve.bisect.blame.history_evidence import gather_evidence
+from opsieve.bisect.blame import commit_range, history_evidence, wording
 from opsieve.bisect.blame.ranking import rank_by_evidence
 from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_release_commit
-from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import (
     describe_commit,
@@ -27,7 +25,9 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
+def rank_commits(
+    repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: wording.Clues
+) -> HistoryRanking:
     """Rank the commits between the two versions of `change`, the likeliest first, with reasons.
 
     Raises:
@@ -39,7 +39,9 @@ def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues:
         return _rank_range(repository, change, clues)
 
 
-def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
+def _rank_range(
+    repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: wording.Clues
+) -> HistoryRanking:
     started = time.monotonic()
     ends = [find_release_commit(repository, built, before=built is change[0]) for built in change]
     old, new = (end.sha for end in ends)
@@ -47,10 +49,10 @@ def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: 
         # Releases often come from branches; then the older one's commit is not an ancestor of the newer
         # one's.
         base = find_merge_base(opened, old, new)
-        between = read_between(opened, old, new)
+        between = commit_range.read_between(opened, old, new)
         _check_order(opened, change, ends, base, bool(between.commits))
         ranking = rank_by_evidence(
-            between.commits, gather_evidence(opened, between, clues, change[1].folders)
+            between.commits, history_evidence.gather_evidence(opened, between, clues, change[1].folders)
         )
         suspects = tuple(
             RankedCommit(

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.backends.registry import resolve
+from opsieve.backends import registry, verdict
 from opsieve.backends.releases.consent import SWITCH, named_by_file
-from opsieve.backends.verdict import FAILING
 from opsieve.backends.workers.sandbox.limited_process import read_limited
-from opsieve.bisect.sessions.answers import VersionAnswer
+from opsieve.bisect.sessions import answers, versions
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 from opsieve.triage.known.report import ReportFacts
@@ -107,7 +105,7 @@ def _choose_targets(
     known = []
     for text in facts.list_targets():
         try:
-            resolve(text)
+            registry.resolve(text)
         except BadInput as error:
             say(f"{text} is left out: {error}")
         else:
@@ -150,7 +148,7 @@ def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
 def _is_still_failing(results: list[JudgeResult]) -> bool | None:
     """Whether an installed compiler fails; None if every verdict is other than pass or fail."""
     installed = [each.judged.verdict.verdict for each in results if not each.target.release]
-    return True if FAILING & {*installed} else False if "pass" in installed else None
+    return True if verdict.FAILING & {*installed} else False if "pass" in installed else None
 
 
 def _find_history(
@@ -186,8 +184,8 @@ def _find_history(
 def _find_end(asked: BisectRequest, package: str, which: str, say: Callable[[str], None]) -> str:
     """Search one end of the failure's history; "" with a message if the search fails."""
     try:
-        found = bisect_releases(asked, package, say)
+        found = versions.bisect_releases(asked, package, say)
     except BadInput as error:
         say(f"the history is not known: {error}")
         return ""
-    return str(getattr(found, which)) if isinstance(found, VersionAnswer) else ""
+    return str(getattr(found, which)) if isinstance(found, answers.VersionAnswer) else ""

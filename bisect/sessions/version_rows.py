@@ -11,7 +11,7 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
 from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit, sort_by_history
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sources.outcome import get_default_root
+from opsieve.bisect.sources import outcome, version_sequence
 from opsieve.bisect.sources.release_source import (
     Version,
     list_builds,
@@ -20,7 +20,6 @@ from opsieve.bisect.sources.release_source import (
     open_end,
     sort_by_number,
 )
-from opsieve.bisect.sources.version_sequence import find_place
 from opsieve.gen.errors import BadInput, shown
 
 
@@ -85,7 +84,10 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     # The release on which the case failed is the bad end unless another is named.
     named = target.release if request.bad is None and target.release in names else request.bad
     return VersionRow(
-        tuple(row), find_place(request.good, names, "--good"), find_place(named, names, "--bad"), tuple(loose)
+        tuple(row),
+        version_sequence.find_place(request.good, names, "--good"),
+        version_sequence.find_place(named, names, "--bad"),
+        tuple(loose),
     )
 
 
@@ -108,7 +110,11 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
         for index in indexes:
             try:
                 numbers = list_releases(
-                    each, request.offline, root=get_default_root(), index=index, preliminary=request.pre
+                    each,
+                    request.offline,
+                    root=outcome.get_default_root(),
+                    index=index,
+                    preliminary=request.pre,
                 )
             except BadInput as error:
                 refused.append(error)

@@ -13,14 +13,13 @@ import msgspec
 
 from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.builds import check_trusted
-from opsieve.backends.releases.consent import named_by_file
-from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.backends.releases import builds, consent, releases
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.passes.pass_source import blame_passes, list_attributable
 from opsieve.bisect.search.search import estimate_tests
+from opsieve.bisect.sessions import history, sentences, version_rows
 from opsieve.bisect.sessions.answers import (
     GuiltyPasses,
     NextStep,
@@ -29,20 +28,8 @@ from opsieve.bisect.sessions.answers import (
     VersionPreview,
     keep_culprit,
 )
-from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.sentences import make_version_answer
-from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, describe_end, insert_loose_builds
-from opsieve.bisect.sources.git_history import check_readable, find_tag
-from opsieve.bisect.sources.outcome import (
-    Evaluate,
-    ProbeJournal,
-    Transition,
-    VersionOutcome,
-    get_default_root,
-    hash_case,
-    read_recorded_failure,
-)
+from opsieve.bisect.sources import git_history, outcome
 from opsieve.bisect.sources.release_source import Releases, VersionStore, find_backend, is_pure
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, find_place, load_opener
 from opsieve.gen.case.case import Case
@@ -63,10 +50,10 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     """
     # Before the search, which may take an hour and would end with this error.
     for repository in filter(None, (request.then_commits, request.history)):
-        check_readable(repository)
+        git_history.check_readable(repository)
     case, named = _open_case(request)
     case, target = add_oracles(case, _check_target(named, package), request.oracles)
-    row = assemble_row(request, package, target, say)
+    row = version_rows.assemble_row(request, package, target, say)
     started = time.monotonic()
     versions = (*row.versions, *row.loose)
     with (
@@ -80,7 +67,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
             case,
             target,
             workers,
-            get_default_root(),
+            outcome.get_default_root(),
             policy=request.policy,
             say=say,
             row=versions,
@@ -89,13 +76,13 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
         if request.dry_run:
             return _preview_search(source, row.names, (row.good, row.bad), request)
         # The failure that the store knows: an old release may fail for another reason.
-        own = read_recorded_failure(request.case, case, target)
+        own = outcome.read_recorded_failure(request.case, case, target)
         timeline = _probe_versions(source, own, row.names, (row.good, row.bad), request, say)
-        answer = make_version_answer(timeline, package)
+        answer = sentences.make_version_answer(timeline, package)
         change = answer.find_change(request.fixed)
         if row.loose and change is not None:
             timeline = _search_builds_between(source, own, timeline, row, change, request, say)
-            answer = make_version_answer(timeline, package)
+            answer = sentences.make_version_answer(timeline, package)
             change = answer.find_change(request.fixed)
         # Uninstalled releases may lie between any two.
         if request.offline and package:
@@ -113,7 +100,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
 
 
 @contextmanager
-def _open_prober(request: BisectRequest, say: Say) -> Iterator[tuple[int, Evaluate | None]]:
+def _open_prober(request: BisectRequest, say: Say) -> Iterator[tuple[int, outcome.Evaluate | None]]:
     """Yield how many versions are tried at once, and a function that tries one on the named cluster (or
     None).
     """
@@ -148,10 +135,10 @@ def _check_target(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
 
 def _search_builds_between(
     source: Releases,
-    own: VersionOutcome | None,
+    own: outcome.VersionOutcome | None,
     found: Timeline,
-    row: VersionRow,
-    change: Transition,
+    row: version_rows.VersionRow,
+    change: outcome.Transition,
     request: BisectRequest,
     say: Say,
 ) -> Timeline:
@@ -159,7 +146,7 @@ def _search_builds_between(
     if request.history is None:
         return found
     try:
-        inner = insert_loose_builds(
+        inner = version_rows.insert_loose_builds(
             request.history, row, change.last_before, change.first_after, source.target
         )
     except BadInput as error:
@@ -177,8 +164,8 @@ def _add_repository_facts(
     answer: VersionAnswer,
     case: Case,
     target: ResolvedTarget,
-    row: VersionRow,
-    change: Transition | None,
+    row: version_rows.VersionRow,
+    change: outcome.Transition | None,
     request: BisectRequest,
     say: Say,
 ) -> VersionAnswer:
@@ -193,7 +180,7 @@ def _add_repository_facts(
         try:
             # Rank the commits between the two versions of the change.
             old, new = (
-                describe_end(row.get_version(name), target)
+                version_rows.describe_end(row.get_version(name), target)
                 for name in (change.last_before, change.first_after)
             )
             seen = next((item for item in answer.evidence if item.version == _get_bad_end(change)), None)
@@ -204,14 +191,14 @@ def _add_repository_facts(
                 seen.symptom if seen else "",
                 fixed=change.kind == "fix",
             )
-            answer = replace(answer, history=rank_commits(request.history, (old, new), clues))
+            answer = replace(answer, history=history.rank_commits(request.history, (old, new), clues))
         except BadInput as error:
             # No such commits: report the releases all the same
             say(str(error))
     return answer
 
 
-def _get_bad_end(change: Transition) -> str:
+def _get_bad_end(change: outcome.Transition) -> str:
     return change.last_before if change.kind == "fix" else change.first_after
 
 
@@ -223,7 +210,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
         raise BadInput("name --target, the backend and its options")
     case, target = add_oracles(case, target, request.oracles)
     if not request.target:
-        named_by_file(case.parameters["target"], request.offline, case.origin.versions)
+        consent.named_by_file(case.parameters["target"], request.offline, case.origin.versions)
     started = time.monotonic()
     with load_opener(name)(case, target, argument, request.offline) as found:
         versions = list(found.versions)
@@ -232,16 +219,18 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
         ends = find_place(request.good, versions, "--good"), find_place(request.bad, versions, "--bad")
         question = {
             "source": source,
-            "case": hash_case(case),
+            "case": outcome.hash_case(case),
             "target": target.display,
             "fingerprints": VERSION,
         }
-        sequence = VersionSequence(found.evaluate, ProbeJournal(get_default_root(), question), name, say)
+        sequence = VersionSequence(
+            found.evaluate, outcome.ProbeJournal(outcome.get_default_root(), question), name, say
+        )
         if request.dry_run:
             return _preview_search(sequence, versions, ends, request)
-        own = read_recorded_failure(request.case, case, target)
+        own = outcome.read_recorded_failure(request.case, case, target)
         timeline = _probe_versions(sequence, own, versions, ends, request, say)
-    answer = make_version_answer(timeline, source)
+    answer = sentences.make_version_answer(timeline, source)
     answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
     if request.case is not None:
         keep_culprit(request.case, "releases", answer.as_json())
@@ -254,13 +243,13 @@ def _open_case(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
         raise BadInput("name the CASE to run on each version")
     case = open_case(request.case, request.inputs, request.expected, request.seed)
     # A case may come from a stranger, and its target may name a program to run.
-    named = request.target or check_trusted(case.parameters.get("target", ""))
+    named = request.target or builds.check_trusted(case.parameters.get("target", ""))
     return case, resolve(named) if named else None
 
 
 def _probe_versions(
     source: VersionSequence,
-    own: VersionOutcome | None,
+    own: outcome.VersionOutcome | None,
     versions: list[str],
     ends: Ends,
     request: BisectRequest,
@@ -318,8 +307,8 @@ def _find_guilty_passes(
 def _find_next_step(repository: Path, answer: VersionAnswer, target: ResolvedTarget) -> NextStep:
     """Find the tags of the two releases around the change in the repository."""
     change = next(item for item in answer.transitions if item.first_after == answer.first_bad)
-    good, bad = (find_tag(repository, name) for name in (change.last_before, change.first_after))
-    folders = ReleaseStore().environment(target.backend, change.first_after, offline=True).path
+    good, bad = (git_history.find_tag(repository, name) for name in (change.last_before, change.first_after))
+    folders = releases.ReleaseStore().environment(target.backend, change.first_after, offline=True).path
     return NextStep(str(repository), good, bad, is_pure(folders, answer.package))
 
 
@@ -349,7 +338,9 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
     if request.case is None:
         raise BadInput("name the CASE that fails")
     opened = open_case(request.case, request.inputs, request.expected, request.seed)
-    named = request.target or named_by_file(opened.parameters.get("target", "onnxruntime"), request.offline)
+    named = request.target or consent.named_by_file(
+        opened.parameters.get("target", "onnxruntime"), request.offline
+    )
     opened, target = add_oracles(opened, resolve(named), request.oracles)
     started = time.process_time()
     with Workers(request.run_limits, offline=request.offline, say=say) as workers:

@@ -23,8 +23,7 @@ from types import TracebackType
 
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
-from opsieve.gen.model.scratch import Scratch
+from opsieve.gen.model import files, scratch
 
 # The exit codes of `git bisect run`, so that scripts written for it work here.
 _SKIP = 125
@@ -83,7 +82,7 @@ class BuildDir:
         self._repository, self._build = repository.resolve(), build and _check_script(build)
         self._check = _check_script(check) if isinstance(check, Path) else check
         self._keep, self._limits, self._sparse = keep, limits, sparse
-        self._home = Scratch("bisect")
+        self._home = scratch.Scratch("bisect")
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
         self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -230,7 +229,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def hash_script(script: Path | None) -> str:
     """Return the SHA-256 of a script's text, or "" without a script."""
-    return hashlib.sha256(read_file(script, 16 << 20)).hexdigest() if script else ""
+    return hashlib.sha256(files.read_file(script, 16 << 20)).hexdigest() if script else ""
 
 
 def _check_script(path: Path) -> Path:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from opsieve.backends.compare import Policy
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends import compare, registry
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
@@ -35,7 +34,7 @@ def open_cluster_probes(
     given_up = threading.Event()
     with Cluster(address, describe_installed(()), resources, say) as cluster:
 
-        def evaluated(case: Case, target: ResolvedTarget, policy: Policy) -> VersionOutcome:
+        def evaluated(case: Case, target: registry.ResolvedTarget, policy: compare.Policy) -> VersionOutcome:
             # As files: a case travels in the form in which it is stored, and nothing is pickled.
             with tempfile.TemporaryDirectory() as folder:
                 save(case, Path(folder) / "case")
@@ -58,9 +57,11 @@ def open_cluster_probes(
 
 
 def evaluate_files(
-    files: Files, target: str, policy: Policy, limits: Limits, offline: bool
+    files: Files, target: str, policy: compare.Policy, limits: Limits, offline: bool
 ) -> VersionOutcome:
     """Evaluate the case in these files on a target; runs on a worker."""
     with tempfile.TemporaryDirectory() as folder, Workers(limits, offline=offline) as workers:
         write_files(files, Path(folder) / "case")
-        return evaluate(load(Path(folder) / "case"), resolve(target), ObservationCache(workers), policy)
+        return evaluate(
+            load(Path(folder) / "case"), registry.resolve(target), ObservationCache(workers), policy
+        )

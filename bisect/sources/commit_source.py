@@ -13,56 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends import compare, protocol, registry
 from opsieve.backends.releases.releases import Environment
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.bisect.search import search, search_loop
 from opsieve.bisect.search.ends import Ends
-from opsieve.bisect.search.search import (
-    Chain,
-    Direction,
-    Given,
-    ReproductionRate,
-    Search,
-    Suspects,
-    TestResult,
-    VersionGraph,
-)
-from opsieve.bisect.search.search_loop import SearchProgress, confirm_ends, search_flaky
-from opsieve.bisect.sources.build_sandbox import (
-    BUILD_FAILS,
-    LIMITS,
-    BuildDir,
-    Built,
-    CheckLimits,
-    hash_script,
-)
-from opsieve.bisect.sources.git_history import (
-    Commit,
-    Range,
-    check_paths,
-    describe_commit,
-    find_merge_base,
-    get_tree,
-    is_ancestor,
-    is_shallow,
-    list_first_parents,
-    open_repository,
-    read_range,
-    resolve_commit,
-)
-from opsieve.bisect.sources.outcome import (
-    ProbeJournal,
-    VersionOutcome,
-    classify_outcome,
-    describe_limits,
-    evaluate,
-    hash_case,
-)
-from opsieve.bisect.sources.version_sequence import map_in_order
+from opsieve.bisect.sources import build_sandbox, git_history, outcome, version_sequence
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.fingerprint import VERSION
@@ -83,9 +41,9 @@ class CaseCheck:
     def __init__(
         self,
         case: Case,
-        target: ResolvedTarget,
-        policy: Policy = POLICY,
-        own: VersionOutcome | None = None,
+        target: registry.ResolvedTarget,
+        policy: compare.Policy = compare.POLICY,
+        own: outcome.VersionOutcome | None = None,
         limits: Limits | None = None,
     ):
         self._case, self._policy, self.own = case, policy, own
@@ -105,15 +63,15 @@ class CaseCheck:
     def question(self) -> dict[str, object]:
         """The journal's key for this check."""
         return {
-            "case": hash_case(self._case),
+            "case": outcome.hash_case(self._case),
             "target": self.target.display,
             "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
             "fingerprints": VERSION,
             # A hang or a lack of memory depends on the limits, so that other limits are another question.
-            **describe_limits(self._workers.limits),
+            **outcome.describe_limits(self._workers.limits),
         }
 
-    def __call__(self, built: Built) -> VersionOutcome:
+    def __call__(self, built: build_sandbox.Built) -> outcome.VersionOutcome:
         """Evaluate a built commit.
 
         Its workers end with the probe, because the work tree will hold another commit.
@@ -125,7 +83,7 @@ class CaseCheck:
             built.folder,
         )
         try:
-            return evaluate(self._case, target, ObservationCache(self._workers), self._policy)
+            return outcome.evaluate(self._case, target, ObservationCache(self._workers), self._policy)
         finally:
             self._workers.end_release(target)
 
@@ -137,7 +95,7 @@ class _Trees:
         self.places: dict[str, tuple[Path, ...]] = {}
 
     def environment(
-        self, backend: Backend, release: str, offline: bool = False, say: object = None
+        self, backend: protocol.Backend, release: str, offline: bool = False, say: object = None
     ) -> Environment:
         """Return the running Python with the folders of a commit in front."""
         there = tuple(folder for folder in self.places[release] if folder.is_dir())
@@ -145,7 +103,9 @@ class _Trees:
 
 
 Say = Callable[[str], None]
-SearchProtocol = Generator[tuple[list[str], SearchProgress | None], list[TestResult], "CommitResult"]
+SearchProtocol = Generator[
+    tuple[list[str], search_loop.SearchProgress | None], list[search.TestResult], "CommitResult"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +118,14 @@ class CommitResult:
     tested commit to its outcome; `base` is the merge base that replaces a good end outside the history.
     """
 
-    direction: Direction
+    direction: search.Direction
     trouble: str
     wrong_ends: tuple[tuple[str, str], ...]
-    culprits: tuple[Commit, ...]
+    culprits: tuple[git_history.Commit, ...]
     confidence: float
     size: int
     base: str
-    seen: dict[str, VersionOutcome]
+    seen: dict[str, outcome.VersionOutcome]
     probed: int
     recalled: int
 
@@ -182,7 +142,7 @@ class Plan:
     good: int
     bad: int
     base: str
-    between: Range
+    between: git_history.Range
 
 
 class Commits:
@@ -203,28 +163,32 @@ class Commits:
         paths: tuple[str, ...] = (),
         first_parent: bool = False,
         sparse: tuple[str, ...] = (),
-        limits: CheckLimits = LIMITS,
+        limits: build_sandbox.CheckLimits = build_sandbox.LIMITS,
         fresh: bool = False,
         root: Path,
         say: Say = print,
     ):
-        self._repository = open_repository(path)
+        self._repository = git_history.open_repository(path)
         self._path, self._check, self._build, self._say = Path(self._repository.git_dir), check, build, say
         self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
         self.plan = self._make_plan(good, bad)
-        question = check.question if isinstance(check, CaseCheck) else {"check": hash_script(check)}
+        question = (
+            check.question if isinstance(check, CaseCheck) else {"check": build_sandbox.hash_script(check)}
+        )
         # Neither the repository nor the ends: another search through the same trees uses the same probes.
-        self._journal = ProbeJournal(
-            root, {"source": "commits", "build": hash_script(build), "sparse": sparse, **question}, fresh
+        self._journal = outcome.ProbeJournal(
+            root,
+            {"source": "commits", "build": build_sandbox.hash_script(build), "sparse": sparse, **question},
+            fresh,
         )
         self._limits = limits
         self._own = check.own if isinstance(check, CaseCheck) else None
-        self.wanted: VersionOutcome | None = None
+        self.wanted: outcome.VersionOutcome | None = None
         # By tree, since commits with equal files continue each other's turns.
         self._turns: Counter[str] = Counter()
         # Trees that were built, or tried to be, in this call
         self._built: set[str] = set()
-        self.seen: dict[str, VersionOutcome] = {}
+        self.seen: dict[str, outcome.VersionOutcome] = {}
         self.probed = self.recalled = 0
 
     def __enter__(self) -> "Commits":
@@ -235,17 +199,17 @@ class Commits:
     ) -> None:
         self._repository.close()
 
-    def recall_probe(self, commit: str) -> VersionOutcome | None:
+    def recall_probe(self, commit: str) -> outcome.VersionOutcome | None:
         """Return the outcome of an earlier probe of a commit with the same files."""
-        return self._journal.get_probe(get_tree(self._repository, commit))
+        return self._journal.get_probe(git_history.get_tree(self._repository, commit))
 
     def search_commits(
         self,
         *,
-        chance: Given = None,
+        chance: search.Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
-        progressed: Callable[[SearchProgress], None] = lambda progress: None,
+        progressed: Callable[[search_loop.SearchProgress], None] = lambda progress: None,
     ) -> CommitResult:
         """Find the commit that brought or ended the failure.
 
@@ -257,7 +221,7 @@ class Commits:
             ThreadPoolExecutor(
                 jobs
             ) as pool,  # left last: the builds ends the scripts that its threads wait for
-            BuildDir(
+            build_sandbox.BuildDir(
                 self._path, self._check, self._build, self._journal.folder, jobs, self._limits, self._sparse
             ) as builds,
         ):
@@ -265,17 +229,19 @@ class Commits:
             while True:
                 if progress is not None:
                     progressed(progress)
-                seen = map_in_order(pool, lambda commit: self._test_commit(builds, commit), wanted)
+                seen = version_sequence.map_in_order(
+                    pool, lambda commit: self._test_commit(builds, commit), wanted
+                )
                 try:
                     self._choose_failure(dict(zip(wanted, seen, strict=True)))
                     wanted, progress = steps.send(
-                        [classify_outcome(item, self.wanted or self._own) for item in seen]
+                        [outcome.classify_outcome(item, self.wanted or self._own) for item in seen]
                     )
                 except StopIteration as stop:
                     found: CommitResult = stop.value
                     return found
 
-    def _choose_failure(self, seen: dict[str, VersionOutcome]) -> None:
+    def _choose_failure(self, seen: dict[str, outcome.VersionOutcome]) -> None:
         """Follow one failure: that of the bad end, else the first one seen; if the case is known for a
         failure, only that one. A script cannot tell failures apart.
         """
@@ -284,34 +250,36 @@ class Commits:
             showing = (
                 item
                 for item in (bad, *seen.values())
-                if item and classify_outcome(item, self._own) is TestResult.BAD
+                if item and outcome.classify_outcome(item, self._own) is search.TestResult.BAD
             )
             self.wanted = next(showing, None)
 
     def _make_plan(self, good: str, bad: str) -> Plan:
         repository = self._repository
-        good, bad = resolve_commit(repository, good), resolve_commit(repository, bad)
+        good, bad = git_history.resolve_commit(repository, good), git_history.resolve_commit(repository, bad)
         if good == bad:
             raise BadInput("the good and the bad end are the same commit")
         base = ""
         # Two release branches: the change came after their common commit, or is not in this history.
-        if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
-            base = good = find_merge_base(repository, good, bad)
-        old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
+        if not git_history.is_ancestor(repository, good, bad) and not git_history.is_ancestor(
+            repository, bad, good
+        ):
+            base = good = git_history.find_merge_base(repository, good, bad)
+        old, new = (good, bad) if git_history.is_ancestor(repository, good, bad) else (bad, good)
         # Before the search, because a mistyped path would make every commit innocent.
-        check_paths(repository, new, self._paths)
-        if is_shallow(repository):
+        git_history.check_paths(repository, new, self._paths)
+        if git_history.is_shallow(repository):
             self._say("the clone is shallow: commits that it lacks are not searched (git fetch --unshallow)")
-        row = (old, *list_first_parents(repository, old, new))
+        row = (old, *git_history.list_first_parents(repository, old, new))
         place = {old: 0, new: len(row) - 1}
-        between = read_range(repository, old, new, self._paths, self._first_parent)
+        between = git_history.read_range(repository, old, new, self._paths, self._first_parent)
         return Plan(row, place[good], place[bad], base, between)
 
-    def _run_steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
+    def _run_steps(self, given: search.Given, confidence: float, width: int) -> SearchProtocol:
         """Confirm the two ends, then search between them."""
         plan = self.plan
         flaky = isinstance(self._check, Path)
-        confirming = confirm_ends(len(plan.row), plan.good, plan.bad, given, confidence, flaky)
+        confirming = search_loop.confirm_ends(len(plan.row), plan.good, plan.bad, given, confidence, flaky)
         places = next(confirming)
         while True:
             answers = yield [plan.row[place] for place in places], None
@@ -325,12 +293,12 @@ class Commits:
                 break
         if ends.trouble:
             return self._make_result(ends, None, plan.between)
-        if isinstance(chance, ReproductionRate):
+        if isinstance(chance, search.ReproductionRate):
             self._say(f"the failing end showed the failure in {chance.failures} of {chance.runs} runs")
         return (yield from self._search_between(ends, chance, confidence, width))
 
     def _search_between(
-        self, ends: Ends, chance: float | ReproductionRate, confidence: float, width: int
+        self, ends: Ends, chance: float | search.ReproductionRate, confidence: float, width: int
     ) -> SearchProtocol:
         """Search between two ends that differ."""
         plan = self.plan
@@ -338,18 +306,20 @@ class Commits:
         # An end has moved, and the range with it.
         if ends.wrong:
             old, new = plan.row[ends.old], plan.row[ends.new]
-            between = read_range(self._repository, old, new, self._paths, self._first_parent)
+            between = git_history.read_range(self._repository, old, new, self._paths, self._first_parent)
         size = len(between.commits)
         linear = all(
             parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents)
         )
         # A chain needs no square of bits, so that its length is not limited.
-        history = Chain(size) if linear else VersionGraph(between.parents)
+        history = search.Chain(size) if linear else search.VersionGraph(between.parents)
 
-        def search_for(rate: float | ReproductionRate) -> Search:
-            return Search(history, direction=ends.direction, chance=rate, confidence=confidence, width=width)
+        def search_for(rate: float | search.ReproductionRate) -> search.Search:
+            return search.Search(
+                history, direction=ends.direction, chance=rate, confidence=confidence, width=width
+            )
 
-        inner = search_flaky(search_for, chance)
+        inner = search_loop.search_flaky(search_for, chance)
         try:
             places, progress = next(inner)
             while True:
@@ -358,12 +328,12 @@ class Commits:
         except StopIteration as stop:
             return self._make_result(ends, stop.value, between)
 
-    def _test_commit(self, builds: BuildDir, commit: str) -> VersionOutcome:
-        tree = get_tree(self._repository, commit)
+    def _test_commit(self, builds: build_sandbox.BuildDir, commit: str) -> outcome.VersionOutcome:
+        tree = git_history.get_tree(self._repository, commit)
         turn = self._turns[tree]
         self._turns[tree] += 1
         known = self._journal.get_probe(tree, turn)
-        if known is not None and known.symptom == BUILD_FAILS and tree not in self._built:
+        if known is not None and known.symptom == build_sandbox.BUILD_FAILS and tree not in self._built:
             # A build that failed in an earlier call may have had no disk, no network or no time
             known = None
         self._built.add(tree)
@@ -381,7 +351,9 @@ class Commits:
             self.seen[commit] = known
         return known
 
-    def _make_result(self, ends: Ends, suspects: Suspects | None, between: Range) -> CommitResult:
+    def _make_result(
+        self, ends: Ends, suspects: search.Suspects | None, between: git_history.Range
+    ) -> CommitResult:
         culprits = suspects.candidates if suspects else ()
         trouble = str(ends.trouble)
         if between.closed and culprits == (len(between.commits) - 1,):
@@ -390,7 +362,9 @@ class Commits:
             ends.direction,
             trouble,
             tuple((self.plan.row[place], result.value) for place, result in ends.wrong),
-            tuple(describe_commit(self._repository, between.commits[place]) for place in culprits),
+            tuple(
+                git_history.describe_commit(self._repository, between.commits[place]) for place in culprits
+            ),
             suspects.confidence if suspects else 0.0,
             len(between.commits),
             self.plan.base,

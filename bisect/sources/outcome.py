@@ -17,11 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from opsieve.backends.compare import POLICY, Policy, compare
-from opsieve.backends.judge.judge import judge_case
-from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
-from opsieve.backends.judge.oracle_names import ORACLE
-from opsieve.backends.judge.oracles import Lab
-from opsieve.backends.judge.shown_failure import judge_run
+from opsieve.backends.judge import judge, levels, oracle_names, oracles, shown_failure
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
@@ -30,12 +26,8 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import Journal
-from opsieve.gen.model.files import reason
-from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.fingerprint import VERSION, Fingerprint
-from opsieve.triage.fingerprint.sameness import get_trait, make_failure
-from opsieve.triage.fingerprint.stack import read_stack
+from opsieve.gen.model import durable, files
+from opsieve.triage.fingerprint import component, fingerprint, sameness, stack
 from opsieve.triage.store.failure_record import get_verdict, parse_components, read_failure
 from opsieve.version import VERSION as OPSIEVE_VERSION
 
@@ -82,14 +74,14 @@ _LACKS = re.compile(
 Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
-def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
+def evaluate(case: Case, target: ResolvedTarget, lab: oracles.Lab, policy: Policy = POLICY) -> VersionOutcome:
     """Judge a case on a target.
 
     Only `fail` and `flaky` are failures; undecided, invalid and unsupported ones are skipped. The expected
     outputs of a case define good and bad: a target that returns others is bad, even if the judge is
     undecided.
     """
-    judged = judge_case(case, target, lab, policy)
+    judged = judge.judge_case(case, target, lab, policy)
     verdict, observation = judged.verdict, judged.observations[0]
     if case.expected is not None and observation.outputs is not None and not verdict.is_judged:
         worst = compare(observation.outputs, case.expected, case.program.output_dtypes(), policy).worst
@@ -104,7 +96,7 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
         state, text = "skip", f"{missing} lacks what this release needs: {text}"
     if state == "bad":
         found = _make_failure(case, verdict, observation, text)
-        return replace(found, levels_differ=True) if LEVELS_DISAGREE in verdict.rules else found
+        return replace(found, levels_differ=True) if levels.RULE in verdict.rules else found
     # Outputs that nobody can judge still tell whether the failure of the other version is there.
     if state == "skip" and observation.outputs is not None:
         differ = _compare_levels(case, target, observation, lab, policy)
@@ -127,7 +119,7 @@ def _find_incompatible_package(observation: Observation, target: ResolvedTarget)
 
 
 def _compare_levels(
-    case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, policy: Policy
+    case: Case, target: ResolvedTarget, seen: Observation, lab: oracles.Lab, policy: Policy
 ) -> bool | None:
     """Whether the unoptimised build gives other outputs than `seen`; None without outputs."""
     if target.baseline is None:
@@ -136,19 +128,22 @@ def _compare_levels(
     if right.outputs is None:
         return None
     return (
-        judge_run(case.program, case.inputs, target, seen, lab, right=right, policy=policy).verdict == "fail"
+        shown_failure.judge_run(
+            case.program, case.inputs, target, seen, lab, right=right, policy=policy
+        ).verdict
+        == "fail"
     )
 
 
 def evaluate_run(
-    case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, blame: str = ""
+    case: Case, target: ResolvedTarget, seen: Observation, lab: oracles.Lab, blame: str = ""
 ) -> VersionOutcome | None:
     """Evaluate a run in which the compiler failed to return outputs, without oracles.
 
     Returns None if it returned outputs, did not run, or lacks a feature. `blame` goes into the key, and not
     into the trait.
     """
-    verdict = judge_run(case.program, case.inputs, target, seen, lab, blame=blame)
+    verdict = shown_failure.judge_run(case.program, case.inputs, target, seen, lab, blame=blame)
     text = _shorten(seen.message)
     return _make_failure(case, verdict, seen, text) if verdict.verdict == "fail" else None
 
@@ -165,9 +160,12 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
     except BadInput:
         return None
     parts = parse_components(record.components)
-    found = Fingerprint(record.fingerprint_version, record.fingerprint, parts)
+    found = fingerprint.Fingerprint(record.fingerprint_version, record.fingerprint, parts)
     # Fingerprints of other rules cannot be compared.
-    if found.version != VERSION or found.get_value(ComponentName.BACKEND) != target.name:
+    if (
+        found.version != fingerprint.VERSION
+        or found.get_value(component.ComponentName.BACKEND) != target.name
+    ):
         return None
     stage = "done" if verdict.mismatch else record.stage
     lasting = _lasting_trait(case, verdict, found)
@@ -176,9 +174,11 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
     )
 
 
-def _lasting_trait(case: Case, verdict: Verdict, found: Fingerprint) -> str:
+def _lasting_trait(case: Case, verdict: Verdict, found: fingerprint.Fingerprint) -> str:
     return (
-        "other outputs than expected" if case.expected is not None and verdict.mismatch else get_trait(found)
+        "other outputs than expected"
+        if case.expected is not None and verdict.mismatch
+        else sameness.get_trait(found)
     )
 
 
@@ -193,11 +193,13 @@ def _shorten(text: str) -> str:
 
 
 def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
-    found = make_failure(verdict, observation, case.program).fingerprint
+    found = sameness.make_failure(verdict, observation, case.program).fingerprint
     what = _name_symptom(verdict, observation.stage)
     stage = "done" if observation.outcome == "ok" else verdict.stage or observation.stage
     # With the functions, whose names lead to the commits that changed them.
-    message = "\n".join([observation.message[:_MESSAGE], *read_stack(observation.frames, _FRAMES).names])
+    message = "\n".join(
+        [observation.message[:_MESSAGE], *stack.read_stack(observation.frames, _FRAMES).names]
+    )
     lasting = _lasting_trait(case, verdict, found)
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 
@@ -300,9 +302,9 @@ class ProbeJournal:
             # For people: the folder's name is a hash.
             (self.folder / "question.json").write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {reason(error)}") from None
-        self._probes = Journal(self.folder / "probes.jsonl", _Probe)
-        self._conclusions = Journal(self.folder / "conclusions.jsonl", _Conclusion)
+            raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {files.reason(error)}") from None
+        self._probes = durable.Journal(self.folder / "probes.jsonl", _Probe)
+        self._conclusions = durable.Journal(self.folder / "conclusions.jsonl", _Conclusion)
         probes = () if fresh else self._probes.read()
         self._outcomes = {(probe.version, probe.turn): probe.outcome for probe in probes}
         self._answers = {each.name: each.answer for each in self._conclusions.read()}
@@ -325,11 +327,13 @@ class ProbeJournal:
         self._answers[name] = answer
         self._append_record(self._conclusions, _Conclusion(name, answer))
 
-    def _append_record(self, journal: Journal[Any], record: msgspec.Struct) -> None:
+    def _append_record(self, journal: durable.Journal[Any], record: msgspec.Struct) -> None:
         try:
             journal.add([record])
         except OSError as error:
-            raise BadInput(f"a probe cannot be kept in {shown(self.folder, 200)}: {reason(error)}") from None
+            raise BadInput(
+                f"a probe cannot be kept in {shown(self.folder, 200)}: {files.reason(error)}"
+            ) from None
 
 
 def describe_limits(limits: Limits) -> dict[str, object]:
@@ -349,7 +353,7 @@ def hash_case(case: Case) -> str:
         total.update(json.dumps(header, sort_keys=True).encode())
         for chunk in chunks:
             total.update(chunk)
-    if oracle := case.parameters.get(ORACLE):
+    if oracle := case.parameters.get(oracle_names.ORACLE):
         total.update(oracle.encode())
     if case.expected is not None:
         # which probes of before 2026-11-24 did not know

@@ -13,23 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.protocol import Backend
+from opsieve.backends import compare, protocol
 from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve
 from opsieve.backends.releases.builds import allow, build_environment, build_files, build_number, build_state
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key
 from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore, Say
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.sources.outcome import (
-    Evaluate,
-    ProbeJournal,
-    VersionOutcome,
-    describe_limits,
-    evaluate,
-    hash_case,
-)
-from opsieve.bisect.sources.version_sequence import VersionSequence
+from opsieve.bisect.sources import outcome, version_sequence
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.fingerprint import VERSION
@@ -65,7 +56,7 @@ class Version:
         # The text becomes part of a target's name, whose syntax uses the other signs.
         return re.sub(r"[^A-Za-z0-9.!+_-]+", "-", self.name)
 
-    def make_key(self, backend: Backend) -> str:
+    def make_key(self, backend: protocol.Backend) -> str:
         """Return a key that tells this version from every other one, and a build from its predecessor at the
         same path.
         """
@@ -78,7 +69,7 @@ class Version:
         # Two indexes may have different files under one number, such as nightly builds.
         return f"{self.name}@{place}" if index.place else self.name
 
-    def find_files(self, backend: Backend, store: ReleaseStore) -> tuple[Path, ...]:
+    def find_files(self, backend: protocol.Backend, store: ReleaseStore) -> tuple[Path, ...]:
         """Return the folders of its files, if they are on this machine."""
         if self.release is not None:
             return store.package_environment(backend, self.release, offline=True).path
@@ -96,7 +87,7 @@ class VersionStore:
         self._row = {version.entry: version.release for version in row if version.release}
 
     def environment(
-        self, backend: Backend, release: str, offline: bool = False, say: Say = lambda _: None
+        self, backend: protocol.Backend, release: str, offline: bool = False, say: Say = lambda _: None
     ) -> Environment:
         """Return the environment of a release of the row, or of another release of the backend's own
         package.
@@ -212,7 +203,7 @@ _FRESH = 3600.0
 _MAX_BYTES = 1 << 20
 
 
-class Releases(VersionSequence):
+class Releases(version_sequence.VersionSequence):
     """Probes of one case in versions of a compiler.
 
     `target` gives the backend and its options, its release is ignored. `row` holds the versions that are not
@@ -227,29 +218,31 @@ class Releases(VersionSequence):
         workers: Workers,
         root: Path,
         *,
-        policy: Policy = POLICY,
+        policy: compare.Policy = compare.POLICY,
         say: Say = print,
         row: Iterable[Version] = (),
-        elsewhere: Evaluate | None = None,
+        elsewhere: outcome.Evaluate | None = None,
     ):
         self._row = {version.name: version for version in row}
         self.target = target.with_release("")
         question = {
-            "case": hash_case(case),
+            "case": outcome.hash_case(case),
             "target": self.target.display,
             "tolerance": list(policy.tolerance) if policy.tolerance else None,
             "fingerprints": VERSION,
             "source": "releases",
-            **describe_limits(workers.limits),
+            **outcome.describe_limits(workers.limits),
         }
         self._case, self._workers, self._policy, self._elsewhere = case, workers, policy, elsewhere
-        super().__init__(self.try_release, ProbeJournal(root, question), self.target.name, say)
+        super().__init__(self.try_release, outcome.ProbeJournal(root, question), self.target.name, say)
 
-    def try_release(self, version: str) -> VersionOutcome:
+    def try_release(self, version: str) -> outcome.VersionOutcome:
         """Evaluate a release now."""
         if self._elsewhere is not None and version not in self._row:
             return self._elsewhere(self._case, self.get_target(version), self._policy)
-        return evaluate(self._case, self.get_target(version), ObservationCache(self._workers), self._policy)
+        return outcome.evaluate(
+            self._case, self.get_target(version), ObservationCache(self._workers), self._policy
+        )
 
     def get_target(self, version: str) -> ResolvedTarget:
         """Return the target of a version, with the options of the search."""

@@ -21,8 +21,7 @@ from typing import Protocol, TypeVar, cast
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import release_key
-from opsieve.bisect.search.search import Given, ReproductionRate, TestResult
-from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisect_row, measure_rate
+from opsieve.bisect.search import search, search_loop
 from opsieve.bisect.sources.outcome import ProbeJournal, VersionOutcome, classify_outcome, lacks_failure
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
@@ -42,7 +41,7 @@ class Timeline:
     versions: tuple[str, ...]
     seen: tuple[VersionOutcome | None, ...]
     wanted: VersionOutcome | None
-    outcome: SearchResult | None
+    outcome: search_loop.SearchResult | None
     probed: int
     recalled: int
 
@@ -95,15 +94,17 @@ class VersionSequence:
         self._say(f"{self._name} {version}: {found.symptom}")
         return found
 
-    def _measure_rate(self, version: str, seen: VersionOutcome, wanted: VersionOutcome) -> ReproductionRate:
+    def _measure_rate(
+        self, version: str, seen: VersionOutcome, wanted: VersionOutcome
+    ) -> search.ReproductionRate:
         """Measure how often a failing version shows the failure; `seen` is its first probe."""
-        steps = measure_rate()
+        steps = search_loop.measure_rate()
         next(steps)
         while True:
             try:
                 steps.send(classify_outcome(seen, wanted))
             except StopIteration as stop:
-                found: ReproductionRate = stop.value
+                found: search.ReproductionRate = stop.value
                 self._say(f"{version} showed the failure in {found.failures} of {found.runs} runs")
                 return found
             seen = self.test_version(version)
@@ -119,7 +120,9 @@ class VersionSequence:
         with ThreadPoolExecutor(jobs) as pool:
             seen = tuple(map_in_order(pool, self.test_version, versions))
         # The newest failure is the one that a user meets today.
-        wanted = next((item for item in reversed(seen) if classify_outcome(item, own) is TestResult.BAD), own)
+        wanted = next(
+            (item for item in reversed(seen) if classify_outcome(item, own) is search.TestResult.BAD), own
+        )
         return self._make_timeline(versions, seen, wanted, None, own)
 
     def search_versions(
@@ -128,11 +131,11 @@ class VersionSequence:
         good: int | None,
         bad: int | None,
         *,
-        chance: Given = None,
+        chance: search.Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
         own: VersionOutcome | None = None,
-        progressed: Callable[[SearchProgress], None] = lambda progress: None,
+        progressed: Callable[[search_loop.SearchProgress], None] = lambda progress: None,
     ) -> Timeline:
         """Follow one failure: `own`, for which the case is known, else that of the bad end, else of the
         newest version, else of the oldest.
@@ -152,17 +155,17 @@ class VersionSequence:
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
             if place not in seen:
                 seen[place] = first[place] = self.test_version(versions[place])
-            if fails := classify_outcome(seen[place], own) is TestResult.BAD:
+            if fails := classify_outcome(seen[place], own) is search.TestResult.BAD:
                 wanted = seen[place]
                 break
-        belief: float | ReproductionRate = chance if isinstance(chance, float) else 1.0
-        known: dict[int, TestResult] = {}
+        belief: float | search.ReproductionRate = chance if isinstance(chance, float) else 1.0
+        known: dict[int, search.TestResult] = {}
         if wanted is not None and fails and (chance == "auto" or (chance is None and wanted.flaky)):
             belief, known = (
                 self._measure_rate(versions[place], first.pop(place), wanted),
-                {place: TestResult.BAD},
+                {place: search.TestResult.BAD},
             )
-        steps = bisect_row(
+        steps = search_loop.bisect_row(
             len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known
         )
         places, progress = next(steps)
@@ -170,7 +173,7 @@ class VersionSequence:
             while True:
                 if progress is not None:
                     progressed(progress)
-                answers: list[TestResult] = []
+                answers: list[search.TestResult] = []
                 for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
                     # The first failure that is met is followed, so that another bug in between does not
                     # mislead the search.
@@ -182,7 +185,7 @@ class VersionSequence:
                 try:
                     places, progress = steps.send(answers)
                 except StopIteration as stop:
-                    outcome: SearchResult = stop.value
+                    outcome: search_loop.SearchResult = stop.value
                     break
         row = [seen.get(place) for place in range(len(versions))]
         return self._make_timeline(versions, row, wanted, outcome, own)
@@ -192,7 +195,7 @@ class VersionSequence:
         versions: Sequence[str],
         seen: Sequence[VersionOutcome | None],
         wanted: VersionOutcome | None,
-        outcome: SearchResult | None,
+        outcome: search_loop.SearchResult | None,
         own: VersionOutcome | None,
     ) -> Timeline:
         """Make the timeline; a version without the followed failure is good, and one with another failure

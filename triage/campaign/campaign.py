@@ -15,10 +15,9 @@ from dataclasses import replace
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.triage.campaign import lane_pool, lane_spawn
 from opsieve.triage.campaign.guidance import GRACE, Planned, Programs, run_guided
 from opsieve.triage.campaign.lane_messages import Done, Further
-from opsieve.triage.campaign.lane_pool import LanePool
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule, resume_schedule
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
@@ -123,7 +122,7 @@ def run_campaign(
     programs: Programs | None = None,
     coverage: Coverage | None = None,
     full: Callable[[DiskFull], bool] = lambda error: False,
-    start: Spawn = spawn_lane,
+    start: lane_spawn.Spawn = lane_spawn.spawn_lane,
 ) -> Generator[int, None, None]:
     """Continue a campaign until `tests` are finished in total, or for `seconds` of wall time (0: no end).
 
@@ -149,7 +148,7 @@ def run_campaign(
     recorded = store.count_done(campaign)
     schedule = resume_schedule(store, campaign, plan) if plan.costs else None
     order = TestsInOrder(schedule, recorded)
-    with LanePool(campaign, plan, limits, lanes, recorded, tests, start, schedule) as pool:
+    with lane_pool.LanePool(campaign, plan, limits, lanes, recorded, tests, start, schedule) as pool:
         while tests is None or order.recorded_count < tests:
             now = time.monotonic()
             if now >= end:

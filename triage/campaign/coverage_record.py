@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from opsieve.backends.coverage import elf, sources
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
-from opsieve.backends.coverage.elf import Library, Unreadable
-from opsieve.backends.coverage.sources import Names
 from opsieve.backends.stacks.demangle import demangle
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
@@ -301,21 +300,21 @@ def _compare_libraries(first: ReachedLibrary, second: ReachedLibrary) -> Library
     )
 
 
-def _open_names(*libraries: ReachedLibrary) -> Names | None:
+def _open_names(*libraries: ReachedLibrary) -> sources.Names | None:
     """Open the names of addresses in a file that is still present in this build."""
     for item in libraries:
         try:
-            library = Library(Path(item.path))
+            library = elf.Library(Path(item.path))
             # The file at that path may have been updated since.
             if library.build_id == item.build_id:
-                return Names(library)
-        except (Unreadable, OSError, ValueError, LookupError, struct.error):
+                return sources.Names(library)
+        except (elf.Unreadable, OSError, ValueError, LookupError, struct.error):
             # A library that a stranger made
             continue
     return None
 
 
-def _describe_only(names: Names | None, addresses: Addresses) -> OnlyOne:
+def _describe_only(names: sources.Names | None, addresses: Addresses) -> OnlyOne:
     if names is None:
         return OnlyOne(len(addresses), (), ((UNKNOWN, len(addresses)),), ((UNKNOWN, len(addresses)),))
     functions = [names.function(int(address)) for address in addresses]

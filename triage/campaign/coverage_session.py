@@ -8,9 +8,8 @@ from typing import Any
 
 from opsieve.backends.coverage.coverage import Probes
 from opsieve.backends.registry import resolve
-from opsieve.triage.campaign.coverage_record import CoverageRecord, load_earlier, save_record
+from opsieve.triage.campaign import coverage_record, session
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.session import FuzzRequest, make_programs, open_coverage
 from opsieve.triage.store.finished_test import Campaign
 
 # Seconds
@@ -22,18 +21,22 @@ class CoverageSession:
     nothing.
     """
 
-    def __init__(self, request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, folder: Path):
+    def __init__(self, request: session.FuzzRequest, plan: CampaignPlan, campaign: Campaign, folder: Path):
         targets = [resolve(name) for name in campaign.targets]
-        self.coverage = open_coverage(request, plan, targets)
-        self.programs = make_programs(request, plan, campaign, self.coverage is not None and request.guide)
+        self.coverage = session.open_coverage(request, plan, targets)
+        self.programs = session.make_programs(
+            request, plan, campaign, self.coverage is not None and request.guide
+        )
         self._folder, self._started, self._saved = folder, time.monotonic(), time.monotonic()
-        self._record: CoverageRecord | None = None
+        self._record: coverage_record.CoverageRecord | None = None
         if self.coverage is not None:
-            earlier = load_earlier(folder, campaign.id)
+            earlier = coverage_record.load_earlier(folder, campaign.id)
             # Points of functions and of blocks cannot be added up.
             same = earlier is not None and earlier.kind == self.coverage.kind
             self._record = (
-                earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
+                earlier
+                if same
+                else coverage_record.CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
             )
             if same and earlier is not None:
                 self.coverage.known = earlier.mark_known
@@ -55,7 +58,7 @@ class CoverageSession:
         """Write the record."""
         if self._record is not None and self.coverage is not None:
             self._record.add_final_state(self.coverage, time.monotonic() - self._started, done)
-            save_record(self._record, self._folder)
+            coverage_record.save_record(self._record, self._folder)
 
     def list_facts(self) -> dict[str, Any]:
         """Return the reached amounts by compiler for `--json`."""

@@ -27,10 +27,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
+from opsieve.backends import observation, registry
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
@@ -95,8 +94,8 @@ class LaneWorkers(Workers):
         self._stop = stop
 
     def observe_many(
-        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
-    ) -> Iterator[Observation]:
+        self, target: registry.ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[observation.Observation]:
         """Observe as `Workers.observe_many` does; raise LaneStopped when it is time to stop."""
         answered = super().observe_many(target, tests, fresh=fresh, repeat=repeat)
         # Closing at once frees the worker's lock; the garbage collector would do so at some later time.
@@ -222,7 +221,7 @@ def find_unstable(runs: Iterable[frozenset[int]]) -> frozenset[int]:
 def exclude_unstable(
     workers: Workers,
     coverage: Coverage,
-    targets: Sequence[ResolvedTarget],
+    targets: Sequence[registry.ResolvedTarget],
     cases: Sequence[Case],
     seconds: float = SECONDS,
 ) -> int:
@@ -254,7 +253,7 @@ def exclude_unstable(
     return count
 
 
-def _observe_runs(workers: Workers, target: ResolvedTarget, case: Case) -> list[frozenset[int]]:
+def _observe_runs(workers: Workers, target: registry.ResolvedTarget, case: Case) -> list[frozenset[int]]:
     """Return the probes reached by each of several runs of a program; empty unless the runs end well."""
     answers = list(workers.observe_many(target, [Test(case.program, case.inputs, again=True)] * (1 + RUNS)))[
         1:

@@ -15,10 +15,8 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax.single_calls import iter_single_calls
+from opsieve.gen.irs.tir import fuzzing, nodes, passes
 from opsieve.gen.irs.tir.arguments import arguments, program, values, with_own_names
-from opsieve.gen.irs.tir.fuzzing import TRIES, Mutant, SeedPool, Settings
-from opsieve.gen.irs.tir.nodes import size
-from opsieve.gen.irs.tir.passes import runnable
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode
@@ -37,7 +35,9 @@ EVERY = 8
 def make_guided_programs(plan: CampaignPlan, seed: int, limits: Limits, guided: bool) -> Programs:
     """Make the programs of the strategy `tir` or `relax-mutate`."""
     if plan.strategy == TIR:
-        return GuidedFunctions([*basic(), *make_lowered_seeds(seed, limits)], seed, Settings(coverage=guided))
+        return GuidedFunctions(
+            [*basic(), *make_lowered_seeds(seed, limits)], seed, fuzzing.Settings(coverage=guided)
+        )
     return MutatedModules(plan, seed, import_modules(seed, limits))
 
 
@@ -73,17 +73,23 @@ class PassFaults:
 class GuidedFunctions:
     """TIR functions with passes, by Tzer's loop."""
 
-    # Frozen
-    def __init__(self, seeds: Sequence[ObjectNode], seed: int, settings: Settings = Settings()):  # noqa: B008
-        self.loop = SeedPool([item for item in seeds if arguments(item) is not None], str(seed), settings)
+    def __init__(
+        self,
+        seeds: Sequence[ObjectNode],
+        seed: int,
+        settings: fuzzing.Settings = fuzzing.Settings(),  # noqa: B008, frozen
+    ):
+        self.loop = fuzzing.SeedPool(
+            [item for item in seeds if arguments(item) is not None], str(seed), settings
+        )
         self._seed = seed
-        self._under_way: dict[int, Mutant] = {}
+        self._under_way: dict[int, fuzzing.Mutant] = {}
         self._faults = PassFaults()
 
     def make_case(self, number: int) -> Case:
         """Make the next candidate of the loop."""
         candidate = self.loop.next()
-        for _ in range(TRIES):
+        for _ in range(fuzzing.TRIES):
             # A number of tries at most, or a loop of seeds with nothing but known passes would never end.
             if number % NOTICED == 0 or not self._faults.is_known(candidate.sequence):
                 break
@@ -92,7 +98,7 @@ class GuidedFunctions:
             candidate = self.loop.next()
         self._under_way[number] = candidate
         # Some passes leave a function that only code generation understands, which then cannot run.
-        sequence = candidate.sequence if self.is_lowered_only(number) else runnable(candidate.sequence)
+        sequence = candidate.sequence if self.is_lowered_only(number) else passes.runnable(candidate.sequence)
         made = program(candidate.function, sequence)
         origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
         return Case(made, values(candidate.function, number), origin=origin)
@@ -151,6 +157,6 @@ def make_lowered_seeds(
                 # A function with a node that the reader does not know is no seed.
                 continue
             # Larger functions mutate slowly, and their failures are hard to read.
-            if arguments(function) is not None and size(function) <= LARGEST:
+            if arguments(function) is not None and nodes.size(function) <= LARGEST:
                 found[program.data] = function
     return list(found.values())

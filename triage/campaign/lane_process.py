@@ -22,8 +22,7 @@ from opsieve.backends.probing.growing_support import make_growing
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
-from opsieve.backends.workers.zygotes.zygote import Unavailable
+from opsieve.backends.workers.zygotes import shared_zygotes, zygote
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign.lane_messages import (
@@ -42,8 +41,7 @@ from opsieve.triage.campaign.lane_messages import (
     unpack_case,
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
-from opsieve.triage.campaign.schedule.batch import BatchDecision, choose_skipped_feature, list_features
-from opsieve.triage.campaign.schedule.costs import read_stated
+from opsieve.triage.campaign.schedule import batch, costs
 from opsieve.triage.campaign.testing import run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
@@ -117,7 +115,7 @@ class Lane:
             started = time.monotonic()
             # Small pieces lose little if the lane dies, and show progress.
             upto = min(numbers.stop, at + max(1, min(PIECE, int(SLICE * self._rate))))
-            decision = numbers.decision or BatchDecision()
+            decision = numbers.decision or batch.BatchDecision()
             cases = {
                 number: plan.make_case(campaign.seed, number, decision.strategy_shares)
                 for number in range(at, upto)
@@ -155,7 +153,7 @@ def _import_expected(workers: Workers, names: Sequence[str]) -> None:
     """Import the compilers that a campaign on these targets runs first."""
     # They are not targets; starting the campaign reports that.
     with suppress(BadInput):
-        places = read_stated([resolve(name) for name in names]).quick if names else ()
+        places = costs.read_stated([resolve(name) for name in names]).quick if names else ()
         _import_compilers(workers, tuple(names[place] for place in places))
 
 
@@ -163,7 +161,7 @@ def _import_compilers(workers: Workers, targets: Sequence[str]) -> None:
     """Import compilers while the first programs are made; import errors show up in their first test."""
     for name in targets:
         # Compilers are imported before the first test, so that their start is not counted as its time.
-        with suppress(Unavailable, BadInput):
+        with suppress(zygote.Unavailable, BadInput):
             workers.version(resolve(name))
 
 
@@ -185,17 +183,21 @@ def choose_targets(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tu
 
 
 def run_scheduled(
-    begin: Begin, plan: CampaignPlan, cases: dict[int, Case], decision: BatchDecision, lab: ObservationCache
+    begin: Begin,
+    plan: CampaignPlan,
+    cases: dict[int, Case],
+    decision: batch.BatchDecision,
+    lab: ObservationCache,
 ) -> list[FinishedTest]:
     """Run tests on the first targets, except for known failures, and add the input of the schedule's
     decisions.
     """
     campaign, asked, left = begin.campaign, {}, {}
-    has = {number: list_features(case.program) for number, case in cases.items()}
+    has = {number: batch.list_features(case.program) for number, case in cases.items()}
     for number, case in cases.items():
         names = choose_targets(campaign, case, begin.first)
         found = {
-            name: choose_skipped_feature(campaign.seed, number, name, has[number], decision.known)
+            name: batch.choose_skipped_feature(campaign.seed, number, name, has[number], decision.known)
             for name in names
         }
         left[number] = {name: feature for name, feature in found.items() if feature}
@@ -221,7 +223,7 @@ def serve_connection(connection: socket.socket, targets: Sequence[str], alone: C
         return
     except BadInput as error:
         send_message(connection, Failed(str(error)))
-    except Unavailable as error:
+    except zygote.Unavailable as error:
         send_message(
             connection, Failed(f"{error}; leave that target out, or install it (see opsieve doctor)")
         )
@@ -234,7 +236,7 @@ def main() -> None:
     """Serve the socket whose descriptor is the argument."""
     # an interrupt of the terminal is the main process's to answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ZYGOTES.share_as(sys.argv[2])
+    shared_zygotes.ZYGOTES.share_as(sys.argv[2])
     serve_connection(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:], lambda: os._exit(0))
 
 

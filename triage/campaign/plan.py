@@ -19,17 +19,14 @@ from opsieve.backends.probing.operator_support import Support, collect_support, 
 from opsieve.backends.probing.support_tables import SupportTable, pack_table, unpack_table
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.generation.generator_version import compute_generator_version
-from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.generation import generator_version, random_graph
 from opsieve.gen.generation.request import from_record
-from opsieve.gen.model.durable import make_folder, write_file
-from opsieve.gen.model.files import bound_reading, read_file, reason
-from opsieve.gen.strategies.mix import BATCH, find_place
-from opsieve.gen.strategies.registry import generate
+from opsieve.gen.model import durable, files
+from opsieve.gen.strategies import mix, registry
 from opsieve.triage.campaign.schedule.costs import NONE, Costs, parse_costs as read_costs
 
 _NO_CHOICE = OracleChoice()
-USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
+USUAL = random_graph.GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,11 @@ class CampaignPlan:
     """
 
     strategy: str = "mix"
-    request: GenRequest = USUAL
+    request: random_graph.GenRequest = USUAL
     supports: tuple[Support, ...] = ()
     metamorphic: bool = False
     further: OracleChoice = _NO_CHOICE
-    edition: str = field(default_factory=compute_generator_version)
+    edition: str = field(default_factory=generator_version.compute_generator_version)
     costs: Costs = NONE
 
     @property
@@ -56,7 +53,7 @@ class CampaignPlan:
 
         Equal texts and seeds give equal programs.
         """
-        fields = {"edition": self.edition, **to_record(self.request)}
+        fields = {"edition": self.edition, **random_graph.to_record(self.request)}
         if self.supports:
             # A hash, because the tables are long and the text is part of the campaign's id.
             fields["supports"] = hashlib.sha256(name_tables(self.supports).encode()).hexdigest()[:12]
@@ -72,18 +69,18 @@ class CampaignPlan:
         siblings = self.request.siblings
         seed, strategy = make_seed(campaign_seed, number // siblings), self.strategy
         # Other shares give some programs a second time in a batch of seeds, but not the same siblings.
-        sibling = number % (siblings * BATCH if shares else siblings) if siblings > 1 else 0
+        sibling = number % (siblings * mix.BATCH if shares else siblings) if siblings > 1 else 0
         if shares:
-            strategy, seed = find_place(seed, shares)
-        return generate(strategy, seed, replace(self.make_request(number), sibling=sibling))
+            strategy, seed = mix.find_place(seed, shares)
+        return registry.generate(strategy, seed, replace(self.make_request(number), sibling=sibling))
 
-    def make_request(self, number: int) -> GenRequest:
+    def make_request(self, number: int) -> random_graph.GenRequest:
         """Make the request for the program of a test: the campaign's, restricted to the operators of the
         targets in turn.
         """
         if not self.supports:
             return self.request
-        asked = self._choose_supports(number // BATCH)
+        asked = self._choose_supports(number // mix.BATCH)
         return replace(self.request, supports=share_support(asked), target=name_tables(asked))
 
     def _choose_supports(self, batch: int) -> Sequence[Support]:
@@ -98,7 +95,7 @@ class CampaignPlan:
         """List the targets whose tables the program of a test may exceed."""
         if not self.supports:
             return frozenset()
-        kept_to = {support.support_key for support in self._choose_supports(number // BATCH)}
+        kept_to = {support.support_key for support in self._choose_supports(number // mix.BATCH)}
         return frozenset(support.target for support in self.supports if support.support_key not in kept_to)
 
 
@@ -163,14 +160,14 @@ def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> N
         BadInput: If they cannot be written.
     """
     try:
-        make_folder(store / _FOLDER)
+        durable.make_folder(store / _FOLDER)
         for number, table in enumerate(tables, 1):
-            write_file(_get_path(store, campaign, number), pack_table(table))
+            durable.write_file(_get_path(store, campaign, number), pack_table(table))
     except OSError as error:
-        raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {reason(error)}") from None
+        raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {files.reason(error)}") from None
 
 
-@bound_reading
+@files.bound_reading
 def load_tables(campaign: str, store: Path) -> list[SupportTable]:
     """Load the tables of a campaign; [] without any.
 
@@ -183,7 +180,7 @@ def load_tables(campaign: str, store: Path) -> list[SupportTable]:
         if not path.exists():
             break
         try:
-            found.append(unpack_table(read_file(path, _MOST)))
+            found.append(unpack_table(files.read_file(path, _MOST)))
         except ValueError as error:
             raise BadInput(f"{shown(path, 200)} cannot be read: {shown(str(error), 100)}") from None
     return found

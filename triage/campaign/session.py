@@ -11,13 +11,11 @@ from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.releases.consent import check_consent
-from opsieve.backends.releases.interpreters import installed_version
+from opsieve.backends.releases import consent, interpreters
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.generation import request as gen_request
-from opsieve.gen.generation.generator_version import compute_generator_version
+from opsieve.gen.generation import generator_version, request as gen_request
 from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.registry import RELAX_MUTATE, TIR
@@ -37,8 +35,7 @@ from opsieve.triage.campaign.plan import (
     parse_plan,
     save_tables,
 )
-from opsieve.triage.campaign.schedule.costs import read_stated
-from opsieve.triage.campaign.schedule.schedule import forget_changed, get_shares, resume_schedule
+from opsieve.triage.campaign.schedule import costs, schedule
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.rows import format_cluster
 from opsieve.triage.store.store import Store
@@ -116,9 +113,9 @@ def open_campaign(
     if found is not None:
         plan, limited = parse_plan(found.generator)
         # Nothing tells whether its programs are the same.
-        if plan.edition != compute_generator_version() and not store.count_done(found):
+        if plan.edition != generator_version.compute_generator_version() and not store.count_done(found):
             raise _make_edition_error(found)
-        check_consent(() if request.targets else found.targets)  # those that only the store names
+        consent.check_consent(() if request.targets else found.targets)  # those that only the store names
         targets = [resolve(name) for name in found.targets]
     else:
         plan, limited = _make_plan(request), True
@@ -127,7 +124,9 @@ def open_campaign(
         )
         _check_ir(plan, targets)
     if found is None and request.adapt and not is_guided(request, plan):
-        plan = replace(plan, costs=read_stated(list({target.display: target for target in targets}.values())))
+        plan = replace(
+            plan, costs=costs.read_stated(list({target.display: target for target in targets}.values()))
+        )
     # on a Workers of its own: whether it can be traced is asked first
     coverage = open_coverage(request, plan, targets)
     tables = load_tables(found.id, request.store) if found is not None else []
@@ -210,7 +209,7 @@ def _is_worth_probing(target: ResolvedTarget) -> bool:
     # which is started for each question
     if target.facts.helper or target.facts.runs_command:
         return False
-    return read_stated([target]).get_cost(0, "onnx") <= _ASKED_AS_IT_COMES
+    return costs.read_stated([target]).get_cost(0, "onnx") <= _ASKED_AS_IT_COMES
 
 
 def is_guided(request: FuzzRequest, plan: CampaignPlan) -> bool:
@@ -305,9 +304,9 @@ def _read_versions(workers: Workers, targets: Sequence[ResolvedTarget], *, impor
     versions: dict[str, str] = {}
     for target in targets:
         try:
-            versions[target.display] = ("" if imported else installed_version(target)) or workers.version(
-                target
-            )
+            versions[target.display] = (
+                "" if imported else interpreters.installed_version(target)
+            ) or workers.version(target)
         except Unavailable as error:
             raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
     return versions
@@ -328,12 +327,13 @@ def _check_resumption(
     ]
     if changed:
         say(f"{'; '.join(changed)}: new failures are those of the new version")
-    forget_changed(store, campaign, plan, versions)
-    if plan.edition != compute_generator_version():
+    schedule.forget_changed(store, campaign, plan, versions)
+    if plan.edition != generator_version.compute_generator_version():
         known = store.sample_digests(campaign, _COMPARED)
         learnt = store.read_state(campaign)
         if any(
-            plan.make_case(campaign.seed, number, get_shares(learnt, number)).program.digest != digest
+            plan.make_case(campaign.seed, number, schedule.get_shares(learnt, number)).program.digest
+            != digest
             for number, digest in known.items()
         ):
             raise _make_edition_error(campaign)
@@ -351,7 +351,8 @@ def _check_resumption(
 def _make_edition_error(campaign: Campaign) -> BadInput:
     return BadInput(
         f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve"
-        f" ({compute_generator_version()}): continue with that opsieve, or start a new one without --resume"
+        f" ({generator_version.compute_generator_version()}): continue with that opsieve, or start a new one"
+        " without --resume"
     )
 
 
@@ -372,7 +373,7 @@ def list_facts(
         for name, counts in totals.items()
     }
     plan = parse_plan(campaign.generator)[0]
-    decided = resume_schedule(store, campaign, plan).list_facts() if plan.costs else {}
+    decided = schedule.resume_schedule(store, campaign, plan).list_facts() if plan.costs else {}
     return {
         "tests": store.count_done(campaign),
         "tests_now": done_now,

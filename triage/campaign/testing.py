@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge.derived_types import find_contradictions
-from opsieve.backends.judge.further_runs import run_optional_oracles
-from opsieve.backends.judge.judge import Judged, judge_program
+from opsieve.backends.judge import derived_types, further_runs, judge
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, is_confirming
 from opsieve.backends.observation import Observation
@@ -21,10 +19,7 @@ from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.rewrites.relation import choose_relation, rewrite_program
-from opsieve.triage.fingerprint.component import Evidence
-from opsieve.triage.fingerprint.fingerprint import make_fingerprint
-from opsieve.triage.fingerprint.normalise import find_blamed_operator, normalise_message
-from opsieve.triage.fingerprint.program_graph import ProgramNames
+from opsieve.triage.fingerprint import component, fingerprint, normalise, program_graph
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _NO_CHOICE = OracleChoice()
@@ -229,17 +224,17 @@ def run_lowering(
 
 def _judge_target(
     case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache
-) -> Judged:
+) -> judge.Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
-    return judge_program(case.program, case.inputs, target, lab, oracles=oracles)
+    return judge.judge_program(case.program, case.inputs, target, lab, oracles=oracles)
 
 
 def _run_further_oracles(
     case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache
-) -> Judged | None:
+) -> judge.Judged | None:
     """Run the oracles that rerun a program on a passing target; None without a finding."""
     found = (
-        run_optional_oracles(further, case.program, case.inputs, target, lab, glance=True)
+        further_runs.run_optional_oracles(further, case.program, case.inputs, target, lab, glance=True)
         if case.expected is None
         else None
     )
@@ -247,23 +242,23 @@ def _run_further_oracles(
     if found is None or found.verdict == "undecided":
         return None
     builds = [build for build in (target, target.baseline) if build is not None]
-    return Judged(found, tuple(lab.observe(build, case.program, case.inputs) for build in builds))
+    return judge.Judged(found, tuple(lab.observe(build, case.program, case.inputs) for build in builds))
 
 
-def _make_finding(case: Case, name: str, judged: Judged) -> FoundFailure:
+def _make_finding(case: Case, name: str, judged: judge.Judged) -> FoundFailure:
     operators = sorted(set(case.program.operators()))
-    evidence = Evidence(valid=case.program.fault is None)
-    print_ = make_fingerprint(
-        judged.verdict, judged.observations[0], operators, evidence, ProgramNames(case.program)
+    evidence = component.Evidence(valid=case.program.fault is None)
+    print_ = fingerprint.make_fingerprint(
+        judged.verdict, judged.observations[0], operators, evidence, program_graph.ProgramNames(case.program)
     )
     return FoundFailure(name, judged.verdict, print_, judged.observations)
 
 
-def _make_non_bug(name: str, judged: Judged) -> NonBug:
+def _make_non_bug(name: str, judged: judge.Judged) -> NonBug:
     """Describe a missing feature of a target so that equal ones become one entry."""
     message = judged.verdict.message or judged.verdict.reason
-    blamed = find_blamed_operator(message)
-    template = normalise_message(message)
+    blamed = normalise.find_blamed_operator(message)
+    template = normalise.normalise_message(message)
     what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
     return NonBug(name, judged.verdict.verdict, what, message)
 
@@ -281,7 +276,9 @@ def find_agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: Observation
     types = test.program.outputs()
     answers = ((build, _observe(build, test, lab).outputs) for build in builds)
     given = [
-        (build, outputs) for build, outputs in answers if outputs and not find_contradictions(outputs, types)
+        (build, outputs)
+        for build, outputs in answers
+        if outputs and not derived_types.find_contradictions(outputs, types)
     ]
     dtypes = test.program.output_dtypes()
     found: set[ResolvedTarget] = set()

@@ -18,8 +18,7 @@ from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import FAILING, JUDGED
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import bound_reading, read_file
+from opsieve.gen.model import durable, files
 
 State = Literal["newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged"]
 STATES: tuple[State, ...] = ("newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged")
@@ -264,7 +263,7 @@ def is_corpus(folder: Path) -> bool:
     return (folder / NAME).exists()
 
 
-@bound_reading
+@files.bound_reading
 def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     """Read the cases of a corpus by name.
 
@@ -278,7 +277,7 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
             " add`"
         )
     try:
-        file = msgspec.json.decode(read_file(path, _MOST), type=_CorpusFile)
+        file = msgspec.json.decode(files.read_file(path, _MOST), type=_CorpusFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
             f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}"
@@ -314,10 +313,10 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
         for name, entry in sorted(cases.items())
     }
     data = msgspec.json.format(msgspec.json.encode({"format": FORMAT, "cases": found}), indent=2) + b"\n"
-    write_output(folder / NAME, data)
+    durable.write_output(folder / NAME, data)
 
 
-@bound_reading
+@files.bound_reading
 def read_results(path: Path) -> list[_Result]:
     """Read the results in an output of `corpus run --json`.
 
@@ -325,7 +324,7 @@ def read_results(path: Path) -> list[_Result]:
         BadInput: If it is invalid.
     """
     try:
-        return msgspec.json.decode(read_file(path, _MOST), type=_Results).results
+        return msgspec.json.decode(files.read_file(path, _MOST), type=_Results).results
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
             f"{shown(path, 200)} is no output of `corpus run --json`: {shown(str(error), 120)}"

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.consent import give_consent, named_by_file
-from opsieve.backends.releases.installers import release_key
+from opsieve.backends.releases import consent, installers
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import JUDGED
@@ -25,8 +24,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import DATA, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown, suggest_name
-from opsieve.gen.model.durable import Journal
-from opsieve.gen.model.files import reason
+from opsieve.gen.model import durable, files
 from opsieve.triage.corpus.corpus_file import (
     CorpusEntry,
     CorpusResult,
@@ -145,7 +143,7 @@ def replay_cases(
         for text in request.targets or recorded or (_DEFAULT,):
             try:
                 # A record may be a stranger's, so that its targets need consent; typed ones do not.
-                resolve(named_by_file(text, request.offline) if not request.targets else text)
+                resolve(consent.named_by_file(text, request.offline) if not request.targets else text)
                 targets.append(text)
             except BadInput as error:
                 yield CorpusResult(name, text, "not-judged", cases[name].targets.get(text), None, str(error))
@@ -212,7 +210,7 @@ def _choose_targets(path: Path, request: CorpusRequest) -> tuple[str, ...]:
         return tuple(dict.fromkeys(request.targets))
     case = open_case(path)
     text = case.parameters.get("target") or _DEFAULT
-    return (named_by_file(text, request.offline, case.origin.versions),)
+    return (consent.named_by_file(text, request.offline, case.origin.versions),)
 
 
 def _save_case(
@@ -302,7 +300,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
             raise BadInput(
                 f"there is no bug {shown(name, 80)}: opsieve bugs lists them{suggest_name(name, bugs)}"
             )
-    journal = None if request.journal is None else Journal(request.journal, _Record)
+    journal = None if request.journal is None else durable.Journal(request.journal, _Record)
     known = {
         (record.result.case, record.digest, record.result.target): record.result
         for record in (journal.read() if journal else ())
@@ -326,13 +324,15 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
             chosen[name] = (target,)
     asked_for = CorpusRequest(request.folder, (), request.limits, request.offline, chosen=chosen)
     # Asking for the newest release is asking for its installation.
-    with give_consent() if request.newest else nullcontext():
+    with consent.give_consent() if request.newest else nullcontext():
         for found in replay_corpus(asked_for, say):
             if journal is not None and isinstance(found, CorpusResult):
                 try:
                     journal.add([_Record(bugs[found.case][0].digest, found)])
                 except OSError as error:
-                    raise BadInput(f"cannot write {shown(journal.path, 200)}: {reason(error)}") from None
+                    raise BadInput(
+                        f"cannot write {shown(journal.path, 200)}: {files.reason(error)}"
+                    ) from None
             yield found
 
 
@@ -369,7 +369,11 @@ def update_bugs(folder: Path, results: Sequence[CorpusResult]) -> None:
         release = Target.parse(latest(entry, bug)[0]).release
         if status(entry, bug) == "live":
             # A release before the fix says nothing about it.
-            if bug.fixed_in and release and release_key(release) >= release_key(bug.fixed_in):
+            if (
+                bug.fixed_in
+                and release
+                and installers.release_key(release) >= installers.release_key(bug.fixed_in)
+            ):
                 bug = replace(bug, fixed_in="", fixed_on="")
         elif status(entry, bug) == "fixed" and not bug.fixed_in:
             bug = replace(bug, fixed_in=release, fixed_on=datetime.date.today().isoformat())

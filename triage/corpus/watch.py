@@ -21,9 +21,7 @@ from opsieve.triage.corpus.session import (
     replay_cases,
 )
 from opsieve.triage.judging import RefusedModel
-from opsieve.triage.store.decisions import Ledger, Status
-from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import ClusterRow, MemberRow
+from opsieve.triage.store import decisions, queries, rows
 
 WORDS: Mapping[State, str] = {
     "newly-failing": "reopened",
@@ -34,7 +32,7 @@ WORDS: Mapping[State, str] = {
     "not-judged": "not judged",
 }
 # What a state makes of a cluster's status
-_MARKS: Mapping[State, Status] = {"newly-failing": "confirmed", "fixed": "fixed"}
+_MARKS: Mapping[State, decisions.Status] = {"newly-failing": "confirmed", "fixed": "fixed"}
 _LIMITS = Limits()
 _PAGE = 1000
 
@@ -64,9 +62,9 @@ class WatchedCluster(CorpusResult):
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    row: ClusterRow
+    row: rows.ClusterRow
     fingerprints: frozenset[str]
-    cases: Mapping[str, MemberRow]
+    cases: Mapping[str, rows.MemberRow]
 
 
 def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
@@ -83,7 +81,7 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
     waiting: list[tuple[_Watched, list[CorpusResult]]] = []
     # Once for each package: it asks an index on the network.
     newest = cache(lambda package: find_newest(package, request.offline))
-    with Queries(request.store) as store:
+    with queries.Queries(request.store) as store:
         for watched in _iter_watched(store, request.members):
             results: list[CorpusResult] = []
             for path, member in watched.cases.items():
@@ -113,13 +111,13 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
 
 def record_decisions(folder: Path, results: Sequence[WatchedCluster]) -> None:
     """Mark fixed and returned clusters; each mark is a decision that `opsieve undo` reverts."""
-    with Ledger(folder) as ledger:
+    with decisions.Ledger(folder) as ledger:
         for result in results:
             if mark := _MARKS.get(result.state):
                 ledger.mark(result.cluster, mark)
 
 
-def _iter_watched(store: Queries, most: int) -> Iterator[_Watched]:
+def _iter_watched(store: queries.Queries, most: int) -> Iterator[_Watched]:
     """Yield the clusters that have cases: the reduced representative, and members as they were found."""
     after = ""
     while True:
@@ -128,7 +126,7 @@ def _iter_watched(store: Queries, most: int) -> Iterator[_Watched]:
             # Without a kept case there is nothing to run.
             if row.status == "wontfix" or not row.representative:
                 continue
-            cases: dict[str, MemberRow] = {}
+            cases: dict[str, rows.MemberRow] = {}
             first = store.case(row.representative)
             if first.reduced is not None:
                 cases[str(first.reduced)] = first.member

@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.campaign.lane_messages import Answer, Begin, Question, decode_message, encode_message
-from opsieve.triage.campaign.lane_spawn import Spawn
+from opsieve.triage.campaign import lane_messages, lane_spawn
 from opsieve.triage.distributed import remote_lane
 from opsieve.triage.distributed.remote_lane import Installed
 from opsieve.triage.store.finished_test import Campaign
@@ -36,7 +35,7 @@ _WAIT = 30.0
 @contextmanager
 def open_lanes(
     address: str, campaign: Campaign, resources: Mapping[str, float], say: Callable[[str], None]
-) -> Iterator[tuple[int, Spawn]]:
+) -> Iterator[tuple[int, lane_spawn.Spawn]]:
     """Yield the number of lanes that the cluster can have, and a function that starts one; they end with the
     context.
 
@@ -154,7 +153,7 @@ class Cluster:
             for address, answer in found.items()
         }
 
-    def make_spawn(self, campaign: str) -> Spawn:
+    def make_spawn(self, campaign: str) -> lane_spawn.Spawn:
         """Return a function that starts a lane of a campaign, for `LanePool`."""
 
         return lambda: ClusterLane(self, campaign)
@@ -218,21 +217,21 @@ class ClusterLane:
         self._given_up = threading.Event()
         self._begin = b""
 
-    def send_begin(self, message: Begin) -> None:
+    def send_begin(self, message: lane_messages.Begin) -> None:
         """Keep the message with the campaign, which precedes every task."""
-        self._begin = encode_message(message)
+        self._begin = lane_messages.encode_message(message)
 
-    def iter_answers(self, question: Question) -> Iterator[Answer]:
+    def iter_answers(self, question: lane_messages.Question) -> Iterator[lane_messages.Answer]:
         """Yield a worker's answers.
 
         Raises:
             BadInput: If every worker is gone.
             EOFError: If the task is lost.
         """
-        given = self._campaign, self._begin, encode_message(question)
+        given = self._campaign, self._begin, lane_messages.encode_message(question)
         for frame in self._cluster.run_task(self._given_up, remote_lane.answer_question, *given):
             # A lane sends answers only
-            yield decode_message(frame)  # type: ignore[misc]
+            yield lane_messages.decode_message(frame)  # type: ignore[misc]
 
     def send_stop(self) -> None:
         """Let the task end by itself."""

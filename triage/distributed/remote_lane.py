@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Generic, TypeVar
 
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import BadTarget
+from opsieve.backends import registry, target
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation.generator_version import compute_generator_version
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
-from opsieve.triage.campaign.lane_messages import decode_message, encode_message
-from opsieve.triage.campaign.lane_spawn import LaneClient, spawn_lane
+from opsieve.triage.campaign import lane_messages, lane_spawn
 
 T = TypeVar("T")
 # Seconds that a thing waits for a task
@@ -98,8 +96,8 @@ def describe_installed(targets: Sequence[str], offline: bool = False) -> Install
     with Workers(offline=offline) as workers:
         for name in targets:
             try:
-                versions[name] = workers.version(resolve(name))
-            except (Unavailable, BadTarget) as error:
+                versions[name] = workers.version(registry.resolve(name))
+            except (Unavailable, target.BadTarget) as error:
                 missing[name] = str(error)
     return Installed(compute_generator_version(), platform.python_version(), versions, missing)
 
@@ -113,11 +111,11 @@ def answer_question(campaign: str, begin: bytes, question: bytes) -> list[bytes]
     lane = _KEPT.take_one(campaign)
     try:
         if lane is None:
-            lane = spawn_lane(meeting=campaign)
+            lane = lane_spawn.spawn_lane(meeting=campaign)
             # What the pool sends
-            lane.send_begin(decode_message(begin))  # type: ignore[arg-type]
-        asked = decode_message(question)
-        found = list(map(encode_message, lane.iter_answers(asked)))  # type: ignore[arg-type]
+            lane.send_begin(lane_messages.decode_message(begin))  # type: ignore[arg-type]
+        asked = lane_messages.decode_message(question)
+        found = list(map(lane_messages.encode_message, lane.iter_answers(asked)))  # type: ignore[arg-type]
     except (EOFError, OSError):
         raise LaneDied(f"status {lane.end_lane() if lane else None}") from None
     except BaseException:
@@ -133,7 +131,7 @@ def end_lanes(campaign: str) -> None:
     _KEPT.end_all(campaign)
 
 
-_KEPT: Kept[LaneClient] = Kept(lambda lane: lane.end_lane())
+_KEPT: Kept[lane_spawn.LaneClient] = Kept(lambda lane: lane.end_lane())
 
 
 # Bytes of the files of a case

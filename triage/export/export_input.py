@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare, widen
-from opsieve.backends.judge.derived_types import INFERENCE, RULE, read_derived
-from opsieve.backends.judge.judging_session import find_sum_lengths, list_open_rules
-from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
+from opsieve.backends.judge import derived_types, judging_session, levels
 from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -25,7 +23,7 @@ from opsieve.triage.store.rows import BlamedCommit
 # Who says what is right, in words for people without opsieve.
 SOURCES = {
     "expected outputs": "the expected outputs",
-    INFERENCE: "ONNX's shape inference, which tells no values",
+    derived_types.INFERENCE: "ONNX's shape inference, which tells no values",
 }
 # The oracles for the right outputs.
 ORACLES = (FLOAT64, NATIVE)
@@ -116,7 +114,7 @@ def choose_oracles(program: Program, target: ResolvedTarget, verdict: Verdict) -
     trusts it.
     """
     baseline = target.baseline
-    stands_on_it = verdict.blame == "optimiser" or LEVELS_DISAGREE in verdict.rules
+    stands_on_it = verdict.blame == "optimiser" or levels.RULE in verdict.rules
     if baseline and (stands_on_it or ir_of(program).script.trusts_baseline):
         return (*ORACLES, baseline)
     return ORACLES
@@ -140,7 +138,7 @@ def find_expected(
         answer = lab.observe(oracle, case.program, case.inputs)
         if answer.outputs is None:
             continue
-        terms = find_sum_lengths(answer.hazards)
+        terms = judging_session.find_sum_lengths(answer.hazards)
         differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
         # An oracle with the same outputs cannot show the failure.
         if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.agrees:
@@ -159,16 +157,16 @@ def find_expected(
                 blamed if blamed in found else next(name for name in found if found[name] == differing.worst)
             )
         # What ONNX leaves open is right with any value.
-        open_ = {name for name in wanted if list_open_rules(answer.hazards, name)}
+        open_ = {name for name in wanted if judging_session.list_open_rules(answer.hazards, name)}
         right = {
             name: _make_expected(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
             for name in wanted - open_
         }
         return dict(sorted(right.items())), oracle.display
-    if RULE in verdict.rules:
+    if derived_types.RULE in verdict.rules:
         return _make_typed_outputs(
-            read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}
-        ), INFERENCE
+            derived_types.read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}
+        ), derived_types.INFERENCE
     if case.expected is not None:
         return {
             name: _make_expected(value, dtypes.get(name, "")) for name, value in case.expected.items()

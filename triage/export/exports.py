@@ -15,16 +15,13 @@ from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.scratch import Scratch
 from opsieve.gen.model.text import ModelText
-from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.issue import write_issue
-from opsieve.triage.export.program_source import get_optimised_text, get_text
-from opsieve.triage.export.script import write_script
+from opsieve.triage.export import export_input, issue, program_source, script
 
 # The earliest date that a zip file can store.
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
-def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
+def make_archive(exported: export_input.ExportedFailure, text: ModelText) -> bytes:
     """Make the zip: `case/` with model, inputs, observations, and `repro.py` if a script can show the
     failure.
     """
@@ -38,7 +35,7 @@ def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
         }
     # A kind of failure without a script, or a case too large for one
     with contextlib.suppress(BadInput):
-        files["case/repro.py"] = write_script(exported, text).encode()
+        files["case/repro.py"] = script.write_script(exported, text).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         # The order of rglob depends on the file system.
@@ -62,7 +59,7 @@ class Export:
     data: bytes
 
 
-def export_failure(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
+def export_failure(exported: export_input.ExportedFailure, kind: Kind, workers: Workers) -> Export:
     """Export a failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`.
 
     Equal failures give equal bytes on one machine.
@@ -70,11 +67,14 @@ def export_failure(exported: ExportedFailure, kind: Kind, workers: Workers) -> E
     Raises:
         BadInput: If this kind of file cannot show the failure.
     """
-    text = get_text(exported, workers)
+    text = program_source.get_text(exported, workers)
     if kind == "case":
         return Export("case.zip", make_archive(exported, text))
     if kind == "issue":
-        return Export("issue.md", write_issue(exported, text, get_optimised_text(exported, workers)).encode())
+        return Export(
+            "issue.md",
+            issue.write_issue(exported, text, program_source.get_optimised_text(exported, workers)).encode(),
+        )
     if kind == "pytest":
-        return Export("test_repro.py", write_script(exported, text, test=True).encode())
-    return Export("repro.py", write_script(exported, text).encode())
+        return Export("test_repro.py", script.write_script(exported, text, test=True).encode())
+    return Export("repro.py", script.write_script(exported, text).encode())

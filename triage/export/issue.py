@@ -20,16 +20,8 @@ from opsieve.backends.observation import Observation
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.text import ModelText
+from opsieve.triage.export import program_source, script, short_script
 from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.program_source import write_literal
-from opsieve.triage.export.script import (
-    get_command_name,
-    list_packages,
-    list_requirements,
-    write_build_note,
-    write_script,
-)
-from opsieve.triage.export.short_script import write_short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.version import VERSION
@@ -300,7 +292,7 @@ def _print_graph(exported: ExportedFailure, text: ModelText) -> str:
     """Print the model, unless that is impossible or a short script shows it anyway."""
     if not text.text:
         return f"The {exported.noun} cannot be printed; it is in the script."
-    if write_short_script(exported, text):
+    if short_script.write_short_script(exported, text):
         return ""
     return fence_text(escape_text(text.text, _MOST_GRAPH))
 
@@ -337,7 +329,7 @@ def _describe_expected(exported: ExportedFailure) -> str:
         )
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
         # A larger output is in the script.
-        if name and len(source := write_literal(exported.expected[name].value)) <= 600:
+        if name and len(source := program_source.write_literal(exported.expected[name].value)) <= 600:
             text.append(source)
         who = f", by {_name_author(exported)}" if exported.source else ""
         who += _name_second_oracle(exported)
@@ -380,12 +372,12 @@ def _describe_actual(exported: ExportedFailure) -> str:
 
 
 def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
-    short = write_short_script(exported, text)
+    short = short_script.write_short_script(exported, text)
     if short:
         fenced = fence_text(short.rstrip("\n"), "python")
         return f"The script raises an error while the bug is there.\n\n{fenced}"
     try:
-        source = write_script(exported, text)
+        source = script.write_script(exported, text)
     except BadInput as error:
         return f"No script shows it ({error}); the case is attached as `case.zip`."
     # Whole or not at all: half a script shows nothing.
@@ -402,9 +394,11 @@ def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
 def _describe_environment(exported: ExportedFailure) -> list[str]:
     lines = [_name_compiler(exported)]
     pins = dict(
-        item.split("==", 1) for item in list_requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
+        item.split("==", 1)
+        for item in script.list_requirements(exported)
+        if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
     )
-    for name in list_packages(exported):
+    for name in script.list_packages(exported):
         # It is in the first line.
         if name == exported.target.facts.package:
             continue
@@ -418,7 +412,7 @@ def _describe_environment(exported: ExportedFailure) -> list[str]:
                 continue
     # Of a build the last part of the path is enough: the rest tells only where its owner keeps things.
     target = exported.target.with_release("") if exported.target.build else exported.target
-    lines += [write_build_note(exported)] if exported.target.build else []
+    lines += [script.write_build_note(exported)] if exported.target.build else []
     options = str(target).partition(":")[2]
     settings = f", options {options}" if options else ""
     lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{settings}")
@@ -442,7 +436,7 @@ def _describe_probable(known: ProbableIssue) -> str:
 def _name_compiler(exported: ExportedFailure) -> str:
     backend = exported.target.backend
     version = _clean_word(exported.target.release or exported.observation.version, 60)
-    own = get_command_name(exported.target) if exported.target.facts.runs_command else backend.name
+    own = script.get_command_name(exported.target) if exported.target.facts.runs_command else backend.name
     return f"{backend.package or own} {version}".strip()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.text import ModelText
-from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
+from opsieve.triage.export import export_input, script
 from opsieve.triage.export.program_source import (
     BRIEF_KINDS,
     WIDTH,
@@ -19,7 +19,6 @@ from opsieve.triage.export.program_source import (
     write_literal,
     write_run,
 )
-from opsieve.triage.export.script import list_requirements, write_build_note
 
 # Characters of the model's text
 _MOST_TEXT = 2_000
@@ -29,7 +28,7 @@ _MOST_VALUES = 1_500
 _TINY = 1e-30
 
 
-def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
+def write_short_script(exported: export_input.ExportedFailure, text: ModelText) -> str:
     """Write the source; "" if only `write_script` can show the failure.
 
     That is so for a large model, a flaky failure, and values other than arrays of numbers.
@@ -55,8 +54,8 @@ def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
     # A failure to compile needs no inputs.
     fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
-        f"# pip install {' '.join(quote(item) for item in list_requirements(exported))}",
-        *([f"# {write_build_note(exported)}"] if exported.target.build else []),
+        f"# pip install {' '.join(quote(item) for item in script.list_requirements(exported))}",
+        *([f"# {script.write_build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
         *(f"import {module}" for module in facts.imports[-1:]),
@@ -92,7 +91,7 @@ def _write_inputs(items: dict[str, str]) -> list[str]:
     return ["inputs = {", *(f"    {quote(name)}: {value}," for name, value in items.items()), "}"]
 
 
-def _write_checks(exported: ExportedFailure) -> list[str] | None:
+def _write_checks(exported: export_input.ExportedFailure) -> list[str] | None:
     """Write a line for each output with a known value; None if numpy's comparison would not show the
     failure.
     """
@@ -119,7 +118,7 @@ def _write_checks(exported: ExportedFailure) -> list[str] | None:
     return lines
 
 
-def _round_value(item: ExpectedOutput) -> "np.ndarray[Any, Any]":
+def _round_value(item: export_input.ExpectedOutput) -> "np.ndarray[Any, Any]":
     """Round the value to the digits that its tolerance needs."""
     value = np.asarray(item.value)
     if value.dtype.kind != "f" or item.within <= _TINY:

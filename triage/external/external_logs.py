@@ -13,19 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends import registry, target
 from opsieve.backends.observation import Frame, Observation, Stage
-from opsieve.backends.registry import names, plugin
-from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.model.files import bound_reading
 from opsieve.gen.model.printable import printable
 from opsieve.triage.clustering.log_clusters import LogClusters, LoggedFailure, describe_failure
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
-from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
-from opsieve.triage.fingerprint.normalise import is_from_interpreter
-from opsieve.triage.fingerprint.stack import list_calls
-from opsieve.triage.fingerprint.traces import FailureTrace, find_wrong_result, read_trace
+from opsieve.triage.fingerprint import component, fingerprint, normalise, stack, traces
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
 # Names that tools for TVM, torch and ONNX give their phases; any other is taken for the run.
@@ -94,7 +89,7 @@ def read_and_cluster(path: Path) -> LogTriage:
         for index, record in read_records(path):
             if isinstance(record, Record):
                 # A text log is no failure by itself: most of a CI run passes.
-                if not record.text or read_trace(record.text).kind:
+                if not record.text or traces.read_trace(record.text).kind:
                     yield index, record
                     continue
                 record = BadRecord(index + 1, "it holds no failure")
@@ -111,12 +106,16 @@ def read_and_cluster(path: Path) -> LogTriage:
 def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     """Assign each record, given with its index, to its cluster; one record is in memory at a time."""
     clusters = LogClusters()
-    seen: dict[LoggedFailure, Fingerprint] = {}
+    seen: dict[LoggedFailure, fingerprint.Fingerprint] = {}
     failures: list[tuple[int, LoggedFailure]] = []
     for index, record in records:
         observation, found = fingerprint_record(record)
         # Of a crash the frames are in the key already.
-        calls = list_calls(observation.frames) if found.get_value(ComponentName.KIND) == "error" else ()
+        calls = (
+            stack.list_calls(observation.frames)
+            if found.get_value(component.ComponentName.KIND) == "error"
+            else ()
+        )
         failure = describe_failure(found.key, observation.exception, observation.message, calls)
         clusters.add_failure(failure, found.components, calls)
         # The first one gives the title, so that the order of the file decides and not that of a set.
@@ -126,18 +125,18 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     described: dict[str, tuple[str, str, str]] = {}
     for failure, found in seen.items():
         if assigned[failure] not in described:
-            kind = found.get_value(ComponentName.KIND)
+            kind = found.get_value(component.ComponentName.KIND)
             why = "; ".join(
                 f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept
             )
-            described[assigned[failure]] = make_title(found), kind, printable(why)
+            described[assigned[failure]] = fingerprint.make_title(found), kind, printable(why)
     return [Assignment(index, assigned[each], *described[assigned[each]]) for index, each in failures]
 
 
-def fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
+def fingerprint_record(record: Record) -> tuple[Observation, fingerprint.Fingerprint]:
     """Turn another tool's record into an observation of our own, with its fingerprint."""
     text = record.text or record.traceback
-    trace = read_trace(text or record.output)
+    trace = traces.read_trace(text or record.output)
     message = record.message or trace.message
     backend = _find_backend(record, trace)
     stage = "run" if not record.phase else _STAGES.get(record.phase.lower(), "run")
@@ -159,10 +158,10 @@ def fingerprint_record(record: Record) -> tuple[Observation, Fingerprint]:
     if mismatch is not None:
         kind = "mismatch"
     verdict = Verdict("fail", "", kind, stage, message, mismatch=mismatch)
-    return observation, make_fingerprint(verdict, observation, record.operators)
+    return observation, fingerprint.make_fingerprint(verdict, observation, record.operators)
 
 
-def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
+def _find_mismatch(record: Record, trace: traces.FailureTrace, message: str) -> Mismatch | None:
     """Find the wrong property in a record of a wrong result, by its phase and message, or by its message
     alone.
     """
@@ -170,18 +169,20 @@ def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatc
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
     if record.phase.lower() in _COMPARING or (record.exception or trace.exception).endswith("AssertionError"):
-        return find_wrong_result(message)
+        return traces.find_wrong_result(message)
     return None
 
 
-def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: Stage, message: str) -> Any:
+def _choose_outcome(
+    record: Record, trace: traces.FailureTrace, backend: str, stage: Stage, message: str
+) -> Any:
     if record.timed_out or trace.kind == "hang":
         return "hang"
     if record.signal == _SIGKILL or trace.kind == "out-of-memory":
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
-    if is_from_interpreter(message) and _is_callers_own(trace.frames):
+    if normalise.is_from_interpreter(message) and _is_callers_own(trace.frames):
         return "environment"
     # Cut for the cache, which would hold whole logs as keys.
     return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
@@ -200,11 +201,11 @@ def _is_callers_own(frames: Sequence[Frame]) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _classify_exception(backend: str, stage: Stage, exception: str, message: str) -> str:
     """Classify an exception by its backend's rules; `error` for an unknown compiler."""
-    if backend not in names():
+    if backend not in registry.names():
         return "error"
     try:
-        return plugin(backend).backend.classify(stage, exception, message)
-    except BadTarget:
+        return registry.plugin(backend).backend.classify(stage, exception, message)
+    except target.BadTarget:
         return "error"
 
 
@@ -214,7 +215,7 @@ def _load_backends() -> dict[str, dict[str, list[str]]]:
     return backends
 
 
-def _find_backend(record: Record, trace: FailureTrace) -> str:
+def _find_backend(record: Record, trace: traces.FailureTrace) -> str:
     """Find the failed compiler: as named by the record, else the innermost one with a frame in its files,
     else `unknown`.
     """

@@ -18,14 +18,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.printable import printable
+from opsieve.triage.fingerprint import failure_components, mismatch_components, stack
 from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, make_component
-from opsieve.triage.fingerprint.failure_components import make_failure_components
-from opsieve.triage.fingerprint.mismatch_components import (
-    BROKEN_MODEL,
-    make_broken_model_components,
-    make_mismatch_components,
-)
-from opsieve.triage.fingerprint.stack import is_program_class
 
 VERSION = 6
 _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
@@ -75,12 +69,16 @@ def make_fingerprint(
         # Logs of others name compilers that opsieve does not know.
         backend = _NOT_A_WORD.sub("-", observation.target[:40].lower()).strip("-")
     if verdict.mismatch:
-        parts = make_mismatch_components(verdict, observation, operators, evidence)
+        parts = mismatch_components.make_mismatch_components(verdict, observation, operators, evidence)
     # Such an error is a wrong result of the transformer, only noticed by a reader.
-    elif observation.exception.rpartition(".")[2] == BROKEN_MODEL:
-        parts = make_broken_model_components(verdict, observation, operators, evidence, names)
+    elif observation.exception.rpartition(".")[2] == mismatch_components.BROKEN_MODEL:
+        parts = mismatch_components.make_broken_model_components(
+            verdict, observation, operators, evidence, names
+        )
     else:
-        parts = make_failure_components(backend, verdict, observation, operators, evidence, names)
+        parts = failure_components.make_failure_components(
+            backend, verdict, observation, operators, evidence, names
+        )
     every = [
         make_component(ComponentName.KIND, kind, True, "a crash and a wrong result are different failures"),
         make_component(ComponentName.BACKEND, backend, True, "another compiler's failure is another bug"),
@@ -103,7 +101,7 @@ def get_essence(part: Component) -> str:
     """
     if part.name not in _WORDED:
         return part.value
-    text = _CLASS.sub(lambda match: "" if is_program_class(match[0]) else match[0], part.value)
+    text = _CLASS.sub(lambda match: "" if stack.is_program_class(match[0]) else match[0], part.value)
     text = _LETTER.sub(" ", _PLACEHOLDER.sub(" ", text))
     return " ".join(text.translate(_NO_BRACKETS).split()) or part.value
 
@@ -140,7 +138,7 @@ def make_title(found: Fingerprint) -> str:
         text = _WRONG.get(what, what) + (f" of {of}" if of else "")
         if dtype := found.get_value(ComponentName.DTYPE):
             text += f" ({dtype})"
-    elif found.get_value(ComponentName.EXCEPTION) == BROKEN_MODEL:
+    elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:
         graph = found.find_component(ComponentName.OPERATORS)
         text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
         text += f": {found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)}"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opsieve.backends.observation import Frame
-from opsieve.backends.stacks.death_message import summary
-from opsieve.backends.stacks.frame_lines import BuildId, virtual_machine_frame
+from opsieve.backends.stacks import death_message, frame_lines
 from opsieve.backends.stacks.frames import chain_frames, parse_log, read_tracebacks
 from opsieve.backends.verdict import Mismatch
 from opsieve.triage.fingerprint.death_signal import find_signal, list_signal_words
@@ -122,7 +121,7 @@ class FailureTrace:
 _FRAMES_REMOVED = "has removed its internal frames from the traceback"
 
 
-def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
+def read_trace(text: str, build_id: frame_lines.BuildId | None = None) -> FailureTrace:
     """Read the failure in a raw text; any text is accepted, and one without a failure has the kind "".
 
     The death of a process counts more than an exception printed before it; an exception counts more than a
@@ -148,12 +147,12 @@ def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
 _Reading = tuple[TraceKind, str, str, tuple[Frame, ...], int]
 
 
-def _read_death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
+def _read_death(text: str, lines: list[str], build_id: frame_lines.BuildId | None) -> _Reading | None:
     """Read the end of a process, if the text shows one."""
     if not any(sign in text for sign in (*_SIGNS, *list_signal_words())):
         return None
     number = find_signal(lines)
-    said = summary(text)
+    said = death_message.summary(text)
     # Before the signal, which is the one by which the hang was ended.
     if any(_HANG.match(line) for line in lines):
         return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
@@ -210,7 +209,7 @@ def _classify(exception: str, message: str) -> TraceKind:
     return "error"
 
 
-def _read_panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
+def _read_panic(text: str, lines: list[str], build_id: frame_lines.BuildId | None) -> _Reading | None:
     """Read a panic of Rust: its message follows the place, in older releases it precedes it."""
     for at, line in enumerate(lines):
         match = _PANIC.match(line)
@@ -235,7 +234,7 @@ def _read_thrown(lines: list[str]) -> _Reading | None:
     last: list[tuple[str, str, list[Frame]]] = []
     chain: list[tuple[str, str, list[Frame]]] = []
     for line in lines:
-        if (frame := virtual_machine_frame(line)) is not None:
+        if (frame := frame_lines.virtual_machine_frame(line)) is not None:
             if chain:
                 chain[-1][2].append(frame)
                 last = chain

@@ -20,20 +20,10 @@ from opsieve.triage.clustering.reassign import (
     find_differences,
     plan_moves,
 )
-from opsieve.triage.fingerprint.component import Evidence
+from opsieve.triage.fingerprint import component, program_graph
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
-from opsieve.triage.fingerprint.program_graph import ProgramNames, make_signature
-from opsieve.triage.store.artifacts import REDUCED, read_artifacts
-from opsieve.triage.store.decision_log import write_rekey
-from opsieve.triage.store.failure_record import (
-    encode_components,
-    get_verdict,
-    read_blamed_observation,
-    read_failure,
-    write_failure,
-)
+from opsieve.triage.store import artifacts, decision_log, failure_record, store_folder
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.store_folder import get_case_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,7 @@ def refingerprint(
         if case.cluster is None or (places is not None and case.place not in places):
             continue
         try:
-            now = compute(get_case_folder(folder, case.place))
+            now = compute(store_folder.get_case_folder(folder, case.place))
         except BadInput as error:
             problems.append(str(error))
             continue
@@ -102,7 +92,7 @@ def refingerprint(
             # The places of the new fingerprints, as moves of a patch
             new = {group.to_key for group in groups}
             moves = [[key, number, number, home] for key, (number, home) in placed.items() if key in new]
-            write_rekey(index, folder, _map_keys(groups, placed), moves)
+            decision_log.write_rekey(index, folder, _map_keys(groups, placed), moves)
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
 
@@ -112,20 +102,24 @@ def compute_fingerprint(case: Path) -> Fingerprint:
     Raises:
         BadInput: If it cannot be read.
     """
-    record, here = read_failure(case), read_artifacts(case)
+    record, here = failure_record.read_failure(case), artifacts.read_artifacts(case)
     reduced = here.nodes is not None
     whole = load_case_program(case)
-    program = load_case_program(case / REDUCED) if reduced else whole
+    program = load_case_program(case / artifacts.REDUCED) if reduced else whole
     operators = sorted(set(program.operators()))
-    evidence = Evidence(
-        signature=make_signature(program) if reduced else None,
+    evidence = component.Evidence(
+        signature=program_graph.make_signature(program) if reduced else None,
         guilty_passes=here.guilty_passes,
         cure=here.cure,
         first_bad=here.first_bad,
         valid=whole.fault is None,
     )
     return make_fingerprint(
-        get_verdict(record), read_blamed_observation(record, case), operators, evidence, ProgramNames(whole)
+        failure_record.get_verdict(record),
+        failure_record.read_blamed_observation(record, case),
+        operators,
+        evidence,
+        program_graph.ProgramNames(whole),
     )
 
 
@@ -184,11 +178,11 @@ def _rewrite_records(
     """Write the new fingerprints into the cases' failure.json."""
     for group in groups:
         for row in group.rows:
-            case = get_case_folder(folder, where[row])
-            record, now = read_failure(case), fresh[strip_suffix(group.to_key)]
+            case = store_folder.get_case_folder(folder, where[row])
+            record, now = failure_record.read_failure(case), fresh[strip_suffix(group.to_key)]
             record.fingerprint, record.fingerprint_version = group.to_key, now.version
-            record.components, record.number = encode_components(now), placed[group.to_key][0]
-            write_failure(case, record)
+            record.components, record.number = failure_record.encode_components(now), placed[group.to_key][0]
+            failure_record.write_failure(case, record)
 
 
 def _map_keys(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]) -> dict[str, list[str]]:

@@ -15,21 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.clustering.clusters import find_common_text, get_statement, make_alternative_titles
-from opsieve.triage.clustering.ranking import RankFeatures, rank_clusters
-from opsieve.triage.clustering.reassign import Difference
+from opsieve.triage.clustering import clusters, ranking, reassign
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issues import ClusterSignature, encode_issues, read_issues
 from opsieve.triage.known.matching import IssueIndex, find_probable
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, find_rule, read_rules
-from opsieve.triage.store.artifacts import CaseArtifacts, read_artifacts
+from opsieve.triage.store import artifacts, queries, store_folder
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import join_index
-from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, KeptCase, VersionCount, format_cluster
 from opsieve.triage.store.store import Store
-from opsieve.triage.store.store_folder import get_case_folder
 
 _DONE = ("known", "fixed", "wontfix")
 
@@ -71,18 +67,18 @@ def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
 
     Returns the places of cases with results, and a sentence for each unreadable one.
     """
-    found: list[tuple[KeptCase, CaseArtifacts]] = []
+    found: list[tuple[KeptCase, artifacts.CaseArtifacts]] = []
     places: list[str] = []
     problems: list[str] = []
     for case in index.list_kept_cases():
         try:
-            here = read_artifacts(get_case_folder(folder, case.place))
+            here = artifacts.read_artifacts(store_folder.get_case_folder(folder, case.place))
         except BadInput as error:
             problems.append(str(error))
             continue
         known = case.guilty_pass, case.first_bad
         # neither found now nor before
-        if here == CaseArtifacts() and not any(known) and case.reduced is None:
+        if here == artifacts.CaseArtifacts() and not any(known) and case.reduced is None:
             continue
         places.append(case.place)
         now = " ".join(here.guilty_passes) or case.guilty_pass, here.first_bad or case.first_bad
@@ -131,17 +127,17 @@ def match_issues(index: Index, folder: Path) -> list[str]:
 
 def rank_all(index: Index) -> int:
     """Rank every cluster, and return their number."""
-    order = rank_clusters([_make_rank_features(one) for one in index.list_clusters()])
+    order = ranking.rank_clusters([_make_rank_features(one) for one in index.list_clusters()])
     index.set_ranks(order)
     return len(order)
 
 
-def _make_rank_features(one: ClusterRow) -> RankFeatures:
+def _make_rank_features(one: ClusterRow) -> ranking.RankFeatures:
     # Operators of a large program are chance and would make all clusters look different.
     few = one.operators if len(one.operators) < 7 else ()
     # What makes clusters different
     features = [f"kind {one.kind}", f"stage {one.stage}", f"pass {one.guilty_pass}"]
-    return RankFeatures(
+    return ranking.RankFeatures(
         one.number,
         one.severity,
         len(one.targets),
@@ -170,7 +166,7 @@ class Move:
     reason: str
     title: str
     to_title: str
-    differences: tuple[Difference, ...]
+    differences: tuple[reassign.Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +248,7 @@ def judge_clusters(folder: Path, campaign: str, known: Path | None) -> list[Judg
     Raises:
         BadInput: If a store cannot be used.
     """
-    with Queries(folder) as store:
+    with queries.Queries(folder) as store:
         met, elsewhere = store.compare_campaigns(campaign)
         signatures = {one.cluster: one for one in store.list_signatures() if one.cluster in met}
         rows = {number: store.cluster(format_cluster(number)) for number in signatures}
@@ -260,7 +256,7 @@ def judge_clusters(folder: Path, campaign: str, known: Path | None) -> list[Judg
     if known is None:
         reasons |= dict.fromkeys(elsewhere, "another campaign of the store has met it")
     else:
-        with Queries(known) as others:
+        with queries.Queries(known) as others:
             # A bug that was fixed and comes back is news.
             fixed = {row.id for row in others.clusters("status:fixed", limit=1000).rows}
             theirs = [one for one in others.list_signatures() if format_cluster(one.cluster) not in fixed]
@@ -283,7 +279,7 @@ def match_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSig
         for name in _list_names(other):
             by_name.setdefault(name, other.cluster)
         for parts in other.components:
-            if statement := get_statement(parts):
+            if statement := clusters.get_statement(parts):
                 by_statement.setdefault(statement, []).append((other.cluster, parts))
     found: dict[int, int] = {}
     for one in mine:
@@ -293,8 +289,8 @@ def match_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSig
                 (
                     cluster
                     for parts in one.components
-                    for cluster, other_parts in by_statement.get(get_statement(parts), [])
-                    if find_common_text(other_parts, parts) is not None
+                    for cluster, other_parts in by_statement.get(clusters.get_statement(parts), [])
+                    if clusters.find_common_text(other_parts, parts) is not None
                 ),
                 None,
             )
@@ -304,7 +300,7 @@ def match_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSig
 
 
 def _list_names(one: ClusterSignature) -> frozenset[str]:
-    return one.keys.union(*(make_alternative_titles(parts) for parts in one.components))
+    return one.keys.union(*(clusters.make_alternative_titles(parts) for parts in one.components))
 
 
 def list_rule_problems(folder: Path, known: Path | None) -> list[str]:

@@ -26,8 +26,7 @@ from typing import Any
 import re2
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import bound_reading, read_file
-from opsieve.gen.model.printable import escape_surrogates
+from opsieve.gen.model import files, printable
 
 # RE2 matches hostile messages in linear time. It has no back-references and no look-around, and a possessive
 # repeat (`\d++`) is read as a greedy one.
@@ -178,14 +177,16 @@ def parse_rule(name: str, text: str) -> Rule:
     )
 
 
-@bound_reading
+@files.bound_reading
 def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
     """Read the rules of a folder by name, and a sentence for each invalid file; a missing folder is empty."""
     rules, problems = [], []
     # Sorted, since the first rule that matches explains a failure.
     for path in sorted(folder.glob("*.toml"))[:_MOST]:
         try:
-            rules.append(parse_rule(escape_surrogates(path.stem), read_file(path, _MAX_FILE).decode()))
+            rules.append(
+                parse_rule(printable.escape_surrogates(path.stem), files.read_file(path, _MAX_FILE).decode())
+            )
         except UnicodeDecodeError:
             problems.append(f"the rule {shown(path.name)} is no UTF-8 text")
         except BadInput as error:

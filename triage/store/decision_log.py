@@ -18,9 +18,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import append
-from opsieve.gen.model.files import bound_reading, read_file, reason
-from opsieve.gen.model.printable import count_noun
+from opsieve.gen.model import durable, files, printable
 from opsieve.triage.store.index.index import ClusterField, Index
 from opsieve.triage.store.index.schema import decode_json
 
@@ -81,14 +79,14 @@ class DecisionReplay:
         if path.exists() and not index.has_decisions():
             self._lines.extend(_translate_lines(self._read_lines(path)))
 
-    @bound_reading
+    @files.bound_reading
     def _read_lines(self, path: Path) -> list[tuple[int, _LogLine]]:
         """Read the lines with their numbers; of two with one id the later wins, as the first transaction
         never ended.
         """
         found: dict[int, tuple[int, _LogLine]] = {}
         at: dict[int, int] = {}
-        for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
+        for count, text in enumerate(files.read_file(path, _MAX_FILE).splitlines(), 1):
             try:
                 line = msgspec.json.decode(text, type=_LogLine)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -150,10 +148,10 @@ def write_line(folder: Path, line: dict[str, Any]) -> None:
     number.
     """
     try:
-        append(folder / FILE, json.dumps(line).encode() + b"\n")
+        durable.append(folder / FILE, json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise BadInput(
-            f"cannot write {shown(folder / FILE, 200)}: {reason(error)}; the decision was not taken"
+            f"cannot write {shown(folder / FILE, 200)}: {files.reason(error)}; the decision was not taken"
         ) from None
 
 
@@ -168,7 +166,9 @@ def write_rekey(
 
     The change cannot be undone. Earlier decisions can, because they use the new keys from now on.
     """
-    text = f"{count_noun(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
+    text = (
+        f"{printable.count_noun(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
+    )
     line = {
         "id": index.get_next_decision(),
         "at": round(clock(), 3),

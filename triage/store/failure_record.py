@@ -12,8 +12,7 @@ import msgspec
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import write_output
-from opsieve.gen.model.files import bound_reading, read_file
+from opsieve.gen.model import durable, files
 from opsieve.triage.fingerprint.component import Component, ComponentName, decode_component, encode_component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
@@ -66,7 +65,7 @@ class FailureRecord(msgspec.Struct, kw_only=True):
     dtype: str = ""
 
 
-@bound_reading
+@files.bound_reading
 def read_failure(folder: Path) -> FailureRecord:
     """Read the file of a case folder.
 
@@ -75,7 +74,7 @@ def read_failure(folder: Path) -> FailureRecord:
     """
     path = folder / NAME
     try:
-        return msgspec.json.decode(read_file(path, _MAX_JSON), type=FailureRecord)
+        return msgspec.json.decode(files.read_file(path, _MAX_JSON), type=FailureRecord)
     except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(path, 160)} does not tell of a failure: {shown(str(error), 100)}") from None
 
@@ -87,7 +86,7 @@ def write_failure(folder: Path, record: FailureRecord) -> None:
         BadInput: If the disk refuses.
     """
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-    write_output(folder / NAME, text)
+    durable.write_output(folder / NAME, text)
 
 
 def parse_components(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
@@ -158,7 +157,7 @@ def get_verdict(record: FailureRecord) -> Verdict:
         raise BadInput(f"a {NAME} tells of no verdict: {shown(str(error), 100)}") from None
 
 
-@bound_reading
+@files.bound_reading
 def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     """Read the observations beside a case in order, and a sentence about an unreadable one ("": all were
     read).
@@ -167,10 +166,10 @@ def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     # The names begin with their place, so that the blamed target comes first.
     for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
         try:
-            fields = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
+            fields = msgspec.json.decode(files.read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
             log = path.with_suffix(".log")
             if log.is_file():
-                fields["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
+                fields["log"] = files.read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
             # Not strict, since JSON writes tuples as lists and whole seconds as integers.
             found.append(msgspec.convert(fields, Observation, strict=False))
         except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -13,25 +13,12 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.store.failure_record import read_observations
+from opsieve.triage.store import failure_record, rows, store_folder
+from opsieve.triage.store.index import index_file, schema
 from opsieve.triage.store.index.filters import SORTS as SORTS, Sort as Sort
-from opsieve.triage.store.index.index_file import (
-    INDEX,
-    describe_error,
-    join_index,
-    open_read_only,
-    read_version,
-)
 
 # Part of this interface
 from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS, Grouping as Grouping, IndexReader
-from opsieve.triage.store.index.schema import SCHEMA, limit_time
-from opsieve.triage.store.rows import (
-    CaseDetails,
-    RelatedRow,
-    format_cluster,
-)
-from opsieve.triage.store.store_folder import check_folder, get_case_folder
 
 
 class Queries(IndexReader):
@@ -63,7 +50,7 @@ class Queries(IndexReader):
             self._open.clear()
             self._threads = threading.local()
 
-    def case(self, name: str) -> CaseDetails:
+    def case(self, name: str) -> rows.CaseDetails:
         """Return a failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, which gives its
         representative.
         """
@@ -73,19 +60,21 @@ class Queries(IndexReader):
                 raise BadInput(f"no case of {shown(name)} was kept; look at its members")
             name = place
         member, components, cluster = self.member(name)
-        folder = get_case_folder(self.folder, member.folder) if member.folder else None
+        folder = store_folder.get_case_folder(self.folder, member.folder) if member.folder else None
         observations, problem = (
-            read_observations(folder) if folder else ((), "its case was not kept, it is only counted")
+            failure_record.read_observations(folder)
+            if folder
+            else ((), "its case was not kept, it is only counted")
         )
         reduced = folder / "reduced" if folder and member.reduced is not None else None
-        of = "" if cluster is None else format_cluster(cluster)
+        of = "" if cluster is None else rows.format_cluster(cluster)
         # Not at the start of the terminal app
         from opsieve.triage.store.artifacts import read_blamed_commits
 
         commits = read_blamed_commits(folder) if folder else ()
-        return CaseDetails(member, of, folder, reduced, components, observations, problem, commits)
+        return rows.CaseDetails(member, of, folder, reduced, components, observations, problem, commits)
 
-    def related(self, name: str, most: int = 10) -> tuple[RelatedRow, ...]:
+    def related(self, name: str, most: int = 10) -> tuple[rows.RelatedRow, ...]:
         """Return clusters that look like this one, with the reason; they are suggestions and stay
         separate.
         """
@@ -106,7 +95,8 @@ class Queries(IndexReader):
         alike = find_related(own, features, most)
         found = merge_suggestions(alike, find_same_commit(blamed.pop(number, {}), blamed, most), most=most)
         return tuple(
-            RelatedRow(self.cluster(format_cluster(one.cluster)), one.score, one.reason) for one in found
+            rows.RelatedRow(self.cluster(rows.format_cluster(one.cluster)), one.score, one.reason)
+            for one in found
         )
 
     def _read_blame(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
@@ -119,7 +109,7 @@ class Queries(IndexReader):
         for cluster, place in cases:
             if not found.get(cluster):
                 try:
-                    commits = read_blamed_commits(get_case_folder(self.folder, place))
+                    commits = read_blamed_commits(store_folder.get_case_folder(self.folder, place))
                     found[cluster] = {f"{one.sha} {one.subject}": one.share for one in commits if one.sha}
                 except BadInput:
                     # A place that leads elsewhere, or nowhere
@@ -140,15 +130,15 @@ class Queries(IndexReader):
         try:
             database: Database | None = getattr(self._threads, "database", None)
             if database is None:
-                database = open_read_only(self.folder / INDEX)
+                database = index_file.open_read_only(self.folder / index_file.INDEX)
                 with self._lock:
                     self._open.append(database)
                 self._threads.database = database
             # The index may be a stranger's, whose rows make a harmless query slow.
-            with limit_time(database.conn):
+            with schema.limit_time(database.conn):
                 yield database
         except sqlite3.Error as error:
-            raise BadInput(describe_error(self.folder, error)) from None
+            raise BadInput(index_file.describe_error(self.folder, error)) from None
 
 
 def upgrade_index(folder: Path) -> None:
@@ -157,16 +147,16 @@ def upgrade_index(folder: Path) -> None:
     Raises:
         BadInput: If the store is missing, newer, or has a writer.
     """
-    check_folder(folder)
-    path = folder / INDEX
+    store_folder.check_folder(folder)
+    path = folder / index_file.INDEX
     if path.is_file():
         try:
-            older = 0 <= read_version(path) < SCHEMA
+            older = 0 <= index_file.read_version(path) < schema.SCHEMA
         except sqlite3.Error as error:
-            raise BadInput(describe_error(folder, error)) from None
+            raise BadInput(index_file.describe_error(folder, error)) from None
         if older:
             from opsieve.triage.store.store import Store
 
             Store(folder).close()
-    with join_index(folder):
+    with index_file.join_index(folder):
         pass

@@ -35,7 +35,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import sync_tree
 from opsieve.triage.fingerprint.component import needs_reduction
-from opsieve.triage.store.decision_log import DecisionReplay
+from opsieve.triage.store import decision_log, store_folder
 from opsieve.triage.store.failure_record import (
     NAME,
     FailureRecord,
@@ -46,10 +46,7 @@ from opsieve.triage.store.failure_record import (
     write_failure,
 )
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, get_case
-from opsieve.triage.store.index.campaign_index import CampaignIndex
-from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import INDEX, DiskFull, lock_store, open_index, translate_error
-from opsieve.triage.store.store_folder import CASES, STAGING, Staging, get_case_folder, remove_empty_store
+from opsieve.triage.store.index import campaign_index, index, index_file
 
 # Cases kept of one fingerprint; further ones are counted
 KEPT = 5
@@ -57,7 +54,7 @@ KEPT = 5
 KEPT_VAGUE = 50
 
 
-class Store(CampaignIndex):
+class Store(campaign_index.CampaignIndex):
     """A store opened by its one writer; use it as a context manager.
 
     Raises BadInput, one sentence, if the folder is not writable, another process writes it, or its index is
@@ -69,11 +66,11 @@ class Store(CampaignIndex):
         # Seconds since 1970
         self._clock = clock
         self._fresh, self._unbegun = not os.path.lexists(folder), False
-        self._lock = lock_store(folder)
+        self._lock = index_file.lock_store(folder)
         try:
             with self.translate_errors():
-                super().__init__(open_index(folder / INDEX))
-                self.index = Index(self._database)
+                super().__init__(index_file.open_index(folder / index_file.INDEX))
+                self.index = index.Index(self._database)
                 with self.open_transaction():
                     # Those of an index that an older opsieve wrote
                     self.index.place_new()
@@ -98,7 +95,7 @@ class Store(CampaignIndex):
                 self._place_staged()
                 self._database.close()
                 if self._unbegun:
-                    remove_empty_store(self.folder)
+                    store_folder.remove_empty_store(self.folder)
         finally:
             os.close(self._lock)
 
@@ -169,7 +166,7 @@ class Store(CampaignIndex):
         added = 0
         found, problems = self._read_records()
         with self.translate_errors():
-            replay = DecisionReplay(self.index, self.folder)
+            replay = decision_log.DecisionReplay(self.index, self.folder)
             for record, place, seen in found:
                 try:
                     with self.open_transaction():
@@ -194,10 +191,10 @@ class Store(CampaignIndex):
         unreadable one.
         """
         found, problems = [], []
-        for path in sorted((self.folder / CASES).glob(f"*/*/{NAME}")):
+        for path in sorted((self.folder / store_folder.CASES).glob(f"*/*/{NAME}")):
             place = path.parent.relative_to(self.folder).as_posix()
             try:
-                record = read_failure(get_case_folder(self.folder, place))
+                record = read_failure(store_folder.get_case_folder(self.folder, place))
                 found.append((record, place, round(path.stat().st_mtime, 3)))
             except (BadInput, OSError) as error:
                 problems.append(str(error))
@@ -261,7 +258,7 @@ class Store(CampaignIndex):
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
         # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
         digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
-        folder = self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
+        folder = self.folder / store_folder.STAGING / f"{record.campaign}-{record.test}-{digest}"
         # A writer that was killed may have left half of it.
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, parameters=parameters, origin=origin), folder)
@@ -274,9 +271,9 @@ class Store(CampaignIndex):
 
     def _place_staged(self) -> None:
         """Move staged cases to their places in the index; remove those of unrecorded tests."""
-        with Staging(self.folder) as staging:
+        with store_folder.Staging(self.folder) as staging:
             for name in staging.list_names():
-                place = self._find_staged_place(self.folder / STAGING / name)
+                place = self._find_staged_place(self.folder / store_folder.STAGING / name)
                 if not place or not staging.move_case(name, place):
                     staging.remove_entry(name)
 
@@ -299,11 +296,11 @@ class Store(CampaignIndex):
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise translate_error(self.folder, error) from None
+            raise index_file.translate_error(self.folder, error) from None
         except BadInput as error:
             # From who writes a case: a disk that is full is waited for
             if isinstance(error.__cause__, OSError) and isinstance(
-                full := translate_error(self.folder, error.__cause__), DiskFull
+                full := index_file.translate_error(self.folder, error.__cause__), index_file.DiskFull
             ):
                 raise full from None
             raise

@@ -14,13 +14,9 @@ from typing import TYPE_CHECKING
 
 from opsieve.gen.errors import BadInput
 from opsieve.tui.app.protocol import ActionSubject, TriageApp
-from opsieve.tui.app.screens.case_screen import CaseScreen
-from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.services.background import run_in_background
-from opsieve.tui.app.services.editor import choose_command, run_editor
-from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
-from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog
-from opsieve.tui.app.widgets.visible import to_one_line
+from opsieve.tui.app.screens import case_screen, export_screen
+from opsieve.tui.app.services import background, editor, job_board
+from opsieve.tui.app.widgets import screens, visible
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import CaseDetails
@@ -50,7 +46,8 @@ class Actions:
                 self._app.decide(*(lambda ledger, name=name: ledger.mark(name, status) for name in names))
 
         self._app.push_screen(
-            ChoiceDialog(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), set_status
+            screens.ChoiceDialog(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status),
+            set_status,
         )
 
     def pin_cluster(self, subject: ActionSubject) -> None:
@@ -77,7 +74,9 @@ class Actions:
         def set_title(text: str) -> None:
             self._app.decide(*(lambda ledger, name=name: ledger.rename(name, text) for name in names))
 
-        self._ask_line(f"Title of {', '.join(names)[:60]}", own, to_one_line(row.own_title, 200), set_title)
+        self._ask_line(
+            f"Title of {', '.join(names)[:60]}", own, visible.to_one_line(row.own_title, 200), set_title
+        )
 
     def link_issue(self, subject: ActionSubject) -> None:
         """Link the cluster, or all marked ones, to an issue, which makes them known; an empty address removes
@@ -120,14 +119,14 @@ class Actions:
 
     def open_export(self, subject: ActionSubject) -> None:
         """Open the export screen with its script, issue, test and zip."""
-        self._app.push_screen(ExportScreen(subject))
+        self._app.push_screen(export_screen.ExportScreen(subject))
 
     def edit_case(self, subject: ActionSubject) -> None:
         """Open the script or description of the case in $EDITOR."""
 
         def open_editor(case: "CaseDetails") -> None:
             self._app.show_notice(
-                *run_editor(self._app.suspend, choose_command(_get_folder(case), os.environ))
+                *editor.run_editor(self._app.suspend, editor.choose_command(_get_folder(case), os.environ))
             )
 
         self._with_case(subject, open_editor)
@@ -157,7 +156,7 @@ class Actions:
                 for name, value in values.items():
                     word = word.replace(name, value)
                 command.append(word)
-            self._app.show_notice(*run_editor(self._app.suspend, command))
+            self._app.show_notice(*editor.run_editor(self._app.suspend, command))
 
         self._with_case(subject, run_command, many=True)
 
@@ -169,25 +168,25 @@ class Actions:
         def start_replay(target: str | None) -> None:
             if target is None:
                 return
-            if isinstance(beneath, CaseScreen):
+            if isinstance(beneath, case_screen.CaseScreen):
                 beneath.replay_case(target)
             else:
                 member = subject.member or subject.cluster.representative
-                self._app.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
+                self._app.push_screen(case_screen.CaseScreen(subject.cluster, member, replay_on=target))
 
         if not subject.member and not subject.cluster.representative:
             self._app.show_notice(f"no case of {subject.cluster.id} was kept", "error")
             return
         own = subject.cluster.targets[0] if subject.cluster.targets else ""
-        hint = f"empty: its own ({to_one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
-        self._app.push_screen(LineDialog("Replay on which target?", "", hint), start_replay)
+        hint = f"empty: its own ({visible.to_one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
+        self._app.push_screen(screens.LineDialog("Replay on which target?", "", hint), start_replay)
 
     def _ask_line(self, question: str, text: str, hint: str, use: Callable[[str], None]) -> None:
         def use_answer(answer: str | None) -> None:
             if answer is not None:
                 use(answer)
 
-        self._app.push_screen(LineDialog(question, to_one_line(text, 2000), hint), use_answer)
+        self._app.push_screen(screens.LineDialog(question, visible.to_one_line(text, 2000), hint), use_answer)
 
     # -- jobs
 
@@ -200,7 +199,7 @@ class Actions:
             place = _get_folder(case)
             output = place / "reduced"
             command = (
-                *REDUCE,
+                *job_board.REDUCE,
                 str(place),
                 "-t",
                 named_by_file(case.member.target),
@@ -224,7 +223,7 @@ class Actions:
             # A store may be a stranger's: its targets are no consent to run code of the user's own.
             target = named_by_file(case.member.target)
             command = (
-                *OPSIEVE,
+                *job_board.OPSIEVE,
                 "attribute",
                 str(_get_folder(case)),
                 "-t",
@@ -243,12 +242,12 @@ class Actions:
             backend = case.member.target.partition("==")[0].partition("@")[0].partition(":")[0]
             if backend not in BACKENDS_WITH_RELEASES:
                 raise BadInput(
-                    f"releases of {to_one_line(backend, 60)} cannot be searched; use opsieve bisect"
+                    f"releases of {visible.to_one_line(backend, 60)} cannot be searched; use opsieve bisect"
                     " --commits on"
                     " a repository"
                 )
             command = (
-                *OPSIEVE,
+                *job_board.OPSIEVE,
                 "bisect",
                 str(_get_folder(case)),
                 "--releases",
@@ -261,7 +260,7 @@ class Actions:
         self._with_case(subject, start_job, many=True)
 
     def _take_up(self) -> tuple[str, ...]:
-        return (*OPSIEVE, "triage", str(self._app.folder))
+        return (*job_board.OPSIEVE, "triage", str(self._app.folder))
 
     def _get_offline_option(self) -> tuple[str, ...]:
         return ("--offline",) if self._app.offline else ()
@@ -287,7 +286,7 @@ class Actions:
             for case in cases:
                 use_one(case)
 
-        run_in_background(self._app.screen, "case-of-subject", load_cases, use_all)
+        background.run_in_background(self._app.screen, "case-of-subject", load_cases, use_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +364,7 @@ ACTIONS = {
 def make_command(action: Action, subject: ActionSubject, folder: Path) -> str:
     """Return the command for a key; words in capitals are placeholders."""
     cluster, member = subject.cluster, subject.member or subject.cluster.representative
-    target = to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
+    target = visible.to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
     # Quoted, since names and targets of a stranger's store end in a shell when someone pastes the command.
     others = [shlex.quote(name) for name in subject.marked if name != cluster.id]
     return action.command.format(

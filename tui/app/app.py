@@ -25,28 +25,13 @@ from textual.worker import Worker, WorkerState
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun
+from opsieve.triage.store import queries, rows
 from opsieve.triage.store.decisions import Ledger
-from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import Decision
-from opsieve.tui.app.actions import ACTIONS, Actions, list_commands
-from opsieve.tui.app.protocol import HasSubject
-from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
+from opsieve.tui.app import actions, protocol, themes
+from opsieve.tui.app.screens import clusters_screen, help_screen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.services.background import (
-    BackgroundDone,
-    JobChanged,
-    StoreChanged,
-    Trouble,
-    Watch,
-    run_in_background,
-)
-from opsieve.tui.app.services.editor import read_keys
-from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
-from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
-from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
-from opsieve.tui.app.widgets.screens import ConfirmDialog, Notice
-from opsieve.tui.app.widgets.visible import to_one_line
+from opsieve.tui.app.services import background, editor, job_board, type_ahead
+from opsieve.tui.app.widgets import screens, visible
 
 # Faults that are only shown: a screen that fails at each drawing must not go on for ever.
 _MOST_FAULTS = 50
@@ -63,7 +48,10 @@ class OpsieveApp(App[None]):
     TITLE = "opsieve"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(each.key, f"act('{each.name}')", each.title, show=each.shown) for each in ACTIONS.values()),
+        *(
+            Binding(each.key, f"act('{each.name}')", each.title, show=each.shown)
+            for each in actions.ACTIONS.values()
+        ),
         Binding("u", "undo", "Undo"),
         Binding("J", "jobs", "Jobs"),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -79,42 +67,42 @@ class OpsieveApp(App[None]):
         self,
         folder: Path,
         *,
-        theme: str = DARK,
+        theme: str = themes.DARK,
         offline: bool = False,
         demo: Callable[[], Path] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self.register_theme(NO_COLOUR)
+        self.register_theme(themes.NO_COLOUR)
         if theme not in self.available_themes:
             raise BadInput(
-                f"there is no theme {to_one_line(theme, 60)}; take one of"
+                f"there is no theme {visible.to_one_line(theme, 60)}; take one of"
                 f" {', '.join(sorted(self.available_themes))}"
             )
         self.theme = theme
         self.folder = folder
         self.offline = offline
         self.revision = 0
-        self.board = JobBoard(self._post_job_change)
-        self.actions = Actions(self)
+        self.board = job_board.JobBoard(self._post_job_change)
+        self.actions = actions.Actions(self)
         self.keys: dict[str, list[str]] = {}
         self.trouble = ""
         self.faults: list[str] = []
         # The fault that ended the app
         self.fatal: Exception | None = None
         self._demo, self.now = demo, clock
-        self._queries: Queries | None = None
-        self._watch: Watch | None = None
+        self._queries: queries.Queries | None = None
+        self._watch: background.Watch | None = None
         # Decisions run in threads, one at a time: an undo must not run beside the decision before it.
         self._deciding = threading.Lock()
         # When the output of each job was drawn last.
         self._drawn: dict[int, float] = {}
-        self._type_ahead = TypeAhead(super().on_event, self._find_receiver)
+        self._type_ahead = type_ahead.TypeAhead(super().on_event, self._find_receiver)
 
     # -- the store
 
     @property
-    def store(self) -> Queries:
+    def store(self) -> queries.Queries:
         """The open store, for reading; raises BadInput without one."""
         if self._queries is None:
             raise BadInput("no store is open")
@@ -133,7 +121,7 @@ class OpsieveApp(App[None]):
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
         try:
-            self.keys = read_keys()
+            self.keys = editor.read_keys()
         except BadInput as error:
             self.show_notice(str(error), "error")
         for key, words in self.keys.items():
@@ -143,18 +131,18 @@ class OpsieveApp(App[None]):
     def action_reopen(self) -> None:
         """Open the store in a thread, because an old one is upgraded first."""
 
-        def show_store(found: Queries) -> None:
+        def show_store(found: queries.Queries) -> None:
             self._queries = found
-            self._watch = Watch(
+            self._watch = background.Watch(
                 found,
-                lambda: self.post_message(StoreChanged()),
-                lambda sentence: self.post_message(Trouble(sentence)),
+                lambda: self.post_message(background.StoreChanged()),
+                lambda sentence: self.post_message(background.Trouble(sentence)),
             )
             self._watch.start_watching()
             # It was shown for an absent or damaged store; going back must not lead there.
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
-            self.push_screen(ClustersScreen())
+            self.push_screen(clusters_screen.ClustersScreen())
 
         def show_welcome(sentence: str) -> None:
             if isinstance(self.screen, WelcomeScreen):
@@ -167,7 +155,9 @@ class OpsieveApp(App[None]):
         if not (self.folder / "index.sqlite").exists():
             show_welcome("")
         else:
-            run_in_background(self.screen, "open", lambda: Queries(self.folder), show_store, show_welcome)
+            background.run_in_background(
+                self.screen, "open", lambda: queries.Queries(self.folder), show_store, show_welcome
+            )
 
     def action_demo(self) -> None:
         """Open the samples."""
@@ -180,7 +170,7 @@ class OpsieveApp(App[None]):
             self.folder = folder
             self.action_reopen()
 
-        run_in_background(self.screen, "demo", made, open_folder)
+        background.run_in_background(self.screen, "demo", made, open_folder)
 
     def on_store_changed(self) -> None:
         """Reload the screen."""
@@ -189,13 +179,13 @@ class OpsieveApp(App[None]):
         if shown is not None:
             shown()
 
-    def on_trouble(self, event: Trouble) -> None:
+    def on_trouble(self, event: background.Trouble) -> None:
         """Show a problem with the store; earlier data stays on the screen."""
         self.trouble = event.sentence
         if event.sentence:
             self.show_notice(event.sentence, "error")
 
-    def on_background_done(self, event: BackgroundDone) -> None:
+    def on_background_done(self, event: background.BackgroundDone) -> None:
         """Deliver the result of a thread if its widget still exists."""
         # The screen may have been closed while the thread ran.
         if event.asker.is_attached:
@@ -206,7 +196,8 @@ class OpsieveApp(App[None]):
         if event.state == WorkerState.ERROR:
             error = event.worker.error
             self.show_notice(
-                f"something went wrong: {type(error).__name__}: {to_one_line(str(error), 300)}", "error"
+                f"something went wrong: {type(error).__name__}: {visible.to_one_line(str(error), 300)}",
+                "error",
             )
 
     # -- faults
@@ -225,7 +216,7 @@ class OpsieveApp(App[None]):
         """
         if self._closing or not self.screen_stack:
             return
-        self.faults.append(f"{type(error).__name__}: {to_one_line(str(error), 300)}")
+        self.faults.append(f"{type(error).__name__}: {visible.to_one_line(str(error), 300)}")
         # The first of the stack is Textual's own, which shows nothing.
         if len(self.faults) > _MOST_FAULTS or not any(screen.is_mounted for screen in self.screen_stack[1:]):
             self.fatal = self.fatal or error
@@ -252,9 +243,9 @@ class OpsieveApp(App[None]):
             await super().on_event(event)
             return
         if self._type_ahead.is_waiting:
-            self.set_timer(PATIENCE, self._type_ahead.give_next)
+            self.set_timer(type_ahead.PATIENCE, self._type_ahead.give_next)
 
-    async def on_key_done(self, event: KeyDone) -> None:
+    async def on_key_done(self, event: type_ahead.KeyDone) -> None:
         """Handle the next key."""
         event.stop()
         await self._type_ahead.finish_key()
@@ -278,17 +269,17 @@ class OpsieveApp(App[None]):
     ) -> None:
         """Notify as Textual does, with a `Notice`."""
         seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
-        self.post_message(Notify(Notice(message, title, severity, seconds, markup=markup)))
+        self.post_message(Notify(screens.Notice(message, title, severity, seconds, markup=markup)))
 
     def show_notice(self, sentence: str, severity: str = "information") -> None:
         """Show a notice."""
         self.notify(
-            to_one_line(sentence, 500),
+            visible.to_one_line(sentence, 500),
             severity=cast(Literal["information", "warning", "error"], severity),
             markup=False,
         )
 
-    def decide(self, *decisions: Callable[[Ledger], Decision]) -> None:
+    def decide(self, *decisions: Callable[[Ledger], rows.Decision]) -> None:
         """Make decisions in a thread, in the order of the keys, each its own transaction."""
 
         def make_decisions() -> str:
@@ -307,41 +298,41 @@ class OpsieveApp(App[None]):
             self.call_from_thread(self.show_notice, str(error), "error")
         else:
             self.call_from_thread(self.show_notice, said)
-        self.post_message(StoreChanged())
+        self.post_message(background.StoreChanged())
 
     def forget_marks(self) -> None:
         """Clear the marks after the selected rows were merged."""
-        if isinstance(self.screen, ClustersScreen):
+        if isinstance(self.screen, clusters_screen.ClustersScreen):
             from opsieve.tui.app.widgets.paged_list import PagedList
 
             self.screen.query_one("#clusters", PagedList).clear_marks()
 
     def run_job(
-        self, kind: Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None
-    ) -> Job:
+        self, kind: job_board.Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None
+    ) -> job_board.Job:
         """Start a job; a slow one is announced."""
         job = self.board.start_job(kind, subject, *commands, watched=watched)
         if not job.is_quick:
             self.show_notice(f"job {job.number}: {job.title} · J shows how far it is")
         return job
 
-    def _post_job_change(self, job: Job) -> None:
+    def _post_job_change(self, job: job_board.Job) -> None:
         """Called from the job's threads: post a few changes per second at most, and always the last one."""
         now = time.monotonic()
         if job.is_over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
             self._drawn[job.number] = now
             # The app has ended
             with contextlib.suppress(RuntimeError):
-                self.post_message(JobChanged(job))
+                self.post_message(background.JobChanged(job))
 
-    def on_job_changed(self, event: JobChanged) -> None:
+    def on_job_changed(self, event: background.JobChanged) -> None:
         """Update the screens that show jobs; announce the end of a slow job anywhere."""
         job = event.job
         for screen in self.screen_stack:
             changed = getattr(screen, "update_job", None)
             if changed is not None and screen.is_mounted and screen.is_attached:
                 changed(job)
-        if isinstance(self.screen, ClustersScreen):
+        if isinstance(self.screen, clusters_screen.ClustersScreen):
             self.screen.refresh_figures()
         if job.is_over and not job.is_quick:
             failed = job.state == "failed"
@@ -366,15 +357,15 @@ class OpsieveApp(App[None]):
     def action_act(self, name: str) -> None:
         """Apply an action to the subject under the cursor."""
         screen = self.screen
-        subject = screen.subject if isinstance(screen, HasSubject) else None
-        if name not in ACTIONS or subject is None:
+        subject = screen.subject if isinstance(screen, protocol.HasSubject) else None
+        if name not in actions.ACTIONS or subject is None:
             self.show_notice("there is nothing under the cursor", "warning")
         else:
-            ACTIONS[name].run(self.actions, subject)
+            actions.ACTIONS[name].run(self.actions, subject)
 
     def action_custom(self, key: str) -> None:
         """Run the command of one of the user's own keys."""
-        subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
+        subject = self.screen.subject if isinstance(self.screen, protocol.HasSubject) else None
         if subject is None:
             self.show_notice("there is nothing under the cursor", "warning")
         else:
@@ -406,10 +397,10 @@ class OpsieveApp(App[None]):
         """Show the keys of this screen."""
         from opsieve.tui.app.screens.help_screen import HelpScreen
 
-        subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
+        subject = self.screen.subject if isinstance(self.screen, protocol.HasSubject) else None
         here = Path.cwd()
         folder = self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
-        self.push_screen(HelpScreen(self.screen, list_commands(subject, folder)))
+        self.push_screen(HelpScreen(self.screen, actions.list_commands(subject, folder)))
 
     def action_jump(self) -> None:
         """Show letters on every widget that can have the focus."""
@@ -419,8 +410,8 @@ class OpsieveApp(App[None]):
 
     def action_theme(self) -> None:
         """Switch to the next theme: dark, light, without colour, the terminal's own colours."""
-        at = CYCLE.index(self.theme) if self.theme in CYCLE else -1
-        self.theme = CYCLE[(at + 1) % len(CYCLE)]
+        at = themes.CYCLE.index(self.theme) if self.theme in themes.CYCLE else -1
+        self.theme = themes.CYCLE[(at + 1) % len(themes.CYCLE)]
         self.show_notice(f"theme {self.theme}")
 
     async def action_back(self) -> None:
@@ -441,9 +432,9 @@ class OpsieveApp(App[None]):
             if yes:
                 self.exit()
 
-        if not isinstance(self.screen, ConfirmDialog):
+        if not isinstance(self.screen, screens.ConfirmDialog):
             self.push_screen(
-                ConfirmDialog(
+                screens.ConfirmDialog(
                     f"{count_noun(len(active), 'job')} would end, with the best so far saved. Quit?"
                 ),
                 quit_if,
@@ -464,7 +455,11 @@ class OpsieveApp(App[None]):
         yield from super().get_system_commands(screen)
         for active in screen.active_bindings.values():
             binding = active.binding
-            if binding.description and active.node in (screen, self) and binding.action not in TEXTUALS_OWN:
+            if (
+                binding.description
+                and active.node in (screen, self)
+                and binding.action not in help_screen.TEXTUALS_OWN
+            ):
                 run = partial(self._run_chosen, binding.action, active.node)
                 yield SystemCommand(binding.description, f"key {binding.key}", run)
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.backends.reference.contrib.activations import gelu_tanh, silu
-from opsieve.backends.reference.contrib.attention import softmax
+from opsieve.backends.reference.contrib import activations, attention
 from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
 
 # The tables of bitsandbytes, which onnxruntime's MatMulBnb4 uses (FP4, then NF4).
@@ -144,8 +143,8 @@ def _swiglu(
 _ACTIVATIONS: Mapping[str, Function] = {
     "relu": lambda x: np.maximum(x, 0),
     # The approximation, on every device, though the page does not say so
-    "gelu": gelu_tanh,
-    "silu": silu,
+    "gelu": activations.gelu_tanh,
+    "silu": activations.silu,
     "identity": lambda x: x,
 }
 
@@ -171,9 +170,9 @@ def _mixture(
         shares = np.take_along_axis(router_weights, chosen, -1)
         shares = shares / shares.sum(axis=-1, keepdims=True) if normalize_routing_weights else shares
     elif normalize_routing_weights:
-        shares = softmax(np.take_along_axis(logits, chosen, -1))
+        shares = attention.softmax(np.take_along_axis(logits, chosen, -1))
     else:
-        shares = np.take_along_axis(softmax(logits), chosen, -1)
+        shares = np.take_along_axis(attention.softmax(logits), chosen, -1)
     made = np.zeros((len(rows), weights[1].shape[1]), rows.dtype)
     for row, value in enumerate(rows):
         for expert, share in zip(chosen[row], shares[row], strict=True):

@@ -4,13 +4,13 @@ from opsieve.backends.reference.contrib import (
     activations,
     attention,
     block_quantised,
+    evaluation,
     layouts,
     normalisations,
     quantised,
     recurrent,
     tokens,
 )
-from opsieve.backends.reference.contrib.evaluation import classes
 
 DOMAIN = "com.microsoft"
 # What onnxruntime has a kernel for on the CPU and the reference does not compute, with the reason.
@@ -27,6 +27,6 @@ NOT_COMPUTED = {
 }
 _FAMILIES = (activations, attention, block_quantised, layouts, normalisations, quantised, recurrent, tokens)
 OPERATORS = (
-    *(each for family in _FAMILIES for each in classes(DOMAIN, family.FUNCTIONS)),
-    *classes("", normalisations.STANDARD_DOMAIN),
+    *(each for family in _FAMILIES for each in evaluation.classes(DOMAIN, family.FUNCTIONS)),
+    *evaluation.classes("", normalisations.STANDARD_DOMAIN),
 )

@@ -12,17 +12,13 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 from onnx import ModelProto
 
-from opsieve.backends.reference import tir
-from opsieve.backends.reference.forbidden import Forbidden
+from opsieve.backends.reference import forbidden, tir
 from opsieve.backends.reference.relax.onnx_trace import OnnxTrace, PortableTrace
-from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.catalogue import spelling_of
-from opsieve.gen.irs.relax.kernels import KINDS, kernel
+from opsieve.gen.irs.relax import catalogue, kernels, tree as R, types as T
 from opsieve.gen.irs.relax.spellings.spelling import SpelledCall
 from opsieve.gen.irs.tir.arguments import arguments, with_own_names
 from opsieve.gen.irs.tir.nodes import dtype, integer, is_buffer, replace_node, shape, with_fields
-from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
-from opsieve.gen.irs.tvm.program import object_nodes
+from opsieve.gen.irs.tvm import nodes, program
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
 # Recursive functions of a module end by a counter. The limit keeps a wrong one from overflowing Python's
@@ -136,7 +132,7 @@ class ModuleEvaluator:
                 scope.sizes[size.name] = int(number)
             elif check and T.size_value(size, scope.sizes) != number:
                 wanted = T.size_value(size, scope.sizes)
-                raise Forbidden(f"match_cast wants {wanted} where there is {number}")
+                raise forbidden.Forbidden(f"match_cast wants {wanted} where there is {number}")
 
     def expr(self, expr: R.Expr, scope: Bindings) -> Any:
         """Return the value of an expression."""
@@ -209,7 +205,7 @@ class ModuleEvaluator:
             "relax.call_pure_packed",
         ):
             return self.foreign(name, args, call.type, scope)
-        spelling = None if isinstance(call.op, R.Extern) else spelling_of(name)
+        spelling = None if isinstance(call.op, R.Extern) else catalogue.spelling_of(name)
         if spelling is None:
             raise NotImplementedError(f"no spelling of {name} in ONNX")
         kind = call.type.fields[0] if isinstance(call.type, T.TupleType) and call.type.fields else call.type
@@ -225,7 +221,7 @@ class ModuleEvaluator:
                 raise NotImplementedError(f"no spelling of the packed function {callee.name}")
             return args[1][0] if name == "relax.call_dps_packed" else args[1]
         found = self.module.get(callee.name)
-        if not isinstance(found, ObjectNode):
+        if not isinstance(found, nodes.ObjectNode):
             raise NotImplementedError(f"no spelling of the kernel {callee.name}")
         which = _which_kernel(callee.name, found, kind)
         if which in _KERNELS:
@@ -240,7 +236,7 @@ class ModuleEvaluator:
         return run_kernel(found, args[1], shapes)
 
 
-def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int, ...]]) -> Any:
+def run_kernel(found: nodes.ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int, ...]]) -> Any:
     """Return the results of any kernel, by the reference of TIR: constants of the trace, in the kernel's own
     types.
 
@@ -262,12 +258,12 @@ def run_kernel(found: ObjectNode, given: tuple[Any, ...], shapes: list[tuple[int
     return first[0] if len(shapes) == 1 else tuple(first)
 
 
-def bind_shapes(function: ObjectNode, shapes: list[tuple[int, ...]]) -> ObjectNode:
+def bind_shapes(function: nodes.ObjectNode, shapes: list[tuple[int, ...]]) -> nodes.ObjectNode:
     """Return the kernel with the sizes of its arguments in place of their symbols."""
-    for param, given in zip(object_nodes(function["params"]), shapes, strict=False):
+    for param, given in zip(program.object_nodes(function["params"]), shapes, strict=False):
         kind = param["ty"]
-        if shape(param) is None and isinstance(kind, ObjectNode) and is_buffer(param):
-            symbols = list(object_nodes(kind["shape"]))
+        if shape(param) is None and isinstance(kind, nodes.ObjectNode) and is_buffer(param):
+            symbols = list(program.object_nodes(kind["shape"]))
             sizes = tuple(map(integer, given, map(dtype, symbols)))
             of = with_fields(param, ty=with_fields(kind, shape=sizes))
             for old, new in zip([param, *symbols], [of, *sizes], strict=False):
@@ -275,13 +271,15 @@ def bind_shapes(function: ObjectNode, shapes: list[tuple[int, ...]]) -> ObjectNo
     return function
 
 
-def _which_kernel(name: str, found: ObjectNode, kind: T.Type) -> str:
+def _which_kernel(name: str, found: nodes.ObjectNode, kind: T.Type) -> str:
     """Find the kernel of KINDS that a function equals node by node; "" if it equals none."""
     if not isinstance(kind, T.RelaxTensorType) or not kind.rank:
         return ""
     # As text, since nodes are compared by identity.
-    text = encode(found)
-    return next((which for which in KINDS if encode(kernel(name, which, kind)) == text), "")
+    text = nodes.encode(found)
+    return next(
+        (which for which in kernels.KINDS if nodes.encode(kernels.kernel(name, which, kind)) == text), ""
+    )
 
 
 def _leaves(value: Any) -> Any:

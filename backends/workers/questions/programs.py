@@ -18,10 +18,8 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.ir import IR
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import all_irs, first_program, ir_of, keep_script
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model import files, structure, tensors
 from opsieve.gen.model.program import Program
-from opsieve.gen.model.structure import lacks_types, with_types
-from opsieve.gen.model.tensors import decode
 from opsieve.gen.model.text import ModelText
 
 
@@ -79,10 +77,10 @@ def infer_types(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[t
 
     Only models with undeclared types are sent to a worker; on failure the model is returned unchanged.
     """
-    open_ones = [program for program in programs if lacks_types(program.proto)]
+    open_ones = [program for program in programs if structure.lacks_types(program.proto)]
     answers = workers.observe_many(INFERRING, [Test(program, {}, as_is=True) for program in open_ones])
     for program in programs:
-        if not lacks_types(program.proto):
+        if not structure.lacks_types(program.proto):
             yield program.proto, ""
             continue
         yield add_inferred_types(program, next(answers))
@@ -92,10 +90,10 @@ def add_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.
     """Add the types in a worker's answer to INFERRING, or return the model unchanged with the reason."""
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome
-    annotated = decode(onnx.ModelProto(), answer.outputs["model"].tobytes())
+    annotated = tensors.decode(onnx.ModelProto(), answer.outputs["model"].tobytes())
     if annotated is None:
         return program.proto, "the worker's answer is damaged"
-    return with_types(program.proto, annotated), ""
+    return structure.with_types(program.proto, annotated), ""
 
 
 # Read a user's own script as a program.
@@ -126,9 +124,9 @@ _WHOLE = Choice()
 def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Program:
     """Read the module that a Python file makes; raises BadInput if it makes none, or TVM is missing."""
     irs = [ir for ir in all_irs() if ir.script_parser]
-    script = irs[0].load(read_file(path, _LONGEST), (), path.stem)
+    script = irs[0].load(files.read_file(path, _LONGEST), (), path.stem)
     own = choice.passes.endswith(".py")
-    file = read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
+    file = files.read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
     wanted = json.dumps({"module": choice.module, "entry": choice.entry, "passes": file}).encode()
     inputs = {"choice": np.frombuffer(wanted, np.uint8)}
     seen = workers.observe(resolve(irs[0].script_parser), script, inputs)

@@ -21,22 +21,7 @@ import msgspec
 import opsieve
 from opsieve.backends.coverage.notes import Notes
 from opsieve.backends.registry import Location
-from opsieve.backends.workers.zygotes.channels import (
-    identify_sender,
-    make_memory_file,
-    read_line,
-    read_log,
-    wait_readable,
-)
-from opsieve.backends.workers.zygotes.memory_bound import (
-    EXCESS,
-    SLICE,
-    has_overrun,
-    make_group,
-    measure_shared,
-    remove_group,
-)
-from opsieve.backends.workers.zygotes.work_clock import WorkClock, list_family, read_memory
+from opsieve.backends.workers.zygotes import channels, memory_bound, work_clock
 from opsieve.gen.model.scratch import Scratch
 
 # With numpy, which the process that starts a zygote need not have yet
@@ -176,7 +161,7 @@ class ChildProcess:
 
     def _read_message(self, seconds: float) -> dict[str, Any] | None:
         """Read the template's next message, None on timeout; a dead template process gives no status."""
-        word, self._unread = read_line(self._status, self._unread, seconds)
+        word, self._unread = channels.read_line(self._status, self._unread, seconds)
         return {"pid": 0, "status": -1} if word == {} else word
 
 
@@ -219,7 +204,7 @@ class Zygote:
         # Packets keep their borders, so that each request is one message and carries its own descriptors.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
-        self._log = make_memory_file("log")
+        self._log = channels.make_memory_file("log")
         self._scratch = Scratch()
         self._shared = listener is not None
         # A shared zygote may outlive this process; with the lock it keeps the scratch folder from being
@@ -258,13 +243,13 @@ class Zygote:
             raise
 
     def _wait_for_start(self) -> bytes:
-        clock = WorkClock(self._process.pid, START_SECONDS)
-        while not (readable := wait_readable(self._control.fileno(), clock.get_wait())):
+        clock = work_clock.WorkClock(self._process.pid, START_SECONDS)
+        while not (readable := channels.wait_readable(self._control.fileno(), clock.get_wait())):
             if clock.is_expired():
                 break
         message = self._control.recv(1 << 20) if readable else b""
         if not message:
-            log = read_log(self._log).strip()
+            log = channels.read_log(self._log).strip()
             why = log.splitlines()[-1][:300] if log else "no word from it"
             raise Interrupted(
                 f"its process ended while importing: {why}" if readable else "its import takes too long"
@@ -292,7 +277,11 @@ class Zygote:
             {"trace": {"total": probes.total, "libraries": probes.libraries()}},
             array.array("i", [probes.file]),
         )
-        message = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
+        message = (
+            self._control.recv(1 << 16)
+            if channels.wait_readable(self._control.fileno(), START_SECONDS)
+            else b""
+        )
         answer: dict[str, Any] = (
             json.loads(message) if message else {"planted": 0, "why": "its process ended"}
         )
@@ -315,7 +304,7 @@ class Zygote:
         files. With `devices`, reserved address space is not limited.
         """
         ours, theirs = socket.socketpair()
-        log, state = make_memory_file("log", append=True), make_memory_file("state")
+        log, state = channels.make_memory_file("log", append=True), channels.make_memory_file("state")
         status, status_theirs = socket.socketpair()
         # The kernel then writes the sender's process number as seen here, which the worker cannot know or
         # forge.
@@ -374,7 +363,7 @@ class Zygote:
         if isinstance(self._process, subprocess.Popen) and self._process.returncode is None:
             watched = os.pidfd_open(self._process.pid)
             try:
-                if not wait_readable(watched, seconds):
+                if not channels.wait_readable(watched, seconds):
                     raise subprocess.TimeoutExpired("zygote", seconds)
             finally:
                 os.close(watched)
@@ -406,11 +395,11 @@ class Worker:
         # Bytes that were resident in its first test, 0 before
         self.first_peak = 0
         # In a namespace of its own it has another number, which says nothing here.
-        self.pid = identify_sender(status, START_SECONDS)
+        self.pid = channels.identify_sender(status, START_SECONDS)
         if not self.pid:
             self._close_files()
             raise Unavailable("its process ended")
-        self._group = make_group(self.pid, limits.memory)
+        self._group = memory_bound.make_group(self.pid, limits.memory)
         self._known = {_identify_file(each) for each in (log, state, *([notes.file] if notes else ()))}
 
     def submit_frame(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
@@ -435,7 +424,7 @@ class Worker:
         # With numpy, which the process that starts a zygote need not have yet.
         from opsieve.backends.workers.inside import wire
 
-        clock = WorkClock(self.pid, seconds)
+        clock = work_clock.WorkClock(self.pid, seconds)
         try:
             head = self._read_exactly(wire.HEAD.size, clock)
             header, size = wire.read_sizes(bytes(head), self._limits.output + (64 << 20))
@@ -466,12 +455,12 @@ class Worker:
             # it closed the channel, or wrote what is no frame
             return self._end_process(timed_out=False)
 
-    def _read_exactly(self, size: int, clock: WorkClock) -> bytearray:
+    def _read_exactly(self, size: int, clock: work_clock.WorkClock) -> bytearray:
         buffer = bytearray(size)
         view = memoryview(buffer)
         while view:
             # Short slices, because memory outside of all limits can grow within a single test.
-            self._connection.settimeout(min(clock.get_wait(), SLICE))
+            self._connection.settimeout(min(clock.get_wait(), memory_bound.SLICE))
             try:
                 got = self._connection.recv_into(view)
             except TimeoutError:
@@ -489,15 +478,15 @@ class Worker:
     def _check_shared(self) -> None:
         """Raise Excess if the worker and its children keep too much in what no process's limit counts."""
         if self._group is None:
-            taken = measure_shared(list_family(self.pid), self._known)
-            if taken > EXCESS * self._limits.memory:
+            taken = memory_bound.measure_shared(work_clock.list_family(self.pid), self._known)
+            if taken > memory_bound.EXCESS * self._limits.memory:
                 raise Excess(self._describe_excess(taken))
 
     def _describe_excess(self, taken: int) -> str:
         most = self._limits.memory >> 20
         return f"it and its processes kept {taken >> 20} MiB in memory, and may keep {most} MiB together"
 
-    def _check_family(self, clock: WorkClock) -> None:
+    def _check_family(self, clock: work_clock.WorkClock) -> None:
         """Raise Excess if the worker and its children are too many or use too much memory; alone it has its
         own limit.
         """
@@ -507,7 +496,10 @@ class Worker:
         if load.processes > PROCESSES:
             raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
         # The cheap sum counts shared pages for each process; only if it is too large, the exact one is read.
-        if load.resident > self._limits.memory and (memory := read_memory(self.pid)) > self._limits.memory:
+        if (
+            load.resident > self._limits.memory
+            and (memory := work_clock.read_memory(self.pid)) > self._limits.memory
+        ):
             raise Excess(self._describe_excess(memory))
 
     def _dump_stack(self) -> None:
@@ -542,11 +534,11 @@ class Worker:
             status=int(ending["status"]),
             timed_out=timed_out,
             closed=closed,
-            log=read_log(self._log),
+            log=channels.read_log(self._log),
             peak=int(ending["peak"]),
             reached=self._collect_noted(),
             excess=self._describe_excess(self._limits.memory)
-            if self._group is not None and has_overrun(self._group)
+            if self._group is not None and memory_bound.has_overrun(self._group)
             else "",
         )
         self._close_files()
@@ -577,7 +569,7 @@ class Worker:
 
     def _close_files(self) -> None:
         if self._group is not None:
-            remove_group(self._group)
+            memory_bound.remove_group(self._group)
         self._connection.close()
         self._status.close()
         for fd in (self._log, self._state):
@@ -587,7 +579,7 @@ class Worker:
 
     def _read_message(self, seconds: float) -> dict[str, Any] | None:
         """Read the zygote's next message about this worker, None on timeout."""
-        word, self._unread = read_line(self._status.fileno(), self._unread, seconds)
+        word, self._unread = channels.read_line(self._status.fileno(), self._unread, seconds)
         return word or None
 
 

@@ -26,8 +26,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.registry import ONNX, ir_named, ir_names
 from opsieve.gen.strategies.registry import list_names as installed
-from opsieve.triage.campaign.schedule.batch import is_operator
-from opsieve.triage.campaign.schedule.cost_table import USUAL, load_costs
+from opsieve.triage.campaign.schedule import batch, cost_table
 
 # A target that costs more than this multiple of the cheapest gets only some programs.
 SLOW = 2.0
@@ -75,13 +74,13 @@ NONE = Costs(())
 
 def read_stated(targets: Sequence[ResolvedTarget]) -> Costs:
     """Return the costs of targets: those measured on this machine, else those that their backends state."""
-    measured, found = load_costs(), []
+    measured, found = cost_table.load_costs(), []
     for target in targets:
         costs = {**target.facts.milliseconds}
         if target.name in measured:
             # Only ONNX models are measured; other IRs keep what the backend states.
             costs[ONNX] = measured[target.name]
-        found.append({ir: float(costs.get(ir, USUAL)) for ir in target.irs})
+        found.append({ir: float(costs.get(ir, cost_table.USUAL)) for ir in target.irs})
     return Costs(tuple(found))
 
 
@@ -202,7 +201,7 @@ class Pace:
         """Whether a slow target should run the program now."""
         met = self._met[name]
         score = _FAILURE * new + sum(
-            _OPERATOR if is_operator(feature) else _EDGE for feature in has if feature not in met
+            _OPERATOR if batch.is_operator(feature) else _EDGE for feature in has if feature not in met
         )
         # It fades within the time that one test takes
         best = self._bar[name] * (1 - min(1.0, income / cost))

@@ -12,15 +12,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, find_place
 from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
-from opsieve.triage.campaign.schedule.batch import (
-    UNSUPPORTED,
-    BatchDecision,
-    KnownFailures,
-    Lacks,
-    choose_skipped_feature,
-    read_decision,
-)
-from opsieve.triage.campaign.schedule.costs import Pace, Shares
+from opsieve.triage.campaign.schedule import batch, costs
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.store import Store
 
@@ -41,21 +33,21 @@ class Schedule:
 
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
         self._campaign, self._plan = campaign, plan
-        self._pace = Pace(campaign.targets, plan.costs, learnt)
+        self._pace = costs.Pace(campaign.targets, plan.costs, learnt)
         # Special values are of ONNX models
         others = not special_kinds(plan.request.values)
-        self._shares = Shares(plan.costs, learnt, others) if plan.strategy == "mix" else None
-        self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
+        self._shares = costs.Shares(plan.costs, learnt, others) if plan.strategy == "mix" else None
+        self._known, self._lacks = batch.KnownFailures(learnt), batch.Lacks(learnt)
         least = min(plan.costs.get_cost(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK
-        first = BatchDecision(self._shares.get_usual() if self._shares is not None else {})
+        first = batch.BatchDecision(self._shares.get_usual() if self._shares is not None else {})
         # The first batches are decided before anything is known.
         self._batches = dict.fromkeys(range(self.back), first)
         self._left_out: dict[str, int] = {}
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             if kind == "batch":
-                self._batches[int(rest)] = read_decision(value)
+                self._batches[int(rest)] = batch.read_decision(value)
             elif kind == "left-out":
                 self._left_out[rest] = int(value)
 
@@ -64,7 +56,7 @@ class Schedule:
         """The targets that run every program they take."""
         return self._pace.quick
 
-    def get_decision(self, number: int) -> BatchDecision | None:
+    def get_decision(self, number: int) -> batch.BatchDecision | None:
         """Return the decision about a batch, or None if it is still open."""
         return self._batches.get(number)
 
@@ -78,7 +70,7 @@ class Schedule:
         known_to_fail = {
             name
             for name in self._pace.slow
-            if choose_skipped_feature(self._campaign.seed, test.number, name, test.features, known)
+            if batch.choose_skipped_feature(self._campaign.seed, test.number, name, test.features, known)
             and name not in test.answers
         }
         aside = self._plan.list_unsuited(test.number) | known_to_fail
@@ -99,7 +91,7 @@ class Schedule:
             if test.answers[name][0] in _TAKEN:
                 learnt |= self._lacks.note_success(name, test.features)
         for lack in test.non_bugs:
-            if lack.verdict == UNSUPPORTED:
+            if lack.verdict == batch.UNSUPPORTED:
                 learnt |= self._lacks.note_refusal(lack.target, test.features, lack.what)
         for name, feature in test.left_out.items():
             place = f"{name}|{feature}"
@@ -122,7 +114,7 @@ class Schedule:
         shares = {} if self._shares is None else self._shares.compute_shares()
         known, lacks = self._known.list_known(), self._lacks.list_lacking()
         left_out = {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
-        made = self._batches[number] = BatchDecision(shares, left_out)
+        made = self._batches[number] = batch.BatchDecision(shares, left_out)
         # Lanes are never farther behind than that.
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
@@ -138,7 +130,7 @@ class Schedule:
         for number, decided in self._batches.items():
             if target in decided.known:
                 rest = {name: known for name, known in decided.known.items() if name != target}
-                self._batches[number] = BatchDecision(decided.shares, rest)
+                self._batches[number] = batch.BatchDecision(decided.shares, rest)
                 learnt[f"batch|{number}"] = self._batches[number].to_text()
         return learnt
 
@@ -154,7 +146,7 @@ class Schedule:
                     "feature": feature,
                     "left_out": self._left_out.get(f"{target}|{feature}", 0),
                 }
-                if key == UNSUPPORTED:
+                if key == batch.UNSUPPORTED:
                     lacks.append(entry)
                 else:
                     known.append({**entry, "fingerprint": key})
@@ -186,7 +178,7 @@ def get_shares(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float
     """Return the strategies' shares for the batch of a test, from the stored decisions."""
     kept = learnt.get(f"batch|{number // BATCH}")
     try:
-        return read_decision(kept).strategy_shares if kept else ()
+        return batch.read_decision(kept).strategy_shares if kept else ()
     except UNREADABLE:
         # A decision of a later version has other fields; the campaign then begins with the usual shares.
         return ()

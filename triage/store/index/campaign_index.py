@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opsieve.triage.store.finished_test import Campaign
-from opsieve.triage.store.index.index_file import OpenIndex
-from opsieve.triage.store.index.schema import decode_json
+from opsieve.triage.store.index import index_file, schema
 
 _FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
 
 
-class CampaignIndex(OpenIndex):
+class CampaignIndex(index_file.OpenIndex):
     """The campaigns in an open index."""
 
     # -- questions
@@ -22,14 +21,16 @@ class CampaignIndex(OpenIndex):
     def list_campaigns(self) -> list[Campaign]:
         """List every campaign in the order of their starts."""
         return [
-            Campaign(row["id"], row["generator"], row["seed"], decode_json(row["targets"], tuple[str, ...]))
+            Campaign(
+                row["id"], row["generator"], row["seed"], schema.decode_json(row["targets"], tuple[str, ...])
+            )
             for row in self._select_where("campaigns", order_by="rowid")
         ]
 
     def get_versions(self, campaign: Campaign) -> dict[str, str]:
         """Return the versions that the targets had at the start; {} if unknown."""
         text = self._select_value("SELECT versions FROM campaigns WHERE id = ?", campaign.id)
-        return decode_json(text or "{}", dict[str, str])
+        return schema.decode_json(text or "{}", dict[str, str])
 
     def count_done(self, campaign: Campaign) -> int:
         """Count the finished tests, which have the numbers below that count."""

@@ -19,11 +19,9 @@ from opsieve.triage.clustering.clusters import (
     make_alternative_titles,
 )
 from opsieve.triage.clustering.ranking import get_severity
-from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_title
+from opsieve.triage.fingerprint import component, fingerprint
 from opsieve.triage.store.failure_record import FailureRecord, read_components
-from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.schema import GREATEST, get_columns
+from opsieve.triage.store.index import index_reader, schema
 
 # Less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 UNRANKED = 1_000_000_000
@@ -38,14 +36,14 @@ _UNIT = (
 DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR issue != '')"
 
 
-class GrowingIndex(IndexReader):
+class GrowingIndex(index_reader.IndexReader):
     """An open index to which failures are added."""
 
     def add_failure(self, record: FailureRecord, place: str, seen: float) -> None:
         """Add a failure, kept as a case at `place` of the store or only counted (""). `place_new` finishes
         the job.
         """
-        columns = get_columns("failures")
+        columns = schema.get_columns("failures")
         row = {name: value for name, value in msgspec.structs.asdict(record).items() if name in columns}
         row |= {"operators": " ".join(record.operators), "folder": place, "seen": seen}
         self._insert_row("failures", row)
@@ -109,10 +107,13 @@ class GrowingIndex(IndexReader):
             " BY number"
         ):
             components = read_components(stored)
-            found = Fingerprint(version, key, components)
+            found = fingerprint.Fingerprint(version, key, components)
             # Never empty: an empty title marks fingerprints that are not placed yet.
-            title = make_title(found) or "a failure that tells nothing"
-            guilty, bad = found.get_value(ComponentName.GUILTY_PASS), found.get_value(ComponentName.FIRST_BAD)
+            title = fingerprint.make_title(found) or "a failure that tells nothing"
+            guilty, bad = (
+                found.get_value(component.ComponentName.GUILTY_PASS),
+                found.get_value(component.ComponentName.FIRST_BAD),
+            )
             self._update(
                 "fingerprints", "number = ?", [number], title=title, guilty_pass=guilty, first_bad=bad
             )
@@ -121,7 +122,7 @@ class GrowingIndex(IndexReader):
                 number,
                 title,
                 " ".join([message, *(part.value for part in components)]),
-                found.get_value(ComponentName.OPERATORS),
+                found.get_value(component.ComponentName.OPERATORS),
             )
             if not key.startswith("flaky-"):
                 titles = make_alternative_titles(components) | self._find_statement_titles(number, components)
@@ -138,7 +139,9 @@ class GrowingIndex(IndexReader):
             [(each, number) for each in titles],
         )
 
-    def _find_statement_titles(self, number: int, components: Sequence[Component]) -> frozenset[str]:
+    def _find_statement_titles(
+        self, number: int, components: Sequence[component.Component]
+    ) -> frozenset[str]:
         """Find titles that a fingerprint shares with others of its statement, and give them to those too.
 
         The messages must be instances of one text.
@@ -216,7 +219,7 @@ class GrowingIndex(IndexReader):
                 kind=speaker["kind"],
                 backend=speaker["key"].partition(f"-{speaker['kind']}-")[0],
                 stage=speaker["stage"],
-                members=min(sum(unit["count"] for unit in units), GREATEST),
+                members=min(sum(unit["count"] for unit in units), schema.GREATEST),
                 fingerprints=len(units),
                 nodes=nodes,
                 reduced=reduced,

@@ -16,23 +16,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.component import Component, is_graph_counted, needs_reduction
 from opsieve.triage.known.issues import ClusterSignature, decode_issues
 from opsieve.triage.store.failure_record import read_components
-from opsieve.triage.store.index.filters import (
-    MOST,
-    SINCE,
-    STATUS,
-    VALUES,
-    Order,
-    Sort,
-    Term,
-    describe_absence,
-    is_known_name,
-    parse_cursor,
-    parse_filter,
-    read_page,
-    split_filter,
-)
-from opsieve.triage.store.index.index_file import OpenIndex
-from opsieve.triage.store.index.schema import decode_json
+from opsieve.triage.store.index import filters, index_file, schema
 from opsieve.triage.store.rows import (
     CampaignRow,
     Candidate,
@@ -62,7 +46,11 @@ _MOST_UNITS = 12
 _MOST_COMPARED = 2000
 
 # Columns of rows that an expression gives
-_GIVEN_BY = {"title": "CASE WHEN name != '' THEN name ELSE title END", "own_title": "title", "status": STATUS}
+_GIVEN_BY = {
+    "title": "CASE WHEN name != '' THEN name ELSE title END",
+    "own_title": "title",
+    "status": filters.STATUS,
+}
 _COLUMNS = ", ".join(_GIVEN_BY.get(field.name, field.name) for field in fields(ClusterRow))
 _MEMBER = ", ".join(f"f.{field.name}" for field in fields(MemberRow))
 _Row = TypeVar("_Row", ClusterRow, MemberRow, FingerprintRow)
@@ -78,7 +66,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class IndexReader(OpenIndex):
+class IndexReader(index_file.OpenIndex):
     """An open index to read."""
 
     # -- names
@@ -157,15 +145,24 @@ class IndexReader(OpenIndex):
     # -- clusters
 
     def clusters(
-        self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
+        self,
+        text: str = "",
+        *,
+        sort: filters.Sort = "rank",
+        reverse: bool = False,
+        after: str = "",
+        limit: int = 100,
     ) -> ClusterPage:
         """Return a page of the clusters that match a filter (`filters.parse_filter`).
 
         `after` is the `next` of the page before.
         """
-        wanted, order = parse_filter(text) if text.strip() else None, Order(sort, reverse, after)
+        wanted, order = (
+            filters.parse_filter(text) if text.strip() else None,
+            filters.Order(sort, reverse, after),
+        )
         with self._connect() as database:
-            rows, total, more = read_page(database.conn, _COLUMNS, wanted, order, limit)
+            rows, total, more = filters.read_page(database.conn, _COLUMNS, wanted, order, limit)
         return ClusterPage(tuple(_make_row(ClusterRow, row) for row in rows), total, more)
 
     def check_filter(self, text: str) -> None:
@@ -174,26 +171,26 @@ class IndexReader(OpenIndex):
         A misspelled operator would otherwise look like a store without such failures. A store without
         clusters refuses nothing but what `split_filter` refuses.
         """
-        terms, now = split_filter(text), time.time()
+        terms, now = filters.split_filter(text), time.time()
         if not self._select("SELECT 1 FROM clusters WHERE members > 0 LIMIT 1"):
             return
         for term in terms:
-            for value in term.values if term.field not in (*VALUES, SINCE) else ():
-                wanted = Term(term.field, False, (value,)).to_condition(now)
+            for value in term.values if term.field not in (*filters.VALUES, filters.SINCE) else ():
+                wanted = filters.Term(term.field, False, (value,)).to_condition(now)
                 # The plus keeps SQLite from the index over members, which nearly every row matches.
                 sql = f"SELECT 1 FROM clusters WHERE +members > 0 AND {wanted.sql} LIMIT 1"
-                if not self._select(sql, *wanted.values) and not is_known_name(term.field, value):
-                    raise BadInput(describe_absence(term.field, value))
+                if not self._select(sql, *wanted.values) and not filters.is_known_name(term.field, value):
+                    raise BadInput(filters.describe_absence(term.field, value))
 
     def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
         """Count the clusters that match a filter by a property, the largest group first.
 
         A cluster with two targets counts in both.
         """
-        wanted = parse_filter(text)
+        wanted = filters.parse_filter(text)
         if by not in GROUPINGS:
             raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
-        column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
+        column = {"target": "targets", "pass": "guilty_pass", "status": filters.STATUS}.get(by, by)
         counted: dict[str, tuple[int, int]] = {}
         for value, clusters, members in self._select(
             f"SELECT {column}, count(*), sum(members) AS members FROM clusters WHERE {wanted.sql} GROUP BY 1",
@@ -235,7 +232,7 @@ class IndexReader(OpenIndex):
             " instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1) FROM fingerprints f WHERE"
             " f.cluster = ? ORDER BY f.number LIMIT ?",
             cluster,
-            MOST,
+            filters.MOST,
         )
         return tuple(
             _make_row(FingerprintRow, (*row[:10], _explain_membership(row, cluster))) for row in rows
@@ -245,8 +242,8 @@ class IndexReader(OpenIndex):
         """Return a page of a cluster's failures, fingerprint by fingerprint in the order found, so cases come
         first.
         """
-        cluster, limit = self.find_cluster(name), max(1, min(limit, MOST))
-        start, row_id = parse_cursor(after, 2) if after else (0, 0)
+        cluster, limit = self.find_cluster(name), max(1, min(limit, filters.MOST))
+        start, row_id = filters.parse_cursor(after, 2) if after else (0, 0)
         found: list[tuple[Any, ...]] = []
         total = self._select_value("SELECT members FROM clusters WHERE id = ?", cluster)
         sql = "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number"
@@ -406,8 +403,8 @@ class IndexReader(OpenIndex):
         clusters: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         for status, kind, many, members in self._select(
-            f"SELECT {STATUS}, kind, count(*), sum(members) AS members FROM clusters WHERE members > 0 GROUP"
-            " BY 1, 2 ORDER BY 1, 2"
+            f"SELECT {filters.STATUS}, kind, count(*), sum(members) AS members FROM clusters"
+            " WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
         ):
             statuses[status] += many
             clusters[kind] += many
@@ -465,7 +462,7 @@ class IndexReader(OpenIndex):
         # A value that is no JSON is a damaged index
         with self._connect():
             return tuple(
-                CampaignRow(row[0], row[1], row[2], decode_json(row[3], tuple[str, ...]), row[4])
+                CampaignRow(row[0], row[1], row[2], schema.decode_json(row[3], tuple[str, ...]), row[4])
                 for row in rows
             )
 

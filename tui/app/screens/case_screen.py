@@ -14,10 +14,7 @@ from opsieve.triage.store.rows import CaseDetails, ClusterRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
-from opsieve.tui.app.views import case_pages
-from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
-from opsieve.tui.app.views.located_lines import list_located_graph
-from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
+from opsieve.tui.app.views import case_pages, case_summary, located_lines, tensor_lines
 from opsieve.tui.app.widgets.screens import KeyFooter, LinesView, PageBar, PagedScreen
 from opsieve.tui.app.widgets.visible import Line, to_one_line
 
@@ -53,7 +50,7 @@ class CaseScreen(PagedScreen):
         # A target to run it on once it is known
         self._replay_on = replay_on
         self.case: CaseDetails | None = None
-        self.summary: CaseSummary | None = None
+        self.summary: case_summary.CaseSummary | None = None
         self.summary_problem = ""
         # Show the case as it was found though a reduced one is there
         self.original = False
@@ -119,11 +116,13 @@ class CaseScreen(PagedScreen):
             self.summary_problem = sentence
             self._show_page()
 
-        def show_summary(summary: CaseSummary) -> None:
+        def show_summary(summary: case_summary.CaseSummary) -> None:
             self.summary = summary
             self._show_page()
 
-        run_in_background(self, "sheet", lambda: read_summary(folder), show_summary, show_problem)
+        run_in_background(
+            self, "sheet", lambda: case_summary.read_summary(folder), show_summary, show_problem
+        )
 
     def _show_figures(self) -> None:
         line, case = self.query_one("#figures", Static), self.case
@@ -168,7 +167,7 @@ class CaseScreen(PagedScreen):
         if name == "why":
             return case_pages.list_fingerprint(case.components)
         if name == "replay":
-            return list_replay(self.replayed)
+            return tensor_lines.list_replay(self.replayed)
         if self.summary is None:
             return [
                 (
@@ -179,12 +178,12 @@ class CaseScreen(PagedScreen):
                 )
             ]
         if name == "path":
-            return list_located_graph(self.located, self.summary.graph)
+            return located_lines.list_located_graph(self.located, self.summary.graph)
         if name == "graph":
             return case_pages.list_graph(self.summary)
         if name == "tensors":
             wrong = case.member.kind in WRONG_OUTPUTS
-            return [*list_tensors(self.replayed, wrong), *case_pages.list_inputs(self.summary)]
+            return [*tensor_lines.list_tensors(self.replayed, wrong), *case_pages.list_inputs(self.summary)]
         return case_pages.list_origin(case, self.summary)
 
     def action_other(self) -> None:

@@ -18,9 +18,8 @@ from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.saved_filters import read_filters, save_filter
 from opsieve.tui.app.views import rows_shown
+from opsieve.tui.app.widgets import screens, visible
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
-from opsieve.tui.app.widgets.screens import ChoiceDialog, KeyFooter, LineDialog, LinesView, SteadyScreen
-from opsieve.tui.app.widgets.visible import to_one_line
 
 # Rows loaded at first, at a time, and for a jump to the end
 FIRST, PAGE, FAR = 200, 1000, 5000
@@ -28,7 +27,7 @@ FIRST, PAGE, FAR = 200, 1000, 5000
 _SETTLED = 0.06
 
 
-class ClustersScreen(SteadyScreen[None]):
+class ClustersScreen(screens.SteadyScreen[None]):
     """Clusters, or groups of them."""
 
     # Textual's declaration
@@ -81,8 +80,8 @@ class ClustersScreen(SteadyScreen[None]):
         with Container(id="panes"):
             yield PagedList(rows_shown.CLUSTERS, empty="…", id="clusters")
             yield PagedList(rows_shown.GROUPS, id="groups")
-            yield LinesView(wrap=True, id="preview")
-        yield KeyFooter()
+            yield screens.LinesView(wrap=True, id="preview")
+        yield screens.KeyFooter()
 
     def on_mount(self) -> None:
         """Load the first page."""
@@ -198,11 +197,11 @@ class ClustersScreen(SteadyScreen[None]):
         line = self.query_one("#figures", Static)
         line.set_class(bool(self.problem), "problem")
         if self.problem:
-            line.update(to_one_line(self.problem))
+            line.update(visible.to_one_line(self.problem))
             return
         marked = len(self.query_one("#clusters", PagedList).marked)
         words = [
-            f"{to_one_line(app.store_title, 30)}:",
+            f"{visible.to_one_line(app.store_title, 30)}:",
             f"{len(self.found):,} of {count_noun(self.total, 'cluster')}",
         ]
         if self.grouping is not None:
@@ -229,7 +228,7 @@ class ClustersScreen(SteadyScreen[None]):
 
     def _show_preview(self) -> None:
         subject = self.subject
-        view = self.query_one("#preview", LinesView)
+        view = self.query_one("#preview", screens.LinesView)
         if subject is None:
             view.show_lines([])
             return
@@ -241,7 +240,7 @@ class ClustersScreen(SteadyScreen[None]):
             )
 
         def show_problem(sentence: str) -> None:
-            view.show_lines([*rows_shown.list_cluster(row, now), ((to_one_line(sentence), "bad"),)])
+            view.show_lines([*rows_shown.list_cluster(row, now), ((visible.to_one_line(sentence), "bad"),)])
 
         run_in_background(self, "preview", lambda: store.fingerprints(row.id), show_cluster, show_problem)
 
@@ -291,7 +290,7 @@ class ClustersScreen(SteadyScreen[None]):
                 self.query_one("#filter", Input).value = filters[name]
 
         options = [(name, f"{name}: {text}") for name, text in filters.items()]
-        self.app.push_screen(ChoiceDialog("Filter by", options), use_filter)
+        self.app.push_screen(screens.ChoiceDialog("Filter by", options), use_filter)
 
     def action_save_filter(self) -> None:
         """Save the current filter under a name; an empty filter removes the saved one."""
@@ -307,7 +306,7 @@ class ClustersScreen(SteadyScreen[None]):
                     app.show_notice(f"filter {name} {'saved; f lists them' if text else 'removed'}")
 
         question = f"Save the filter {text} as" if text else "Remove which saved filter?"
-        self.app.push_screen(LineDialog(question, "", "a name"), save_named)
+        self.app.push_screen(screens.LineDialog(question, "", "a name"), save_named)
 
     def action_sort(self) -> None:
         """Choose an order."""
@@ -318,7 +317,8 @@ class ClustersScreen(SteadyScreen[None]):
                 self.load_rows()
 
         self.app.push_screen(
-            ChoiceDialog("Sort by", [(name, rows_shown.ORDERS[name]) for name in SORTS], self.sort), sort_by
+            screens.ChoiceDialog("Sort by", [(name, rows_shown.ORDERS[name]) for name in SORTS], self.sort),
+            sort_by,
         )
 
     @on(PagedList.HeadChosen)
@@ -342,7 +342,7 @@ class ClustersScreen(SteadyScreen[None]):
 
         names = [column.title for column in table.columns if column.title and column.width]
         options = [(name, f"{name}{' (hidden)' if name in table.hidden else ''}") for name in names]
-        self.app.push_screen(ChoiceDialog("Show or hide which column?", options), toggle_column)
+        self.app.push_screen(screens.ChoiceDialog("Show or hide which column?", options), toggle_column)
 
     def action_reverse(self) -> None:
         """Reverse the order."""
@@ -365,7 +365,7 @@ class ClustersScreen(SteadyScreen[None]):
             self.load_rows()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
-        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), group_by)
+        self.app.push_screen(screens.ChoiceDialog("Group by", options, self.grouping or ""), group_by)
 
     def _leave_groups(self) -> None:
         self.grouping = None

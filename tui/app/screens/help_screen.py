@@ -13,8 +13,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from opsieve.tui.app.widgets.screens import LinesView, PageBar, SteadyDialog
-from opsieve.tui.app.widgets.visible import Line, escape_text
+from opsieve.tui.app.widgets import screens, visible
 
 FILTER = (
     ("words", "beginnings of words of titles, messages, operators, notes, issues"),
@@ -43,7 +42,7 @@ TEXTUALS_OWN = (
 )
 
 
-class HelpScreen(SteadyDialog[None]):
+class HelpScreen(screens.SteadyDialog[None]):
     """Every active key of the screen on which help was opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
@@ -56,18 +55,18 @@ class HelpScreen(SteadyDialog[None]):
     def compose(self) -> ComposeResult:
         """Make the list of keys, scrolled if it is long."""
         with Vertical(classes="dialog tall"):
-            yield LinesView(wrap=True, id="help")
+            yield screens.LinesView(wrap=True, id="help")
             yield Static(
                 "j k scroll · esc back · ctrl+p finds commands by name", classes="hint", markup=False
             )
 
     def on_mount(self) -> None:
         """Show the keys."""
-        self.query_one("#help", LinesView).show_lines(self._lines)
+        self.query_one("#help", screens.LinesView).show_lines(self._lines)
         self.query_one("#help").focus()
 
 
-def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[Line]:
+def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[visible.Line]:
     """List the active keys: the screen's own, those of the app, movement; last the commands."""
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
@@ -82,14 +81,14 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
                 else "moving"
             )
             groups[title].setdefault(described, []).append(NAMES.get(key, key))
-    found: list[Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
+    found: list[visible.Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
     for title, keys in groups.items():
-        if title == "on this screen" and (bar := next(iter(screen.query(PageBar)), None)) is not None:
+        if title == "on this screen" and (bar := next(iter(screen.query(screens.PageBar)), None)) is not None:
             keys[f"The pages: {', '.join(bar.pages)}"] = [f"1-{len(bar.pages)}"]
         if keys:
             found += [(), ((title, "strong"),)]
             found += [
-                ((f"  {escape_text(' '.join(names)):18}", "accent"), (escape_text(text), ""))
+                ((f"  {visible.escape_text(' '.join(names)):18}", "accent"), (visible.escape_text(text), ""))
                 for text, names in keys.items()
             ]
     found += [(), (("in the filter", "strong"),)]
@@ -97,7 +96,7 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
     if commands:
         found += [(), (("the same on the command line", "strong"),)]
         # Names and targets in a command may be a stranger's.
-        found += [((f"  {key:4}", "accent"), (escape_text(command), "")) for key, command in commands]
+        found += [((f"  {key:4}", "accent"), (visible.escape_text(command), "")) for key, command in commands]
     return found
 
 
@@ -105,7 +104,7 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
 LETTERS = "asdfghjkl"
 
 
-class JumpMode(SteadyDialog[None]):
+class JumpMode(screens.SteadyDialog[None]):
     """Labels over the screen beneath."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,ctrl+o", "dismiss", "Stay")]
@@ -113,13 +112,15 @@ class JumpMode(SteadyDialog[None]):
     def __init__(self, beneath: Screen[object]) -> None:
         super().__init__()
         places = [
-            widget for widget in beneath.focus_chain if widget.region and not isinstance(widget, PageBar)
+            widget
+            for widget in beneath.focus_chain
+            if widget.region and not isinstance(widget, screens.PageBar)
         ]
         self._goals: dict[str, tuple[Widget, int]] = dict(
             # Letters of the home row; a screen never has more places than these.
             zip(LETTERS, ((widget, -1) for widget in places), strict=False)
         )
-        self._bar = next(iter(beneath.query(PageBar)), None)
+        self._bar = next(iter(beneath.query(screens.PageBar)), None)
         if self._bar is not None:
             self._goals |= {str(at + 1): (self._bar, at) for at in range(len(self._bar.pages))}
 
@@ -144,7 +145,7 @@ class JumpMode(SteadyDialog[None]):
         event.stop()
         widget, at = goal
         self.dismiss()
-        if at >= 0 and isinstance(widget, PageBar):
+        if at >= 0 and isinstance(widget, screens.PageBar):
             widget.current = at
         else:
             widget.focus()

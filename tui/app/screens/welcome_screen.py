@@ -7,8 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from opsieve.tui.app.widgets.screens import KeyFooter, LinesView, SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, to_one_line
+from opsieve.tui.app.widgets import screens, visible
 
 # The store of commands without --store
 DEFAULT = Path("opsieve-store")
@@ -16,7 +15,7 @@ DEFAULT = Path("opsieve-store")
 _BESIDE = 36
 
 
-class WelcomeScreen(SteadyScreen[None]):
+class WelcomeScreen(screens.SteadyScreen[None]):
     """Three commands; or a problem, and the command that solves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -31,26 +30,26 @@ class WelcomeScreen(SteadyScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Make the text."""
-        yield LinesView(wrap=True, id="welcome")
-        yield KeyFooter()
+        yield screens.LinesView(wrap=True, id="welcome")
+        yield screens.KeyFooter()
 
     def on_mount(self) -> None:
         """Show the text."""
-        self.query_one("#welcome", LinesView).show_lines(list_welcome(self._folder, self._problem))
+        self.query_one("#welcome", screens.LinesView).show_lines(list_welcome(self._folder, self._problem))
         self.query_one("#welcome").focus()
 
 
-def list_welcome(folder: Path, problem: str) -> list[Line]:
+def list_welcome(folder: Path, problem: str) -> list[visible.Line]:
     """List the text of the first screen."""
-    name = to_one_line(str(folder), 200)
+    name = visible.to_one_line(str(folder), 200)
     commands: tuple[tuple[str, str], ...]
-    head: list[Line] = [
+    head: list[visible.Line] = [
         (),
         (("  opsieve", "accent"), ("  find, triage and reduce bugs of deep-learning compilers", "")),
     ]
     own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
     if problem:
-        head += [(), ((f"  {to_one_line(problem, 600)}", "bad"),)]
+        head += [(), ((f"  {visible.to_one_line(problem, 600)}", "bad"),)]
         # Only the index can be rebuilt, from the cases; nothing helps against a store of a newer version.
         commands = ((f"opsieve index{own}", "build it anew"),) if "damaged" in problem else ()
     else:
@@ -60,7 +59,7 @@ def list_welcome(folder: Path, problem: str) -> list[Line]:
             (f"opsieve triage{own}", "rank what was found"),
             (f"opsieve tui{own}", "come back here, while a campaign runs, too"),
         )
-    found: list[Line] = [*head, ()]
+    found: list[visible.Line] = [*head, ()]
     width = max((len(command) for command, _ in commands), default=0)
     for command, what in commands:
         if width > _BESIDE:

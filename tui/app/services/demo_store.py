@@ -28,11 +28,9 @@ def make_demo(folder: Path) -> Path:
 
     from opsieve.backends.observation import Observation
     from opsieve.gen.case.open_case import open_case
-    from opsieve.triage.fingerprint.fingerprint import make_fingerprint
-    from opsieve.triage.fingerprint.program_graph import ProgramNames
+    from opsieve.triage.fingerprint import fingerprint, program_graph
     from opsieve.triage.review.review import review_store
-    from opsieve.triage.store.failure_record import AbsentOutput
-    from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
+    from opsieve.triage.store import failure_record, finished_test
     from opsieve.triage.store.store import Store
 
     class Observed(msgspec.Struct):
@@ -51,27 +49,31 @@ def make_demo(folder: Path) -> Path:
             " of the repository"
         )
     lines = [msgspec.json.decode(line, type=Observed, strict=False) for line in read_file(path).splitlines()]
-    campaign = Campaign("samples", "samples", _SEED, tuple(dict.fromkeys(line.target for line in lines)))
+    campaign = finished_test.Campaign(
+        "samples", "samples", _SEED, tuple(dict.fromkeys(line.target for line in lines))
+    )
     tests = []
     for number, line in enumerate(lines):
         case = open_case(SAMPLES / line.sample)
         outputs: dict[str, Any] | None = None
         if line.verdict.mismatch is not None:
-            outputs = {line.verdict.mismatch.output: AbsentOutput(line.dtype)}
+            outputs = {line.verdict.mismatch.output: failure_record.AbsentOutput(line.dtype)}
         # The samples hold no outputs: only their dtype is known.
         seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
         operators = sorted(set(case.program.operators()))
-        finding = FoundFailure(
+        finding = finished_test.FoundFailure(
             line.target,
             line.verdict,
-            make_fingerprint(line.verdict, seen[0], operators, NOTHING, ProgramNames(case.program)),
+            fingerprint.make_fingerprint(
+                line.verdict, seen[0], operators, NOTHING, program_graph.ProgramNames(case.program)
+            ),
             seen,
         )
         answers: dict[str, tuple[str, float]] = {
             line.target: (str(line.verdict.verdict), sum(line.observations[0].seconds.values()))
         }
         tests.append(
-            FinishedTest(
+            finished_test.FinishedTest(
                 number,
                 replace(case, parameters={**case.parameters, "target": line.target}),
                 answers,

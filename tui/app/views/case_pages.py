@@ -10,8 +10,7 @@ from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.stack import read_stack
 from opsieve.triage.store.rows import CaseDetails
-from opsieve.tui.app.views.case_summary import CaseSummary
-from opsieve.tui.app.views.rows_shown import list_components, list_facts
+from opsieve.tui.app.views import case_summary, rows_shown
 from opsieve.tui.app.widgets.visible import Line, escape_text, format_time, to_lines, to_one_line
 
 PAGES = ("overview", "graph", "tensors", "observed", "trace", "why", "origin")
@@ -32,7 +31,7 @@ def list_overview(case: CaseDetails) -> list[Line]:
     wrong = ", ".join(f"{name} {known[name]}" for name in _WRONG if known.get(name))
     return [
         ((to_one_line(member.name, 300), "accent"),),
-        *list_facts(
+        *rows_shown.list_facts(
             ("cluster", case.cluster or "none: it is flaky"),
             ("verdict", f"{member.verdict}: {member.reason}"),
             ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
@@ -52,7 +51,7 @@ def list_overview(case: CaseDetails) -> list[Line]:
     ]
 
 
-def list_graph(summary: CaseSummary) -> list[Line]:
+def list_graph(summary: case_summary.CaseSummary) -> list[Line]:
     """List the drawn graph and the counts of its operators."""
     found: list[Line] = [
         ((f"{escape_text(rails[:80])}  ", "accent"), (to_one_line(label, 500), ""))
@@ -63,7 +62,7 @@ def list_graph(summary: CaseSummary) -> list[Line]:
     return found
 
 
-def list_inputs(summary: CaseSummary) -> list[Line]:
+def list_inputs(summary: case_summary.CaseSummary) -> list[Line]:
     """List inputs, and the outputs that the case itself expects."""
     found: list[Line] = []
     for title, values in (("inputs", summary.inputs), ("expected outputs", summary.expected)):
@@ -181,16 +180,16 @@ def _format_place(frame: Frame) -> str:
 def list_fingerprint(components: Sequence[Component]) -> list[Line]:
     """List every component of the fingerprint."""
     head: Line = (("+ counts", "good"), ("   - does not count, and why", "dim"))
-    return [head, (), *list_components(components)]
+    return [head, (), *rows_shown.list_components(components)]
 
 
-def list_origin(case: CaseDetails, summary: CaseSummary) -> list[Line]:
+def list_origin(case: CaseDetails, summary: case_summary.CaseSummary) -> list[Line]:
     """List the origin of the case and its settings."""
-    found = list_facts(*summary.origin, width=28)
+    found = rows_shown.list_facts(*summary.origin, width=28)
     for each in case.observations:
         found += [
             (),
             ((to_one_line(f"{each.target} {each.version}", 200), "strong"),),
-            *list_facts(*each.knobs.items(), width=28),
+            *rows_shown.list_facts(*each.knobs.items(), width=28),
         ]
     return found

@@ -5,16 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.store.queries import Sort
-from opsieve.triage.store.rows import (
-    ClusterGroup,
-    ClusterRow,
-    Counts,
-    Decision,
-    FingerprintRow,
-    MemberRow,
-    RelatedRow,
-)
+from opsieve.triage.store import queries, rows
 from opsieve.tui.app.widgets.paged_list import Column, Row
 from opsieve.tui.app.widgets.visible import Line, format_age, format_time, to_one_line
 
@@ -47,11 +38,11 @@ MEMBERS = (
 )
 GROUPS = (Column("clusters", 8, right=True), Column("failures", 9, right=True), Column("value"))
 # The order of a click on the title of a column
-SORT_OF_COLUMN: Mapping[str, Sort] = {
+SORT_OF_COLUMN: Mapping[str, queries.Sort] = {
     "id": "id", "kind": "severity", "failures": "members", "bar": "members", "nodes": "size",
     "title": "title", "first": "first", "last": "last",
 }  # fmt: skip
-ORDERS: Mapping[Sort, str] = {
+ORDERS: Mapping[queries.Sort, str] = {
     "rank": "rank: read in this order", "members": "members: how many failures", "last": "last seen",
     "first": "first seen", "size": "size of the smallest case", "severity": "grave ones first (severity)",
     "title": "title", "id": "id",
@@ -70,7 +61,7 @@ _TONES = {
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def make_cluster_row(row: ClusterRow, now: float, most: int = 1) -> Row:
+def make_cluster_row(row: rows.ClusterRow, now: float, most: int = 1) -> Row:
     """Make the row of a cluster; `*` means pinned, a size with `r` reduced. `most` failures fill the bar."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
@@ -87,7 +78,7 @@ def make_cluster_row(row: ClusterRow, now: float, most: int = 1) -> Row:
     return Row(row.id, cells, tone, tones if tone != "dim" else {})
 
 
-def list_counts(counts: Counts, decided: str, is_wide: bool) -> list[str]:
+def list_counts(counts: rows.Counts, decided: str, is_wide: bool) -> list[str]:
     """List the failures of a store, and the decision that undo takes back, or else what stands apart."""
     words = [f"· {count_noun(counts.failures, 'failure')}"]
     if decided:
@@ -106,7 +97,7 @@ def make_bar(count: int, most: int, width: int) -> str:
     return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
 
 
-def make_member_row(row: MemberRow, now: float) -> Row:
+def make_member_row(row: rows.MemberRow, now: float) -> Row:
     """Make the row of a member; one that was only counted is dimmed."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced} of {row.nodes}"
     cells = (
@@ -117,14 +108,14 @@ def make_member_row(row: MemberRow, now: float) -> Row:
     return Row(row.name, cells, "" if row.folder else "dim")
 
 
-def _shorten_name(row: MemberRow) -> str:
+def _shorten_name(row: rows.MemberRow) -> str:
     """Return the distinctive end of a case folder's name, or the whole name of a counted member."""
     if not row.folder:
         return to_one_line(row.name, 200)
     return to_one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
 
 
-def make_group_row(group: ClusterGroup) -> Row:
+def make_group_row(group: rows.ClusterGroup) -> Row:
     """Make the row of a group."""
     return Row(
         group.value, (f"{group.clusters:,}", f"{group.members:,}", to_one_line(group.value, 200) or "(none)")
@@ -140,7 +131,7 @@ def list_facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
     ]
 
 
-def list_cluster(row: ClusterRow, now: float) -> list[Line]:
+def list_cluster(row: rows.ClusterRow, now: float) -> list[Line]:
     """List all facts about a cluster."""
     size = row.nodes if row.reduced is None else row.reduced
     smallest = f"{count_noun(size, 'node')}, {'not reduced yet' if row.reduced is None else 'reduced'}"
@@ -190,7 +181,7 @@ def list_components(components: Sequence[Component]) -> list[Line]:
     return found
 
 
-def list_fingerprints(fingerprints: Sequence[FingerprintRow], *, components: bool = True) -> list[Line]:
+def list_fingerprints(fingerprints: Sequence[rows.FingerprintRow], *, components: bool = True) -> list[Line]:
     """List the reason for each fingerprint's membership, and its components."""
     found: list[Line] = []
     for each in fingerprints:
@@ -204,7 +195,7 @@ def list_fingerprints(fingerprints: Sequence[FingerprintRow], *, components: boo
     return found
 
 
-def list_related(related: Sequence[RelatedRow]) -> list[Line]:
+def list_related(related: Sequence[rows.RelatedRow]) -> list[Line]:
     """List clusters that look like this one, and why."""
     if not related:
         return [(("no other cluster looks like this one", "dim"),)]
@@ -221,7 +212,7 @@ def list_related(related: Sequence[RelatedRow]) -> list[Line]:
     return found
 
 
-def list_history(decisions: Sequence[Decision]) -> list[Line]:
+def list_history(decisions: Sequence[rows.Decision]) -> list[Line]:
     """List the decisions, the latest first."""
     if not decisions:
         return [(("nobody decided anything here yet", "dim"),)]
@@ -235,7 +226,7 @@ def list_history(decisions: Sequence[Decision]) -> list[Line]:
     return found
 
 
-def compare_members(first: MemberRow, second: MemberRow) -> list[Line]:
+def compare_members(first: rows.MemberRow, second: rows.MemberRow) -> list[Line]:
     """List the common and the different facts of two members."""
     found: list[Line] = [
         ((f"{to_one_line(first.name, 200)}", "accent"),),

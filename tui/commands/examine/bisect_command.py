@@ -12,8 +12,7 @@ import click
 
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.printable import count_noun
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import print_message
+from opsieve.tui.commands import options, output
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.request import BisectRequest
@@ -144,36 +143,35 @@ def command(
     Both ends are verified first, and an interrupted search continues. Exit code 3 if no version fails, 2 if
     no version could be tested.
     """
-    from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
+    from opsieve.bisect.sessions import answers, versions
     from opsieve.bisect.sessions.commits import bisect_commits
-    from opsieve.bisect.sessions.versions import bisect_releases, bisect_source
     from opsieve.tui.commands.examine.bisect_output import describe_preview, print_answer
 
     _check_options(package, source, repository, given)
     request = _make_request(given)
-    found: VersionAnswer | VersionPreview | CommitAnswer | CommitPreview
+    found: answers.VersionAnswer | answers.VersionPreview | answers.CommitAnswer | answers.CommitPreview
     if repository is not None:
-        found = bisect_commits(request, repository, print_message)
+        found = bisect_commits(request, repository, output.print_message)
     elif source is not None:
-        found = bisect_source(request, source, print_message)
+        found = versions.bisect_source(request, source, output.print_message)
     else:
-        found = bisect_releases(request, package or "", print_message)
+        found = versions.bisect_releases(request, package or "", output.print_message)
     facts = found.as_json()
-    if isinstance(found, VersionPreview | CommitPreview):
+    if isinstance(found, answers.VersionPreview | answers.CommitPreview):
         click.echo(json.dumps(facts) if as_json else describe_preview(found))
         return 0
     if not as_json:
         print_answer(found)
-    step = found.next if isinstance(found, VersionAnswer) else None
+    step = found.next if isinstance(found, answers.VersionAnswer) else None
     if step and request.then_commits is not None and (request.build or request.check or step.importable):
         ends = replace(request, good=step.good, bad=step.bad, target=facts["target"])
-        commits = bisect_commits(ends, request.then_commits, print_message)
+        commits = bisect_commits(ends, request.then_commits, output.print_message)
         facts["commits_search"] = commits.as_json()
-        if not as_json and isinstance(commits, CommitAnswer):
+        if not as_json and isinstance(commits, answers.CommitAnswer):
             print_answer(commits)
     if as_json:
         click.echo(json.dumps(facts))
-    tested = found.versions if isinstance(found, VersionAnswer) else found.seen.values()
+    tested = found.versions if isinstance(found, answers.VersionAnswer) else found.seen.values()
     states = {item.state for item in tested}
     # "good" without "bad" means that nothing fails; neither, that nothing could be tested.
     if "bad" not in states:
@@ -273,7 +271,7 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
     from opsieve.bisect.sessions.versions import attribute_passes
 
     request = BisectRequest(case, memory=memory << 20, **given)
-    found = attribute_passes(request, print_message)
+    found = attribute_passes(request, output.print_message)
     if as_json:
         click.echo(json.dumps(found.as_json()))
         return 0
@@ -286,7 +284,7 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
         click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
     levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
     click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
-    print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
+    output.print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
     return 0
 
 

@@ -75,14 +75,15 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     could not be added or a target gave no verdict.
     """
     from opsieve.backends.verdict import JUDGED
-    from opsieve.triage.corpus.corpus_file import get_verdict_facts
-    from opsieve.triage.corpus.session import AddedCase, add_cases
+    from opsieve.triage.corpus import corpus_file, session
 
     added: list[dict[str, Any]] = []
     refused, faults = [], []
-    for found in add_cases(cases, _make_request(folder, **given), print_message):
-        if isinstance(found, AddedCase):
-            seen = {target: get_verdict_facts(verdict) for target, verdict in found.targets.items()}
+    for found in session.add_cases(cases, _make_request(folder, **given), print_message):
+        if isinstance(found, session.AddedCase):
+            seen = {
+                target: corpus_file.get_verdict_facts(verdict) for target, verdict in found.targets.items()
+            }
             added.append({"model": found.model, "name": found.name, "targets": seen})
             for target, verdict in () if as_json else found.targets.items():
                 click.echo(printable(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))

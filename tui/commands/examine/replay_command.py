@@ -8,8 +8,7 @@ import click
 
 from opsieve.backends.verdict import JUDGED
 from opsieve.gen.model.printable import printable
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import ALLOW_UNJUDGED, choose_exit_code, print_message
+from opsieve.tui.commands import options, output
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.replay import ReplayAnswer
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
-@ALLOW_UNJUDGED
+@output.ALLOW_UNJUDGED
 @options.JSON
 def command(
     report: Path,
@@ -53,7 +52,7 @@ def command(
     from opsieve.bisect.sessions.replay import ReplayRequest, replay_report
 
     asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)
-    found = replay_report(asked, print_message)
+    found = replay_report(asked, output.print_message)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
@@ -61,7 +60,7 @@ def command(
     unjudged = [
         f"{each['target']} ({each['verdict']})" for each in found.results if each["verdict"] not in JUDGED
     ]
-    return choose_exit_code(bool(found.still), unjudged, allow_unjudged)
+    return output.choose_exit_code(bool(found.still), unjudged, allow_unjudged)
 
 
 def _print_answer(found: "ReplayAnswer") -> None:

@@ -14,13 +14,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.tui.app.views.located_lines import list_located
 from opsieve.tui.cli import print_problem
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import (
-    ALLOW_UNJUDGED,
-    choose_exit_code,
-    print_message,
-    report_faults,
-)
+from opsieve.tui.commands import options, output
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green", "accent": "cyan"}
@@ -64,7 +58,7 @@ TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green",
         " value."
     ),
 )
-@ALLOW_UNJUDGED
+@output.ALLOW_UNJUDGED
 @options.JSON
 def command(
     models: tuple[Path, ...],
@@ -91,7 +85,7 @@ def command(
     try:
         # All at first, so that a missing path is reported before any test runs.
         listed = [path for model in models for path in list_models(model)]
-        for found in judge_models(listed, _make_request(rtol, atol, **given), print_message):
+        for found in judge_models(listed, _make_request(rtol, atol, **given), output.print_message):
             if isinstance(found, JudgeResult):
                 results.append(found.facts())
                 if not as_json:
@@ -109,15 +103,15 @@ def command(
         elif len(results) > 1:
             verdicts = Counter(result["verdict"] for result in results)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-            print_message(f"{counts} in {time.monotonic() - started:.1f} s")
+            output.print_message(f"{counts} in {time.monotonic() - started:.1f} s")
     # In the order of the results, so that a reader finds the word in the line above.
     words = [word for each in results for word in (*each["rules"], each["verdict"])]
     unclear = [word for word in dict.fromkeys(words) if word not in ("pass", "fail", "environment")]
     if unclear and not as_json:
-        print_message(f"what {' and '.join(unclear[:2])} means: opsieve explain {unclear[0]}")
+        output.print_message(f"what {' and '.join(unclear[:2])} means: opsieve explain {unclear[0]}")
     failing = [each for each in results if each["verdict"] in FAILING]
     if failing and not as_json:
-        print_message(
+        output.print_message(
             f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t"
             f" {shlex.quote(failing[0]['target'])}"
         )
@@ -126,8 +120,8 @@ def command(
         for each in results
         if each["verdict"] not in JUDGED
     ]
-    code = choose_exit_code(bool(failing), unjudged, allow_unjudged)
-    return report_faults(faults) or code or (BadInput.exit_code if refused else 0)
+    code = output.choose_exit_code(bool(failing), unjudged, allow_unjudged)
+    return output.report_faults(faults) or code or (BadInput.exit_code if refused else 0)
 
 
 def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:

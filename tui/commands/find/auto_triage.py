@@ -14,10 +14,8 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.triage.store.index.index_file import join_index
-from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.rows import Candidate
-from opsieve.triage.store.store_folder import get_case_folder
+from opsieve.triage.store import rows, store_folder
+from opsieve.triage.store.index import index_file, index_reader
 
 # The limit on one command in seconds, if the campaign has no end.
 TURN = 60.0
@@ -71,7 +69,7 @@ class AutoTriage:
         return {**self.done, "seconds": round(self._spent, 1), "share": self._share}
 
     def _run_loop(self) -> None:
-        waiting: deque[Candidate] = deque()
+        waiting: deque[rows.Candidate] = deque()
         while not self._stop.wait(0 if waiting and self._get_time_left() > 0 else _LOOK):
             # The share grows with the time of a campaign without an end.
             if self._get_time_left() <= 0:
@@ -91,12 +89,12 @@ class AutoTriage:
         """Return the unspent seconds of the share."""
         return self._share * (self._whole or time.monotonic() - self._started) - self._spent
 
-    def _list_new(self) -> list[Candidate]:
+    def _list_new(self) -> list[rows.Candidate]:
         """List the unexamined cases, one of each fingerprint."""
-        found: dict[str, Candidate] = {}
+        found: dict[str, rows.Candidate] = {}
         try:
-            with join_index(self._folder) as database:
-                for one in IndexReader(database).list_candidates():
+            with index_file.join_index(self._folder) as database:
+                for one in index_reader.IndexReader(database).list_candidates():
                     if one.fingerprint not in self._asked:
                         found.setdefault(one.fingerprint, one)
         except BadInput:
@@ -104,8 +102,8 @@ class AutoTriage:
             return []
         return list(found.values())
 
-    def _examine(self, one: Candidate) -> None:
-        case = get_case_folder(self._folder, one.place)
+    def _examine(self, one: rows.Candidate) -> None:
+        case = store_folder.get_case_folder(self._folder, one.place)
         target, asked = ["-t", one.target], ["--offline", "--json"]
         code = self._run_command(
             "reduce", str(case), *target, "-o", str(case / "reduced"), "--seconds", "10", *asked

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.commands import options
+from opsieve.tui.commands import options, output
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
-from opsieve.tui.commands.output import (
-    ALLOW_UNJUDGED,
-    JUNIT,
-    SARIF,
-    CiOutput,
-    PauseWhileFull,
-    Pulse,
-    open_counting_bar,
-    open_probing_bar,
-    print_message,
-    raise_on_signals,
-)
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
@@ -174,9 +162,9 @@ SHOWN = 5
     metavar="STORE",
     help="Store of known failures, with its rules (STORE/known/*.toml).",
 )
-@JUNIT
-@SARIF
-@ALLOW_UNJUDGED
+@output.JUNIT
+@output.SARIF
+@output.ALLOW_UNJUDGED
 def command(
     folder: Path,
     seconds: float,
@@ -204,7 +192,7 @@ def command(
     """
     begun = time.monotonic()
     # The first lane loads its compiler while this process imports the rest.
-    with raise_on_signals(), _start_first_lane(given) as local:
+    with output.raise_on_signals(), _start_first_lane(given) as local:
         from opsieve.backends.judge.oracle_names import choose_oracles
         from opsieve.backends.workers.zygotes.zygote import Limits
         from opsieve.triage.campaign.session import FuzzRequest
@@ -213,7 +201,11 @@ def command(
         # Before the campaign: a path that cannot be written is no news after hours.
         check_paths(reports)
         verdict = CampaignVerdict(
-            fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci, allow_unjudged
+            fail_on,
+            known,
+            output.CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ),
+            ci,
+            allow_unjudged,
         )
         verdict.check_options()
         limits = Limits(seconds=seconds, memory=memory << 20)
@@ -230,7 +222,9 @@ def command(
     if not json_lines:
         click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     if interrupted:
-        print_message(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
+        output.print_message(
+            f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume"
+        )
         return 130
     return code
 
@@ -250,8 +244,8 @@ def _run_campaign(
     from opsieve.tui.commands.find.campaign_report import Growth
 
     with Store(check_store(request)) as store:
-        with open_probing_bar() as probing:
-            campaign, plan = open_campaign(store, request, probing, print_message)
+        with output.open_probing_bar() as probing:
+            campaign, plan = open_campaign(store, request, probing, output.print_message)
         # A resumed campaign has tests of earlier runs, which do not count for the speed.
         before = store.count_done(campaign)
         session = CoverageSession(request, plan, campaign, request.store)
@@ -262,14 +256,14 @@ def _run_campaign(
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         beside = AutoTriage(request.store, auto_triage, left)
         with (
-            open_lanes(request, campaign, local, print_message) as (lanes, start),
-            open_counting_bar(request.tests, "tests", quiet) as show,
+            open_lanes(request, campaign, local, output.print_message) as (lanes, start),
+            output.open_counting_bar(request.tests, "tests", quiet) as show,
             beside,
         ):
             going = run_campaign(
                 store, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
                 programs=session.programs, coverage=session.coverage,
-                full=PauseWhileFull(started + left if left else float("inf")), start=start,
+                full=output.PauseWhileFull(started + left if left else float("inf")), start=start,
             )  # fmt: skip
 
             def show_progress(done: int) -> None:
@@ -309,7 +303,7 @@ def _take_evidence(folder: Path) -> None:
     from opsieve.triage.review.review import run_triage
 
     for sentence in run_triage(folder).unread:
-        print_message(f"{printable(sentence)}.")
+        output.print_message(f"{printable(sentence)}.")
 
 
 def _run_to_end(
@@ -335,7 +329,7 @@ class _Events:
     def __init__(self, on: bool):
         self._on = on
         # Often enough for a dashboard, without a line for each test.
-        self._pulse = Pulse(first=1.0, every=5.0)
+        self._pulse = output.Pulse(first=1.0, every=5.0)
 
     def print_event(self, event: str, **facts: Any) -> None:
         """Print an event."""

@@ -7,8 +7,7 @@ import click
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import open_counting_bar, open_probing_bar, print_message
+from opsieve.tui.commands import options, output
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
@@ -88,17 +87,17 @@ def command(explain: bool, as_json: bool, **given: Any) -> int:
     summary = GenerationSummary()
     interrupted = False
     try:
-        with open_probing_bar() as probing, open_counting_bar(request.models) as show:
-            for done in generate_programs(request, summary, probing, print_message):
+        with output.open_probing_bar() as probing, output.open_counting_bar(request.models) as show:
+            for done in generate_programs(request, summary, probing, output.print_message):
                 show(done, "")
     except KeyboardInterrupt:
         interrupted = True
     facts = summary.list_facts(request)
     click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     for name, why in summary.refused[:_MOST_REFUSED]:
-        print_message(f"{name} is refused: {why}")
+        output.print_message(f"{name} is refused: {why}")
     if interrupted:
-        print_message("interrupted; everything written is complete")
+        output.print_message("interrupted; everything written is complete")
         return 130
     return 1 if summary.refused or facts.get("identical") is False else 0
 
@@ -110,8 +109,7 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
     from opsieve.backends.probing.generation import GenerationRequest, make_repeat_request
     from opsieve.backends.registry import resolve
     from opsieve.gen.declarations.builder import Budget
-    from opsieve.gen.generation import request as gen_request
-    from opsieve.gen.generation.random_graph import GenRequest
+    from opsieve.gen.generation import random_graph, request as gen_request
     from opsieve.gen.values.values import named_values
 
     if given["origin"] is not None:
@@ -121,7 +119,7 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
     low, high = gen_request.parse_nodes(given["nodes"])
     # Large programs may hold more in all
     usual = Budget()
-    program = GenRequest(
+    program = random_graph.GenRequest(
         nodes=low,
         only=gen_request.select_operators(gen_request.split_items(given["operators"])),
         dtypes=gen_request.select_dtypes(gen_request.split_items([given["dtypes"]])),
@@ -139,14 +137,13 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
 
 def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     """Print the operators that the targets lack, and their messages."""
-    from opsieve.backends.probing.generation import probe_support
-    from opsieve.backends.probing.operator_support import explain_support
+    from opsieve.backends.probing import generation, operator_support
     from opsieve.backends.workers.workers import Workers
 
     if not request.targets:
         raise BadInput("--explain-support needs a --target")
-    with Workers() as workers, open_probing_bar() as probing:
-        supports = probe_support(workers, request.targets, request.program, probing)
+    with Workers() as workers, output.open_probing_bar() as probing:
+        supports = generation.probe_support(workers, request.targets, request.program, probing)
     if as_json:
         click.echo(json.dumps({"supports": [_list_support(item) for item in supports]}))
         return 0
@@ -157,7 +154,7 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
             f" {lacks}"
             " unsupported"
         )
-        for line in explain_support(item):
+        for line in operator_support.explain_support(item):
             click.echo(printable(f"  {line}"))
     return 0
 

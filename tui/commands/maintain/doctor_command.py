@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.model.printable import count_noun
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import open_counting_bar, open_probing_bar
+from opsieve.tui.commands import options, output
 from opsieve.version import VERSION
 
 if TYPE_CHECKING:
@@ -50,20 +49,19 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
     if costs:
         _measure_costs(targets or ("onnxruntime",), as_json)
         return
-    from opsieve.backends.releases.interpreters import find_interpreters
-    from opsieve.backends.releases.releases import ReleaseStore
+    from opsieve.backends.releases import interpreters, releases
     from opsieve.backends.stacks import native
     from opsieve.backends.workers.questions.probe_backend import examine_all, list_examined
     from opsieve.backends.workers.sandbox.isolation import examine_isolation
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, open_counting_bar(len(list_examined())) as show:
+    with Workers() as workers, output.open_counting_bar(len(list_examined())) as show:
         backends = []
         for examination in examine_all(workers):
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
         walls, lacks = workers.get_walls()
-    pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
+    pythons = [".".join(map(str, found.version)) for found in interpreters.find_interpreters()]
     isolated = examine_isolation(walls, lacks)
     facts = {
         "opsieve": VERSION,
@@ -71,7 +69,7 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         "platform": f"{sys.platform} {platform.machine()}",
         "supported_platform": sys.platform == "linux" and platform.machine() == "x86_64",
         "pythons_for_releases": pythons,
-        "release_store": str(ReleaseStore().root),
+        "release_store": str(releases.ReleaseStore().root),
         "native_frames": native.shim() is not None,
         "isolation": asdict(isolated),
         "variables_left_out": _list_withheld_variables(),
@@ -155,7 +153,7 @@ def _make_tables(targets: tuple[str, ...], folder: Path | None, as_json: bool) -
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, open_probing_bar() as show:
+    with Workers() as workers, output.open_probing_bar() as show:
         made = make_tables(workers, list(map(resolve, targets)), folder, show)
     if as_json:
         facts = [

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from opsieve.gen.model.printable import count_noun, single_line
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import print_message
+from opsieve.tui.commands import options, output
 
 
 @click.group("known")
@@ -62,7 +61,7 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         click.echo(json.dumps(facts))
         return 0
     for problem in done.round.problems:
-        print_message(f"{single_line(problem)}.")
+        output.print_message(f"{single_line(problem)}.")
     named = ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())
     others = f", {count_noun(skipped, 'entry')} passed over" if skipped else ""
     click.echo(f"{count_noun(imported, 'issue')} imported{others}; the store has {named}")

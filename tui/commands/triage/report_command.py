@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.durable import check_output, write_output
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model import durable, files
 from opsieve.gen.model.printable import count_noun, printable
 from opsieve.tui.commands import options
 
@@ -55,7 +54,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
 
     folder = place or folder
     # Before the work: drawing a thousand graphs takes minutes.
-    check_output(output)
+    durable.check_output(output)
     rows: list[ClusterRow] = []
     with Queries(folder) as store:
         store.check_filter(text)
@@ -67,7 +66,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
                 break
         pages = [_describe_cluster(store, row) for row in rows]
         whole = write_page(folder.absolute().name, store.counts(), pages, total, time.time())
-    write_output(output, whole)
+    durable.write_output(output, whole)
     facts = {
         "output": str(output),
         "clusters": len(rows),
@@ -124,7 +123,7 @@ def _read_script(details: "CaseDetails") -> str:
     for place in (details.reduced, details.folder):
         try:
             if place is not None and (place / "repro.py").is_file():
-                return read_file(place / "repro.py", _SCRIPT).decode("utf-8", "replace")
+                return files.read_file(place / "repro.py", _SCRIPT).decode("utf-8", "replace")
         except BadInput:
             # A link, or too long for a page
             continue

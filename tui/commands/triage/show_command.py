@@ -14,13 +14,7 @@ from opsieve.backends.verdict import reword_oracles
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.triage.fingerprint.component import Component, encode_component
 from opsieve.tui.app.widgets.visible import format_time
-from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.output import (
-    list_cluster_facts,
-    print_clusters,
-    print_message,
-    print_table,
-)
+from opsieve.tui.commands import completions, options, output
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries
@@ -108,7 +102,7 @@ def _list_cluster_facts(
     row, fingerprints = store.cluster(name), store.fingerprints(name)
     members = store.members(name, limit=limit, after=after)
     summary = {
-        **list_cluster_facts(row),
+        **output.list_cluster_facts(row),
         "prints": [
             {**asdict(each), "components": [encode_component(part) for part in each.components]}
             for each in fingerprints
@@ -167,7 +161,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         if why:
             print_components(each.components)
     click.echo()
-    print_table(
+    output.print_table(
         ("member", "nodes", "target", "version"),
         [
             (
@@ -273,14 +267,14 @@ def clusters(
     if as_json:
         names = ("failures", "unsupported", "environment", "flaky", "unexplained")
         facts = {
-            "clusters": [list_cluster_facts(row) for row in page.rows],
+            "clusters": [output.list_cluster_facts(row) for row in page.rows],
             "total": page.total,
             "next": page.next,
         }
         facts |= {name: getattr(counts, name) for name in names} | {"store": str(folder)}
         click.echo(json.dumps(facts))
         return 0
-    print_clusters(page.rows)
+    output.print_clusters(page.rows)
     click.echo(
         f"{len(page.rows)} of {count_noun(page.total, 'cluster')},"
         f" {count_noun(counts.failures, 'failure')}; not"
@@ -288,7 +282,7 @@ def clusters(
         " flaky"
     )
     if page.next:
-        print_message(f"more with --after '{page.next}'")
+        output.print_message(f"more with --after '{page.next}'")
     return 0
 
 
@@ -297,7 +291,7 @@ def _print_groups(by: str, groups: "Sequence[ClusterGroup]", as_json: bool) -> N
         click.echo(json.dumps({"groups": [asdict(group) for group in groups]}))
         return
     rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
-    print_table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
+    output.print_table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
 
 
 def _print_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
@@ -310,4 +304,4 @@ def _print_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
         (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
         for entry in entries
     ]
-    print_table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")
+    output.print_table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from opsieve.gen.model.printable import count_noun, single_line
-from opsieve.tui.commands import options
-from opsieve.tui.commands.output import print_clusters, print_message, print_table
+from opsieve.tui.commands import options, output
 
 # The longest title beside moving parts, in characters.
 _TITLE = 60
@@ -78,10 +77,10 @@ def command(
     from opsieve.reducer.sessions.triage_session import TriageRequest, triage_store
 
     request = TriageRequest(place or folder, reduce=reduce_, **given)
-    answer = triage_store(request, print_message, lambda _: None)
+    answer = triage_store(request, output.print_message, lambda _: None)
     facts = answer.facts
     for problem in [*answer.unread[:_PROBLEMS], *facts.get("problems", ())]:
-        print_message(f"{single_line(problem)}.")
+        output.print_message(f"{single_line(problem)}.")
     if answer.clusters is None:
         _print_moves(facts["moves"], as_json)
         return 0
@@ -91,7 +90,7 @@ def command(
         if facts.get("moves"):
             _print_moves(facts["moves"], as_json)
         click.echo(_write_summary(facts))
-        print_clusters(answer.clusters.rows)
+        output.print_clusters(answer.clusters.rows)
         if answer.clusters.next:
             more = answer.clusters.total - len(answer.clusters.rows)
             where = single_line(facts["store"])
@@ -177,7 +176,7 @@ def _cluster_logs(path: Path, as_json: bool) -> int:
 
     found = read_and_cluster(path)
     for number, why in found.skipped[:20]:
-        print_message(f"record {number} skipped: {single_line(why)}.")
+        output.print_message(f"record {number} skipped: {single_line(why)}.")
     if as_json:
         summary = {
             "assignments": [asdict(one) for one in found.assignments],
@@ -191,7 +190,7 @@ def _cluster_logs(path: Path, as_json: bool) -> int:
     rows = sorted(
         ((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2])
     )
-    print_table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
+    output.print_table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
         f"{count_noun(len(found.assignments), 'failure')} in {count_noun(len(rows), 'cluster')};"
         f" {count_noun(len(found.skipped), 'record')} skipped"

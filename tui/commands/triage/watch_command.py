@@ -57,29 +57,29 @@ def command(
     is a decision that opsieve undo takes back. Exit code 1 as --fail-on says, else 2 if a target gave no
     verdict.
     """
-    from opsieve.triage.corpus.corpus_file import list_facts
-    from opsieve.triage.corpus.reports import make_job_summary
-    from opsieve.triage.corpus.watch import WORDS, WatchRequest, record_decisions, watch_store
+    from opsieve.triage.corpus import corpus_file, reports, watch
 
     output, store = CiOutput(junit, sarif, github), place or folder
     output.check_paths()
     if report is not None:
         check_output(report)
     results = []
-    for found in watch_store(WatchRequest(store, **given), print_message):
+    for found in watch.watch_store(watch.WatchRequest(store, **given), print_message):
         results.append(found)
         if not as_json:
-            word = click.style(f"{WORDS[found.state]:<11}", fg=_COLOURS.get(WORDS[found.state]))
+            word = click.style(f"{watch.WORDS[found.state]:<11}", fg=_COLOURS.get(watch.WORDS[found.state]))
             line = f"{found.cluster}  {found.target}  {found.title}: {found.sentence}"
             # `##[` begins a command of Azure Pipelines, and text of a model may hold it.
             click.echo(word + printable(line).replace("##[", "## ["))
     if not dry_run:
-        record_decisions(store, results)
+        watch.record_decisions(store, results)
     if report is not None:
         named = [replace(one, case=f"{one.cluster} {one.title}") for one in results]
-        write_output(report, make_job_summary(named, f"watch {store}").encode())
+        write_output(report, reports.make_job_summary(named, f"watch {store}").encode())
     rows: list[dict[str, Any]] = [
         {**row, "cluster": one.cluster, "title": one.title}
-        for row, one in zip(list_facts(results), results, strict=True)
+        for row, one in zip(corpus_file.list_facts(results), results, strict=True)
     ]
-    return report_results(results, store, fail_on, output, allow_unjudged, as_json, words=WORDS, rows=rows)
+    return report_results(
+        results, store, fail_on, output, allow_unjudged, as_json, words=watch.WORDS, rows=rows
+    )
