@@ -58,11 +58,16 @@ _CHAIN = (
 class Raised:
     """One exception of a chain as a traceback shows it: its qualified class, its message and its own frames,
     innermost last.
+
+    `source` is the innermost frame's line of source, "" if it is not shown. `handled`: the next exception of
+    the chain occurred while this one was handled, rather than was raised from it.
     """
 
     exception: str
     message: str
     frames: tuple[Frame, ...]
+    source: str = ""
+    handled: bool = False
 
 
 def chain_frames(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
@@ -75,12 +80,29 @@ def chain_frames(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
     """
     frames: list[Frame] = []
     # Python prints the root cause first, but a stack lists its innermost frames last.
-    for block in reversed(blocks):
+    for block in reversed(select_causes(blocks)):
         if frames and block.frames and _same_function(frames[-1], block.frames[0]):
             # The frame that caught one exception and raised the next is in both tracebacks.
             frames.pop()
         frames += block.frames
     return tuple(frames)[-_MAX_FRAMES:]
+
+
+def select_causes(blocks: Sequence[Raised]) -> Sequence[Raised]:
+    """Return the exceptions that led to the last one, without those that were handled before it.
+
+    A handler that raises replaces what it caught; one that calls something that fails found another fault.
+    """
+    for at in range(len(blocks) - 1, 0, -1):
+        caught, later = blocks[at - 1], blocks[at]
+        if not (caught.handled and caught.frames):
+            continue
+        # The function that caught; a stack that was cut does not show it.
+        depth = [_same_function(frame, caught.frames[0]) for frame in later.frames]
+        raised = not later.source or later.source.startswith("raise")
+        if any(depth) and not (raised and depth[-1]):
+            return blocks[at:]
+    return blocks
 
 
 def _same_function(one: Frame, other: Frame) -> bool:
@@ -147,6 +169,8 @@ class _Block:
     size: int = 0
     frames: list[Frame] = field(default_factory=list)
     numbered: dict[int, Frame] = field(default_factory=dict)
+    source: str = ""
+    handled: bool = False
 
     def take(self, line: str) -> None:
         if self.grouped and "+----" in line:
@@ -155,6 +179,7 @@ class _Block:
             self.member = 1 if number == "1" and self.member < 2 else 2
             self.state = "frames" if self.member == 1 else "closed"
             return
+        self.handled = self.handled or _CHAIN[0] in line
         if self.state == "closed":
             return
         # Each line of a group or of a launcher's rank has the prefix.
@@ -187,11 +212,14 @@ class _Block:
             if "File " in line and (frame := python_frame(line, mixed=True)) is not None:
                 self._settle()
                 self.frames.append(frame)
+                self.source = ""
                 return
             numbered = numbered_frame(line, None) or symbols_frame(line, None)
             if numbered is not None:
                 self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
                 return
+        # Below it may stand marks of where in the line it failed.
+        self.source = self.source or (line.strip() if line[:1].isspace() else "")
         if line.strip() and not line[0].isspace() and not self.headless:
             self._settle()
             self.name(line)
@@ -224,7 +252,8 @@ class _Block:
         frames = tuple(
             frame for frame in self.frames if frame.function or frame.module or frame.language == "native"
         )
-        return Raised(self.exception, "\n".join(self.message).strip()[:_MAX_MESSAGE], frames)
+        said = "\n".join(self.message).strip()[:_MAX_MESSAGE]
+        return Raised(self.exception, said, frames, self.source, self.handled)
 
 
 def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:

@@ -32,3 +32,26 @@ def test_a_ring_of_causes_ends() -> None:
     one, other = ValueError("a"), ValueError("b")
     one.__cause__, other.__cause__ = other, one
     assert describe_exception(one, "")["message"] == "a"
+
+
+def finds_another(raises: bool) -> None:
+    try:
+        breaks()
+    except KeyError:
+        if raises:
+            raise ValueError("no axis")  # noqa: B904
+        misses()
+
+
+def misses() -> None:
+    {}["shape"]
+
+
+def test_what_a_handler_calls_fails_on_its_own() -> None:
+    """Its frames are those of the new fault; a handler that raises replaces what it caught."""
+    for raises, last in ((True, ["finds_another", "breaks"]), (False, ["finds_another", "misses"])):
+        try:
+            finds_another(raises)
+        except (KeyError, ValueError) as error:
+            seen = [function for function, _, _ in describe_exception(error, "")["frames"]]
+            assert seen[-2:] == last

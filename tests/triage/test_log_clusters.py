@@ -68,8 +68,86 @@ def test_mistakes_of_three_callers_of_a_shared_function_are_three_bugs(tmp_path:
     helper = "util.py:12 check"
     records = [record(said, caller, helper) for caller in CALLERS for _ in range(2)]
     assert len(set(cluster(tmp_path, *records))) == 3
-    many = [record(said, f"f{number}.py:3 f{number}", helper) for number in range(5) for _ in range(2)]
+    many = [
+        record(said, f"f{number}.py:3 f{number}", "util.py:12 slice_of")
+        for number in range(5)
+        for _ in range(2)
+    ]
     assert len(set(cluster(tmp_path, *many))) == 1
+
+
+@pytest.mark.parametrize(
+    "helpers", [["util.py:12 check_rank"], ["util.py:17 require", "util.py:12 check_that"]]
+)
+def test_a_check_that_fails_is_a_mistake_of_whoever_asked_for_it(tmp_path: Path, helpers: list[str]) -> None:
+    said = "ValueError: expected rank 3 but got 4"
+    records = [record(said, f"f{number}.py:3 f{number}", *helpers) for number in range(5) for _ in range(2)]
+    assert len(set(cluster(tmp_path, *records))) == 5
+    # In the checking function itself something else failed.
+    slip = "AttributeError: 'Shape' object has no attribute 'rnk'"
+    records = [record(slip, f"f{number}.py:3 f{number}", *helpers) for number in range(5) for _ in range(2)]
+    assert len(set(cluster(tmp_path, *records))) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "AttributeError: '{}' object has no attribute 'same_parent_'",
+        "TypeError: {}() got an unexpected keyword argument 'dialect'",
+        "TypeError: {}() missing 1 required positional argument: 'axis'",
+    ],
+)
+def test_what_a_line_asks_for_in_vain_is_one_bug_for_each_caller_and_class(tmp_path: Path, said: str) -> None:
+    records = [
+        record(said.format(what), f"{caller}.py:3 {caller}", "simplify.py:9 flat")
+        for what, caller in (("Mul", "a"), ("And", "a"), ("Mul", "b"), ("Or", "c"), ("Or", "c"), ("Add", "b"))
+    ]
+    assert len(set(cluster(tmp_path, *records))) == 1
+
+
+def chained(first: dict[str, str], link: str, last: dict[str, str]) -> dict[str, str]:
+    trace = f"{first['traceback']}\n{link}\n\n{last['traceback']}"
+    return {**last, "traceback": trace}
+
+
+DURING = "During handling of the above exception, another exception occurred:"
+CAUSE = "The above exception was the direct cause of the following exception:"
+
+
+def test_what_a_handler_calls_fails_on_its_own(tmp_path: Path) -> None:
+    """A look-up that missed its cache is no part of the bug in what fills the cache."""
+    calls = ("lexer.py:30 get_lexer", "lexer.py:60 make_lexer", "lexer.py:90 has_newline")
+    said = "ValueError: unsupported combination"
+    plain = record(said, *calls)
+    missed = [
+        chained(record(f"KeyError: {key}", calls[0]), DURING, record(said, *calls)) for key in ("'W'", "'V'")
+    ]
+    assert len(set(cluster(tmp_path, plain, *missed))) == 1
+    # In one function, but Python raised it, and not a statement `raise`.
+    again = chained(record("KeyError: 'W'", calls[0]), DURING, record("TypeError: f() got no x", calls[0]))
+    first, second = cluster(tmp_path, record("TypeError: f() got no x", calls[0]), again)
+    assert first == second
+
+
+@pytest.mark.parametrize("link", [DURING, CAUSE])
+def test_an_exception_that_replaces_another_has_its_cause(tmp_path: Path, link: str) -> None:
+    direct = record("AttributeError: 'Rule' object has no attribute 'nme'", "tree.py:9 build")
+    outer = record('VisitError: Error in rule "expansion": no attribute', "visit.py:7 visit")
+    outer["traceback"] = outer["traceback"].replace("    x\nVisit", "    raise VisitError(rule)\nVisit")
+    inner = record(
+        "AttributeError: 'Rule' object has no attribute 'nme'", "visit.py:5 visit", "tree.py:9 build"
+    )
+    inner["traceback"] = inner["traceback"].replace(
+        '  File "' + HOME + '/__init__.py", line 8, in compile\n    x\n', ""
+    )
+    other = record(
+        "AttributeError: 'Rule' object has no attribute 'nme'", "visit.py:5 visit", "tree.py:20 walk"
+    )
+    other["traceback"] = other["traceback"].replace(
+        '  File "' + HOME + '/__init__.py", line 8, in compile\n    x\n', ""
+    )
+    found = cluster(tmp_path, direct, chained(inner, link, outer), chained(other, link, outer))
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_text_of_placeholders_says_nothing_of_who_called(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opsieve.backends.observation import Frame
 from opsieve.triage.clustering.clusters import (
     MOST_COMPARED,
     find_common_texts,
@@ -20,13 +21,13 @@ from opsieve.triage.clustering.clusters import (
     make_alternative_titles,
 )
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.normalise import is_from_interpreter
+from opsieve.triage.fingerprint.normalise import is_about_data, normalise_message
+from opsieve.triage.fingerprint.stack import list_calls
 
-# Exceptions that Python raises about data; a mistake shows in them at several lines.
-_ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "StopIteration"])
-# So many callers of a statement, each seen often, made as many mistakes. Two callers may share a mistake of
-# the statement, and one that fails for more callers is taken to be wrong itself. The number fits logs of
-# planted faults: no log of a real tool that was tried has a statement with three such callers.
+# So many callers of a statement that Python could not execute, each seen often, passed as many wrong values.
+# Two callers may share a mistake of the statement, and one that fails for more callers is taken to be wrong
+# itself. The number fits logs of planted faults: no log of a real tool that was tried has a statement with
+# three such callers.
 _CALLERS_AT_FAULT = 3
 # Failures of a caller, after which it counts by itself
 _OFTEN = 2
@@ -41,13 +42,21 @@ _PASS = re.compile(
     r"|\b(?:pass|stage|phase|rule|rewrite|transform|transformation) ['\"`](\w+)['\"`]"
     r"|['\"`](\w+)['\"`] (?:pass|stage|phase|rule|rewrite|transform|transformation)\b"
 )
+# Exceptions of Python about what a statement asked for
+_UNMET = frozenset(["AttributeError", "TypeError"])
 _TEXT_KEY = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"")
+# What a statement asked for and no object or function has: the same mistake for any class or callee.
+_ASKED = re.compile(
+    r"has no attribute .*|got an unexpected keyword .*|missing \S+ required .*"
+    r"|takes (?:no|exactly|from|at|<n>) .*"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedFailure:
     """Failures of a log that nothing tells apart: fingerprint, `file:line` of the innermost frame and of its
-    caller, the pass that the message names, the text that was looked up in vain.
+    caller, the pass that the message names, the text that was looked up in vain, the exception with which all
+    began and the template of its message.
     """
 
     key: str
@@ -55,14 +64,26 @@ class LoggedFailure:
     caller: str = ""
     guilty_pass: str = ""
     item: str = ""
+    exception: str = ""
+    said: str = ""
 
 
-def describe_failure(key: str, exception: str, message: str, calls: Sequence[str]) -> LoggedFailure:
-    """Describe a failure by its fingerprint, its exception and the places of its calls, innermost first."""
+def describe_failure(
+    key: str, backend: str, exception: str, message: str, frames: Sequence[Frame], hides_cause: bool = True
+) -> tuple[LoggedFailure, tuple[str, ...]]:
+    """Describe a failure by its fingerprint, the exception with which it began and its frames; also return
+    the places of its calls, innermost first.
+
+    A pass that the message names counts if the exception `hides_cause`.
+    """
+    exception, said = exception.rpartition(".")[2], normalise_message(message)
+    calls = list_calls(frames, backend, checked=not is_about_data(exception, said))
     place, caller = (*calls[:2], "", "")[:2]
-    name = next(filter(None, match.groups()), "") if (match := _PASS.search(message[:2000])) else ""
-    text = _TEXT_KEY.fullmatch(message.strip()) if exception.rpartition(".")[2] == "KeyError" else None
-    return LoggedFailure(key, place, caller, name, (text[1] or text[2]) if text else "")
+    match = _PASS.search(message[:2000]) if hides_cause else None
+    name = next(filter(None, match.groups()), "") if match else ""
+    text = _TEXT_KEY.fullmatch(message.strip()) if exception == "KeyError" else None
+    item = (text[1] or text[2]) if text else ""
+    return LoggedFailure(key, place, caller, name, item, exception, said), calls
 
 
 class LogClusters:
@@ -142,7 +163,7 @@ class _Rules:
         statements: defaultdict[str, list[LoggedFailure]] = defaultdict(list)
         for failure in self._counts:
             components = self._components[failure]
-            for title in (failure.key, *make_alternative_titles(components)):
+            for title in (failure.key, *make_alternative_titles(components), *self._name_call(failure)):
                 links += [(other, failure) for other in alike[title] if not self._are_apart(other, failure)]
                 if len(alike[title]) < MOST_COMPARED:
                     alike[title].append(failure)
@@ -150,21 +171,36 @@ class _Rules:
                 others = [each for each in statements[statement] if not self._are_apart(each, failure)]
                 texts = find_common_texts(components, [self._components[each] for each in others])
                 links += [
-                    (other, failure)
-                    for other, text in zip(others, texts, strict=True)
-                    if text is not None or self._is_same_call(failure, other)
+                    (other, failure) for other, text in zip(others, texts, strict=True) if text is not None
                 ]
                 if len(statements[statement]) < MOST_COMPARED:
                     statements[statement].append(failure)
         return links
 
-    def _is_same_call(self, one: LoggedFailure, other: LoggedFailure) -> bool:
-        """Return whether Python raised both exceptions in one statement, called from one line; of keys any
-        line.
+    def _name_call(self, failure: LoggedFailure) -> tuple[str, ...]:
+        """Name the statement that failed, with its caller where another caller may have made another mistake;
+        () if the place is unknown.
+
+        It is the same whatever exceptions became of the first one, and whatever called the caller.
         """
-        if one.place != other.place or not one.place or not self._is_about_data(one):
-            return False
-        return one.caller == other.caller or self._read(one, ComponentName.EXCEPTION) == "KeyError"
+        if not failure.place:
+            return ()
+        about_data = is_about_data(failure.exception, failure.said)
+        asked = self._find_asked(failure)
+        anyone = bool(asked) or failure.exception == "KeyError"
+        if not (failure.caller or anyone):
+            return ()
+        caller = "" if anyone else failure.caller
+        said = asked or ("" if about_data else failure.said)
+        backend = self._read(failure, ComponentName.BACKEND)
+        return ("\x1f".join(("call", backend, failure.place, caller, failure.exception, said)),)
+
+    def _find_asked(self, failure: LoggedFailure) -> str:
+        """Return what a statement asked an object or a function for that does not have it; "" if the caller
+        may have passed a wrong value.
+        """
+        asked = None if _WRONG_VALUE.search(failure.said) else _ASKED.search(failure.said)
+        return asked[0] if asked and failure.exception in _UNMET else ""
 
     def _read(self, failure: LoggedFailure, name: ComponentName) -> str:
         return next((part.value for part in self._components[failure] if part.name is name), "")
@@ -176,9 +212,10 @@ class _Rules:
         # Line numbers of two versions cannot be compared.
         if not self._one_version or not (one.place and other.place):
             return False
+        about_data = is_about_data(one.exception, one.said)
         if one.place != other.place:
-            return one.item != other.item if one.item and other.item else not self._is_about_data(one)
-        if one.caller == other.caller:
+            return one.item != other.item if one.item and other.item else not about_data
+        if one.caller == other.caller or self._find_asked(one):
             return False
         if one.item and other.item:
             # A caller that looks up many keys takes them from the program; they tell no bugs apart.
@@ -186,11 +223,5 @@ class _Rules:
             return one.item != other.item and not vary
         callers = self._callers[one.place]
         often = all(callers[each.caller] >= _OFTEN for each in (one, other))
-        passed = _WRONG_VALUE.search(self._read(one, ComponentName.MESSAGE))
-        return often and (len(callers) == _CALLERS_AT_FAULT or passed is not None)
-
-    def _is_about_data(self, failure: LoggedFailure) -> bool:
-        """Return whether Python raised the exception about a value, so that its line says little."""
-        return self._read(failure, ComponentName.EXCEPTION) in _ABOUT_DATA or is_from_interpreter(
-            self._read(failure, ComponentName.MESSAGE)
-        )
+        passed = _WRONG_VALUE.search(one.said)
+        return often and ((about_data and len(callers) == _CALLERS_AT_FAULT) or passed is not None)

@@ -15,12 +15,13 @@ from typing import Any
 
 from opsieve.backends import registry, target
 from opsieve.backends.observation import Frame, Observation, Stage
+from opsieve.backends.stacks.frames import read_tracebacks, select_causes
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.model.files import bound_reading
 from opsieve.gen.model.printable import printable
 from opsieve.triage.clustering.log_clusters import LogClusters, LoggedFailure, describe_failure
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
-from opsieve.triage.fingerprint import component, fingerprint, normalise, stack, traces
+from opsieve.triage.fingerprint import component, fingerprint, normalise, traces
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
 # Names that tools for TVM, torch and ONNX give their phases; any other is taken for the run.
@@ -111,12 +112,15 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
     for index, record in records:
         observation, found = fingerprint_record(record)
         # Of a crash the frames are in the key already.
-        calls = (
-            stack.list_calls(observation.frames)
-            if found.get_value(component.ComponentName.KIND) == "error"
-            else ()
+        kind, backend = (
+            found.get_value(name) for name in (component.ComponentName.KIND, component.ComponentName.BACKEND)
         )
-        failure = describe_failure(found.key, observation.exception, observation.message, calls)
+        frames = observation.frames if kind == "error" else ()
+        chain = select_causes(read_tracebacks(observation.traceback))
+        first = chain[0] if len(chain) > 1 else observation
+        failure, calls = describe_failure(
+            found.key, backend, first.exception, first.message, frames, hides_cause=first is observation
+        )
         clusters.add_failure(failure, found.components, calls)
         # The first one gives the title, so that the order of the file decides and not that of a set.
         seen.setdefault(failure, found)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.stacks.death_message import summary
-from opsieve.backends.stacks.frames import read_tracebacks
+from opsieve.backends.stacks.frames import read_tracebacks, select_causes
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.fingerprint.component import Component, ComponentName, Evidence, make_component
 from opsieve.triage.fingerprint.mismatch_components import (
@@ -24,6 +24,7 @@ from opsieve.triage.fingerprint.normalise import (
     find_blamed_operator,
     find_operators,
     has_variables,
+    is_about_data,
     is_from_interpreter,
     normalise_message,
 )
@@ -49,6 +50,7 @@ _SHOWN_WORD = re.compile(r"<\w+>|\w+")
 _ATTRIBUTE = " object has no attribute "
 # JAX chains one that only shows where an operation was written.
 _EXCEPTION = re.compile(r"(?!.*JaxStackTraceBeforeTransformation$).")
+_CLASS_HINT = "the class, without its module, which moves between releases"
 _CAUSED = "The above exception was the direct cause of the following exception"
 
 
@@ -76,25 +78,25 @@ def make_failure_components(
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
     exhausted = exception == _EXHAUSTED
     chance, died = kind in _BY_CHANCE, kind == "crash"
-    stack = read_stack(frames, deep, package=backend, outermost=chance, died=died, exhausted=exhausted)
+    checked = not is_about_data(exception, template)
+    stack = read_stack(
+        frames, deep, package=backend, outermost=chance, died=died, exhausted=exhausted, checked=checked
+    )
     blamed = find_blamed_operator(message) or find_blamed_operator(observation.log)
     said = _make_message(_remove_callers(template, stack), stack, kind == "crash", exhausted)
     line = _make_line(stack, kind == "crash" or (exhausted and stack.recursive))
     vague = stack.vague and not line.items
     nameless = vague and not blamed
     graph = (evidence.signature and evidence.signature.operators) or operators
-    stage = verdict.stage or observation.stage
     named = find_operators(message, operators)
     return [
         make_component(
-            ComponentName.STAGE, stage, True, "importing, compiling and running are different code"
-        ),
-        make_component(
-            ComponentName.EXCEPTION,
-            exception,
+            ComponentName.STAGE,
+            verdict.stage or observation.stage,
             True,
-            "the class, without its module, which moves between releases",
+            "importing, compiling and running are different code",
         ),
+        make_component(ComponentName.EXCEPTION, exception, True, _CLASS_HINT),
         make_component(ComponentName.SIGNAL, _name_signal(observation.signal), True, "how the process died"),
         make_component(
             ComponentName.PLACE,
@@ -132,7 +134,12 @@ def _find_root(observation: Observation) -> tuple[str, str]:
     if _CAUSED not in observation.traceback:
         return "", ""
     first = next(
-        (one for one in read_tracebacks(observation.traceback) if _EXCEPTION.match(one.exception)), None
+        (
+            one
+            for one in select_causes(read_tracebacks(observation.traceback))
+            if _EXCEPTION.match(one.exception)
+        ),
+        None,
     )
     return (first.exception, first.message) if first else ("", "")
 

@@ -61,6 +61,8 @@ _INTERPRETER = re.compile(
     r" range|has no len"
     r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate"
 )
+# Exceptions that Python raises about data; a mistake shows in them at several lines.
+_ABOUT_DATA = frozenset(["KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "StopIteration"])
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
 _QUALIFIED = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+|\w++(?:::\w++)++")
 _DTYPE_WORD = r"(?:[\w.]{1,20}\.)?(?:(?:float|bfloat|int|uint|complex)\d{1,3}+(?:_?e\dm\d\w*+)?|bool)(?!\w)"
@@ -152,6 +154,11 @@ def has_variables(template: str) -> bool:
 def is_from_interpreter(message: str) -> bool:
     """Whether Python itself words a message so, about data of the program."""
     return _INTERPRETER.search(message[:MAX_READ]) is not None
+
+
+def is_about_data(exception: str, message: str) -> bool:
+    """Whether Python raised an exception about a value: no statement of the compiler's author did."""
+    return exception in _ABOUT_DATA or is_from_interpreter(message)
 
 
 def _take_first_lines(text: str) -> str:

@@ -67,6 +67,7 @@ def read_stack(
     outermost: bool = False,
     died: bool = False,
     exhausted: bool = False,
+    checked: bool = False,
 ) -> Stack:
     """Read the stack's `limit` innermost distinctive frames, or outermost ones; with distinctive native
     frames, only those.
@@ -76,7 +77,8 @@ def read_stack(
     everything began in it: it raised itself, or `died` there. If Python's stack is `exhausted`, only the turn
     of the recursion counts, because the stack ran out at a random place in it. A recursion in one line is
     identified by that line. Frames in a folder named like the compiler's `package` are its own, also where it
-    was installed from its sources.
+    was installed from its sources. If the author `checked` for the exception, the statement is the one that
+    called the checking function.
     """
     # The program that called the compiler is the user's, and differs for each report of one bug.
     own = frames[_find_first_package(frames, package) :]
@@ -97,7 +99,8 @@ def read_stack(
     callers: list[str] = []
     statement: tuple[str, ...] = ()
     if not recursive and not outermost:
-        statement = _make_statement(chosen, raised=_is_raised(chosen, own, package))
+        raised = _is_raised(chosen, own, package)
+        statement = _make_statement(_skip_checks(chosen) if checked else chosen, raised)
         runs = [_find_innermost(list(run), died) for _, run in itertools.groupby(chosen, _get_file)]
         callers = [
             name
@@ -127,10 +130,25 @@ def read_stack(
     )
 
 
-def list_calls(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """List `file:line` of the innermost telling frames, innermost first, without frames that have no line."""
-    own = [frame for frame in frames[_find_first_package(frames) :] if not _is_uninteresting(frame)]
-    return tuple(place for frame in own[: -_CALLS - 1 : -1] if (place := _format_line(frame)))
+def list_calls(frames: Sequence[Frame], package: str = "", checked: bool = False) -> tuple[str, ...]:
+    """List `file:line` of the innermost telling frames, innermost first, without frames that have no line.
+
+    If the author `checked` for the exception, the list begins with the call of the checking function.
+    """
+    own = [frame for frame in frames[_find_first_package(frames, package) :] if not _is_uninteresting(frame)]
+    chosen = _skip_checks(own[::-1]) if checked else own[::-1]
+    return tuple(place for frame in chosen[:_CALLS] if (place := _format_line(frame)))
+
+
+def _skip_checks(chosen: Sequence[Frame]) -> Sequence[Frame]:
+    """Return frames, innermost first, without functions that check what others gave them, as long as any
+    frame is left.
+    """
+    checks = _load_lists().checking
+    for at, frame in enumerate(chosen):
+        if frame.language != "python" or not checks.match(_get_tail(frame.function)):
+            return chosen[at:]
+    return chosen
 
 
 def _make_statement(chosen: Sequence[Frame], raised: bool) -> tuple[str, ...]:
@@ -238,6 +256,7 @@ class _Lists:
     modules: re.Pattern[str]
     dispatch: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
     raising: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
+    checking: re.Pattern[str]
     vague: frozenset[str]
     expressions: frozenset[str]
 
@@ -251,6 +270,7 @@ def _load_lists() -> _Lists:
         _compile_any(data["native"]["modules"]),
         _compile_functions(data["python"]["dispatch"]),
         _compile_functions(data["python"]["raising"]),
+        _compile_any(data["python"]["checking"]),
         frozenset(data["python"]["vague"]),
         frozenset(data["python"]["expressions"]),
     )

@@ -2,6 +2,7 @@
 newer.
 """
 
+import linecache
 import traceback
 from typing import Any, Dict, List
 
@@ -72,8 +73,24 @@ def list_causes(error: BaseException) -> List[Any]:
     while len(seen) < 20:
         last = seen[-1]
         came = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
-        if came is None or came in seen:
+        if came is None or came in seen or (last.__cause__ is None and not replaces_context(last, came)):
             break
         seen.append(came)
         found.append(came.__traceback__)
     return found
+
+
+def replaces_context(error: BaseException, context: BaseException) -> bool:
+    """Return whether an exception was raised in place of the one that was being handled.
+
+    Otherwise the handler called something that failed on its own: what it handled is not the cause.
+    """
+    caught, trace = context.__traceback__, error.__traceback__
+    if caught is None or trace is None:
+        return True
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    # "" where the source is not at hand
+    line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    return code is caught.tb_frame.f_code and (not line or line.startswith("raise"))
