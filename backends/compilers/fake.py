@@ -16,6 +16,8 @@ evaluated. A path may name an operator of any domain.
 `level=off` is the unoptimised build: of all faults it has only `unsupported` of single operators, which are
 lacks of a kernel. Draws for a probability come from the system's randomness, or with `seed` from a sequence
 of their own that begins anew in each worker.
+
+PyTorch programs run on eager torch; their operators are named without the overload (`aten.relu`).
 """
 
 import ctypes
@@ -28,7 +30,7 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +124,9 @@ class NodeChain:
     nodes: tuple[tuple[str, str], ...]
 
 
+Planted = list[tuple["Fault", NodeChain]]
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One seeded fault; `paths` is empty for the pattern `*`."""
@@ -186,6 +191,7 @@ class Fake(NoReleases):
 
     name = "fake"
     helper = True
+    irs: tuple[str, ...] = ("onnx", "torch")
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"faults": (), "level": ("on", "off"), "seed": ()}
     main_option = "faults"
@@ -207,17 +213,11 @@ class Fake(NoReleases):
         """Act out the faults of the first two stages; the evaluator with those of the run planted behind
         their nodes.
         """
-        import onnx
-        import onnx.inliner
-        from onnx.reference import ReferenceEvaluator
-
         faults = parse(request.options["faults"], request.options["seed"])
         if request.options["level"] == "off":
             faults = [fault for fault in faults if fault.is_lack]
-        model = onnx.load_model_from_string(request.model)
-        if model.functions:
-            model = onnx.inliner.inline_local_functions(model)
-        found = [(fault, chains) for fault in faults if (chains := matches(model.graph, fault)) is not None]
+        graph, make_run = (_read_program if request.ir == "torch" else _read_model)(request)
+        found = [(fault, chains) for fault in faults if (chains := matches(graph, fault)) is not None]
         for stage in STAGES[:2]:
             request.stage(stage)
             for fault, chains in found:
@@ -225,7 +225,36 @@ class Fake(NoReleases):
                     fault.act(chains[0] if chains else None)
         at_run = [(fault, chains) for fault, chains in found if fault.stage == "run"]
         whole = [fault for fault, chains in at_run if not chains]
-        planted = [(fault, chain) for fault, chains in at_run for chain in chains]
+        evaluate = make_run([(fault, chain) for fault, chains in at_run for chain in chains])
+
+        def run(inputs: dict[str, Any]) -> dict[str, Any]:
+            struck = [fault for fault in whole if fault.strikes()]
+            for fault in struck:
+                fault.act(None)
+            outputs = evaluate(inputs)
+            for fault in struck:
+                if fault.kind in VALUE_FAULTS:
+                    outputs = {name: fault.act(None, value) for name, value in outputs.items()}
+            return outputs
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """Classify by class: those of the faults, and the evaluator's exception for missing operators."""
+        return meaning_of(exception, message, (), FAKE_CLASSES)
+
+
+def _read_model(request: "Request") -> tuple[Any, Callable[[Planted], "Run"]]:
+    """Return the graph of an ONNX model, and what makes a run of it with faults behind its nodes."""
+    import onnx
+    import onnx.inliner
+    from onnx.reference import ReferenceEvaluator
+
+    model = onnx.load_model_from_string(request.model)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+
+    def make_run(planted: Planted) -> "Run":
         plant(model, planted)
         evaluator = ReferenceEvaluator(model, new_ops=[planted_operator(planted)])
         given = {tensor.name for tensor in model.graph.initializer}
@@ -237,25 +266,33 @@ class Fake(NoReleases):
         known, names = set(evaluator.input_names), list(evaluator.output_names)
 
         def run(inputs: dict[str, Any]) -> dict[str, Any]:
-            struck = [fault for fault in whole if fault.strikes()]
-            for fault in struck:
-                fault.act(None)
             fed = {name: value for name, value in inputs.items() if name in known}
             # The evaluator wants every input that is declared, also an optional one that is left out.
             fed.update({name: None for name in optional if name not in fed})
             with np.errstate(all="ignore"):
-                outputs = evaluator.run(None, fed)
-            for fault in struck:
-                outputs = (
-                    [fault.act(None, value) for value in outputs] if fault.kind in VALUE_FAULTS else outputs
-                )
-            return dict(zip(names, outputs, strict=True))
+                return dict(zip(names, evaluator.run(None, fed), strict=True))
 
         return run
 
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify by class: those of the faults, and the evaluator's exception for missing operators."""
-        return meaning_of(exception, message, (), FAKE_CLASSES)
+    return model.graph, make_run
+
+
+def _read_program(request: "Request") -> tuple[Any, Callable[[Planted], "Run"]]:
+    """Return the same of a PyTorch program, which eager torch runs."""
+    from opsieve.backends.compilers.torch import programs
+
+    graph = programs.read_graph(request.model)
+
+    def make_run(planted: Planted) -> "Run":
+        def alter(name: str, value: Any) -> Any:
+            for fault, chain in planted:
+                if chain.output == name and fault.strikes():
+                    value = fault.act(chain, value)
+            return value
+
+        return lambda inputs: programs.run_altered(graph, inputs, alter)
+
+    return programs.as_nodes(graph), make_run
 
 
 def parse(text: str, seed: str) -> list[Fault]:
@@ -338,7 +375,7 @@ def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, An
             )
 
 
-def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
+def plant(model: Any, planted: Planted) -> None:
     """Put a node of our own behind the last node of each chain; it takes over the name of that node's first
     output.
     """
@@ -369,7 +406,7 @@ def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
             graph.node.extend(nodes)
 
 
-def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
+def planted_operator(planted: Planted) -> Any:
     """Return the implementation of a planted node: the identity, unless its fault strikes."""
     from onnx.reference.op_run import OpRun
 

@@ -103,6 +103,7 @@ class IR(Generic[P]):
     Attributes:
         name: Its name in case.json, in targets' facts and in requests to workers.
         suffix: How the name of a file with a program ends.
+        also_reads: Endings of files of other tools that `read` takes as well.
         files: The files of a program in a case folder, the one that holds the program first.
         read: The program in a file and in what lies beside it. BadInput when it cannot be read, AnotherIR
             when it is a program of another IR in the same kind of file.
@@ -132,6 +133,7 @@ class IR(Generic[P]):
         printer: The target that prints a program for people; its outputs are `text` and `exact`.
         keeps_script: Whether the text is kept with the program.
         script_parser: The target that reads a user's own script; its output is `module`.
+        is_script: Whether the bytes of a script are for `script_parser`.
         is_editable: Whether strategies that mutate programs can read one.
         importer: The target that makes programs of ONNX models.
         script: How an exported script holds and runs a program.
@@ -146,6 +148,7 @@ class IR(Generic[P]):
     read: Callable[[Path], P]
     load: Callable[[bytes, tuple[str, ...], str], P]
     validator: str
+    also_reads: tuple[str, ...] = ()
     checker: str = ""
     seed_inputs: Callable[[P, int], dict[str, Value]] = seed_inputs
     payload: Callable[[P, bool], tuple[bytes, dict[str, Any]]] = plain_payload
@@ -167,6 +170,7 @@ class IR(Generic[P]):
     printer: Callable[[P], str] = lambda program: ""
     keeps_script: bool = False
     script_parser: str = ""
+    is_script: Callable[[bytes], bool] = lambda source: True
     is_editable: Callable[[P], bool] = lambda program: True
     importer: str = ""
     script: ScriptFacts = ScriptFacts()

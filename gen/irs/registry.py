@@ -73,10 +73,11 @@ def read_program(path: Path) -> Program:
     if path.suffix == ".py":
         raise BadInput(
             f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case"
-            " of TVMScript of your own"
+            " of a script of your own"
         )
     onnx = ir_named(ONNX)
-    claiming = [] if path.suffix == onnx.suffix else [ir for ir in all_irs() if ir.suffix == path.suffix]
+    others = [] if path.suffix == onnx.suffix else list(all_irs())
+    claiming = [ir for ir in others if path.suffix in (ir.suffix, *ir.also_reads)]
     return first_program(claiming or [onnx], lambda ir: ir.read(path))
 
 

@@ -15,7 +15,7 @@ from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compare import compare
-from opsieve.backends.compilers.torch import knobs, targets as torch_targets
+from opsieve.backends.compilers.torch import exporter, knobs, targets as torch_targets
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers
@@ -385,7 +385,7 @@ MESSAGES = [
 @pytest.mark.parametrize(("name", "stage", "exception", "message", "meaning"), MESSAGES)
 def test_a_lack_is_told_from_a_bug(name: str, stage: str, exception: str, message: str, meaning: str) -> None:
     backends = {
-        item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, torch_targets.EXPORTER)
+        item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, exporter.EXPORTER)
     }
     assert backends[name].classify(stage, exception, message) == meaning
 
@@ -404,11 +404,11 @@ def test_all_options_have_one_baseline() -> None:
 def test_the_file_loads_alone() -> None:
     # As the main process loads it, without torch, and as a worker of another release does, without opsieve.
     said = (
-        '(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError",'
+        '(module.TORCH.package, module.INDUCTOR.name, module.TORCH.classify("run", "NotImplementedError",'
         ' ""))'
     )
     module = "opsieve.backends.compilers.torch.targets"
-    assert loaded_alone(module, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'error')\n"
+    assert loaded_alone(module, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'unsupported')\n"
 
 
 @needs_torch

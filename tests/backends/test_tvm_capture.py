@@ -28,7 +28,7 @@ ALL = Choice()
 def imported(text: str, workers: Workers, folder: Path, choice: Choice = ALL) -> Program:
     """The program of a file, which TVM compiles and runs."""
     (folder / "mine.py").write_text(text)
-    program = read_script(folder / "mine.py", workers, choice)
+    program, _ = read_script(folder / "mine.py", workers, choice)
     [seen] = workers.observe_many(resolve("tvm"), [Test(program, make_inputs(program, 0))])
     assert seen.outcome == "ok", seen.message
     return program

@@ -90,7 +90,7 @@ def test_a_reported_script_is_judged_for_the_reported_reason(
 ) -> None:
     (tmp_path / "issue.py").write_text(HEAD + body)
     with Workers() as workers:
-        program = read_script(tmp_path / "issue.py", workers, Choice(passes=passes))
+        program, _ = read_script(tmp_path / "issue.py", workers, Choice(passes=passes))
         lab = ObservationCache(workers)
         inputs = make_inputs(program, 0)
         found = judge_program(program, inputs, resolve(target), lab).verdict

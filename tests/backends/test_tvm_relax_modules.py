@@ -145,12 +145,12 @@ class Module:
 def test_a_script_of_ones_own_is_read_in_a_worker_alone(workers: Workers, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SCRIPT)
     (tmp_path / "broken.py").write_text(SCRIPT.replace("R.add(x,", "R.add(z,"))
-    program = read_script(tmp_path / "mine.py", workers)
+    program, _ = read_script(tmp_path / "mine.py", workers)
     assert (program.ir, program.name, program.operators()) == ("relax", "mine", ["relax.add"])
     [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"x": np.zeros(2, np.float32)})])
     assert seen.outputs is not None
     np.testing.assert_array_equal(seen.outputs["output_0"], [1, 2])
-    with pytest.raises(BadInput, match=r"TVM cannot make a module of .*broken\.py"):
+    with pytest.raises(BadInput, match=r"tvm cannot make a program of .*broken\.py"):
         read_script(tmp_path / "broken.py", workers)
     with pytest.raises(BadInput, match="is code, which opsieve does not run"):
         read_program(tmp_path / "mine.py")

@@ -132,7 +132,7 @@ def test_records_name_their_programs_and_what_they_refer_to_is_there() -> None:
         assert resolve(ir.validator)
         for named in filter(None, (ir.evaluator, ir.reduction, ir.rewrites)):
             assert load_named(named)
-    with pytest.raises(BadInput, match="there is no IR 'mlir'; there are onnx, relax, tir"):
+    with pytest.raises(BadInput, match="there is no IR 'mlir'; there are onnx, relax, tir, torch"):
         ir_named("mlir")
     with pytest.raises(BadInput, match=r"'nowhere:NAME' cannot be loaded .*: reinstall its package"):
         load_named("nowhere:NAME")

@@ -72,7 +72,10 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     # Processes of their own and comparisons of runs have a loop already.
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
-    run = write_brief_run(exported) or write_run(exported, text) or write_opsieve_run(exported)
+    run = write_brief_run(exported) or write_run(exported, text)
+    if not run:
+        # opsieve reads a program as it is stored.
+        run, text = write_opsieve_run(exported), ModelText(text.text, False)
     # It shows the failure before there are outputs
     if run.endswith("return {}\n"):
         exported = replace(exported, expected={})

@@ -18,7 +18,7 @@ from opsieve.gen.irs.registry import make_inputs
 class ImportRequest:
     """The files or folders to import, and the folder of the cases.
 
-    With `scripts` the paths are Python files that make modules of TVM, which a worker runs; `module`, `entry`
+    With `scripts` the paths are Python files that make programs, which a worker runs; `module`, `entry`
     and `passes` choose among their contents.
     """
 
@@ -74,14 +74,17 @@ def _iter_folders(request: ImportRequest) -> Iterator[ImportResult]:
 
 
 def _iter_scripts(request: ImportRequest) -> Iterator[ImportResult]:
-    """Import the cases of files that make modules of TVM, with seeded inputs."""
+    """Import the cases of files that make programs."""
     with Workers() as workers:
         for path in request.paths:
             try:
-                program = read_script(path, workers, Choice(request.module, request.entry, request.passes))
+                choice = Choice(request.module, request.entry, request.passes)
+                program, given = read_script(path, workers, choice)
             except BadInput as error:
                 yield Skipped(path, str(error))
             else:
-                # A script brings no values, so that inputs are drawn from a fixed seed.
-                origin = Origin("import", 0, {}, "seeded")
-                yield Imported(path, "TVMScript", Case(program, make_inputs(program, 0), origin=origin))
+                # A script may bring no values; inputs are then drawn from a fixed seed.
+                inputs = {**make_inputs(program, 0), **given}
+                origin = Origin("import", 0, {}, "script" if given else "seeded")
+                kind = "TVMScript" if program.ir != "torch" else "PyTorch"
+                yield Imported(path, kind, Case(program, inputs, origin=origin))

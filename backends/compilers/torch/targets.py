@@ -1,13 +1,13 @@
-"""torch, in three ways, all from our own lowering of ONNX to torch modules (table.py); on the CPU unless
-another device is named.
+"""torch and inductor, on our own lowering of ONNX to torch modules (table.py), and on PyTorch programs
+(programs.py); on the CPU unless another device is named.
 
-`torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer
-stages, by the names of torch's own backends
-(https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
-inductor off. Both can compute on `cuda`, in full float32 (TF32, which rounds factors to 10 bits, is off).
-`torch-exporter` exports the module with `torch.onnx.export` and runs the resulting model on onnxruntime with
-its optimiser off. The baseline of the latter two is the module run directly: if that fails, the compiler is
-not run.
+`torch` runs the module as it is; with `tell` it gives the values on the way, or the program in a user's
+file. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names of
+torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and
+`disabled` turns parts of inductor off. Both can compute on `cuda`, in full float32 (TF32, which rounds
+factors to 10 bits, is off).
+The baseline of `inductor`, and of `torch-exporter` (exporter.py), is the module run directly: if that fails,
+the compiler is not run.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
-from opsieve.backends.compilers.torch.export import export
-from opsieve.backends.compilers.transformers import hosts
+from opsieve.backends.compilers.torch import knobs
+from opsieve.backends.compilers.torch.devices import DEVICES, choose_device
+from opsieve.backends.compilers.torch.program_scripts import write_run
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
-    BrokenModel,
     NotRun,
     UnknownName,
     meaning_of,
@@ -59,14 +59,15 @@ COMPILER_LACKS = (
     ("unsupported", r"No ONNX function found for|No decompositions registered|UnsupportedOperatorError"),
     ("environment", r"InvalidCxxCompiler|No working C\+\+ compiler found"),
 )
-DEVICES = ("cpu", "cuda")
 TORCH_CLASSES = {
     **CLASSES,
     "Unsupported": "unsupported",
+    "Rejected": "rejected",
     "Unpromotable": "unsupported",
     "NoDevice": "environment",
 }
 COMPILER_CLASSES = {
+    "Rejected": "rejected",
     "MemoryError": "out-of-memory",
     "_ArrayMemoryError": "out-of-memory",
     "Unsupported": "unsupported",
@@ -76,11 +77,7 @@ COMPILER_CLASSES = {
     "NoDevice": "environment",
     "InvalidCxxCompiler": "environment",
 }
-_VARIABLES = ("TORCH*", "PYTORCH*", "TRITON_*", "INDUCTOR_*")
-
-
-class NoDevice(Exception):
-    """A device that this torch, or this machine, does not have."""
+VARIABLES = ("TORCH*", "PYTORCH*", "TRITON_*", "INDUCTOR_*")
 
 
 class Torch:
@@ -89,12 +86,17 @@ class Torch:
     name, package, extra = "torch", "torch", "torch"
     # Of the two compilers, too: they begin with the module that is run here
     family = "torch"
-    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64"), "device": DEVICES}
+    irs: tuple[str, ...] = ("onnx", "torch")
+    options: Mapping[str, tuple[str, ...]] = {
+        "precision": ("native", "float64"),
+        "device": DEVICES,
+        "tell": ("outputs", "values", "program"),
+    }
     main_option = "precision"
-    variables = _VARIABLES
+    variables = VARIABLES
     baseline: Mapping[str, str] = {"device": "cpu"}
     environment = ENVIRONMENT
-    milliseconds: Mapping[str, float] = {"onnx": 19.0}
+    milliseconds: Mapping[str, float] = {"onnx": 19.0, "torch": 10.0}
     lacks: tuple[str, ...] = (
         "strings, integers of less than 8 bits, random numbers, opsets before 7",
         "kernels for many integer types: it says so, operator by operator",
@@ -130,6 +132,8 @@ class Torch:
 
     def prepare(self, request: Request) -> Run:
         """Lower the model to a module, in the model's types or in float64."""
+        if request.ir == "torch":
+            return self.prepare_program(request)
         import onnx
         import torch
 
@@ -152,24 +156,30 @@ class Torch:
 
         return run
 
+    def prepare_program(self, request: Request) -> Run:
+        """Run a PyTorch program, or tell of it."""
+        from opsieve.backends.compilers.torch import capture, programs
+
+        choose_device(request.options["device"])
+        ways = {"outputs": programs.evaluate, "values": programs.tell_values, "program": capture.tell_program}
+        return ways[request.options["tell"]](request)
+
+    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+        """Return the source of `run` for a PyTorch program as text; "" where there is no text."""
+        plain = text and options.get("device", "cpu") == "cpu" and not options.get("subsystem")
+        return write_run(options, knobs.settings(options) if "level" in options else {}) if plain else ""
+
     def classify(self, stage: str, exception: str, message: str) -> str:
         """Classify as a lack what the table or torch states; all else is an error."""
         patterns = [("unsupported", LACKS)] if exception.rpartition(".")[2] == "RuntimeError" else []
         return meaning_of(exception, message[:4000], patterns, TORCH_CLASSES, MEMORY)
 
 
-def choose_device(name: str) -> None:
-    """Make torch create and compute tensors on a device from now on. Raises NoDevice if there is none."""
-    import torch
+def evaluate(request: Request) -> Run:
+    """Evaluate a PyTorch program for the reference (gen/irs/torch/ir.py names this function)."""
+    from opsieve.backends.compilers.torch import programs
 
-    if name == "cpu":
-        torch.set_default_device(None)
-        return
-    if not torch.cuda.is_available():
-        lack = "there is none, or it needs --no-sandbox" if torch.version.cuda else "this build has no CUDA"
-        raise NoDevice("torch cannot compute on %s: %s" % (name, lack))
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.set_default_device(name)
+    return programs.evaluate(request)
 
 
 class Compiled(Torch):
@@ -183,8 +193,13 @@ class Compiled(Torch):
         from opsieve.backends.compilers.torch import table
 
         choose_device(request.options.get("device", "cpu"))
-        model = onnx.load_model_from_string(request.model)
-        module = table.Lowered(model, request.inputs)
+        module: Any
+        if request.ir == "torch":
+            from opsieve.backends.compilers.torch import programs
+
+            module = programs.Lowered(programs.read_graph(request.model))
+        else:
+            module = table.Lowered(onnx.load_model_from_string(request.model), request.inputs)
         values = module.to_tensors(request.inputs)
         try:
             with torch.no_grad():
@@ -238,12 +253,12 @@ class Inductor(Compiled):
         "device": DEVICES,
     }
     main_option = "level"
-    variables = _VARIABLES
+    variables = VARIABLES
     baseline: Mapping[str, str] = {
         "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
         "applications": "",
     }  # fmt: skip
-    milliseconds: Mapping[str, float] = {"onnx": 5200.0}
+    milliseconds: Mapping[str, float] = {"onnx": 5200.0, "torch": 4000.0}
     lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
 
     def load(self) -> str:
@@ -261,8 +276,6 @@ class Inductor(Compiled):
         if os.path.exists("/dev/nvidiactl"):
             return version
         from torch._inductor import config, cpu_vec_isa
-
-        from opsieve.backends.compilers.torch import knobs
 
         # torch calls it for a checksum
         config.cpp_cache_precompile_headers = shutil.which("openssl") is not None
@@ -287,8 +300,6 @@ class Inductor(Compiled):
         import torch
         import torch._inductor.config as config
 
-        from opsieve.backends.compilers.torch import knobs
-
         options = request.options
         module, values = self.lower_model(request)
         if options["level"] == "off":
@@ -298,6 +309,9 @@ class Inductor(Compiled):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         torch._dynamo.reset()
         patches = knobs.settings(options)
+        if request.ir == "torch":
+            # Random numbers are then those of eager torch.
+            patches["fallback_random"] = True
         missing = [name for name in patches if not knobs.has(config, name)]
         if missing:
             raise UnknownName("this release of torch has no %s" % ", ".join(missing))
@@ -327,74 +341,5 @@ class Inductor(Compiled):
         return run
 
 
-class Exporter(Compiled):
-    """The backend `torch-exporter`."""
-
-    name = "torch-exporter"
-    extra = "torch-exporter"
-    options: Mapping[str, tuple[str, ...]] = {
-        "exporter": ("dynamo", "torchscript", "off"),
-        "optimise": ("on", "off"),
-        "opset": (),
-    }
-    main_option = "exporter"
-    variables = _VARIABLES
-    baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
-    milliseconds: Mapping[str, float] = {"onnx": 1900.0}
-    lacks: tuple[str, ...] = (
-        *Torch.lacks,
-        "sequences and optionals",
-        "what onnxruntime lacks, which runs the result",
-    )
-    lowering_needs = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
-    runs_on = "onnxruntime:level=disable_all"
-
-    def load(self) -> str:
-        """Import torch's exporter and onnxruntime."""
-        version = super().load()
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-        import torch.onnx  # noqa: F401
-
-        return version
-
-    def prepare(self, request: Request) -> Run:
-        """Export the module, and open the model in a session of onnxruntime's."""
-        from opsieve.backends.compilers.torch.values import Unsupported
-
-        module, values = self.lower_model(request)
-        if any(isinstance(value, (list, type(None))) for value in values):
-            raise Unsupported("sequences and optionals cannot cross the border of an exported model")
-        if request.options["exporter"] == "off":
-            return self.run_directly(module)
-        request.stage("compile")
-        data, inputs, outputs = export(module, values, request.options)
-        try:
-            run_exported = hosts.open_session(data, {}, hosts.ignore_stage)
-        except Exception as error:
-            raise BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
-        names = dict(zip(inputs, module.names))
-
-        def run(fed: dict[str, Any]) -> dict[str, Any]:
-            try:
-                results = run_exported({name: fed[names[name]] for name in inputs})
-            except Exception as error:
-                raise BrokenModel("onnxruntime does not run the exported model: %s" % error) from error
-            return {name: results[made] for name, made in zip(module.outputs, outputs)}
-
-        return run
-
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify; an operator without a kernel in onnxruntime is unsupported, since onnxruntime cannot run
-        the original for comparison.
-        """
-        if exception.rpartition(".")[2] == "BrokenModel":
-            if "NOT_IMPLEMENTED" in message[:4000]:
-                return "unsupported"
-            return meaning_of(exception, message[:4000], (), {}, MEMORY)
-        return super().classify(stage, exception, message)
-
-
 TORCH = Torch()
 INDUCTOR = Inductor()
-EXPORTER = Exporter()

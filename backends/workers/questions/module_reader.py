@@ -35,7 +35,7 @@ def write_module(module: Any, passes: Any, folder: Path) -> Path:
         script = folder / "module.py"
         script.write_text(f"import tvm\n\nmodule = tvm.ir.load_json({text!r})\n")
         with Workers() as workers:
-            program = read_script(script, workers, Choice(passes=passes))
+            program, _ = read_script(script, workers, Choice(passes=passes))
     else:
         program = load_module(text.encode(), _list_names(tvm, passes), "module")
     for name, chunks in program.files().items():

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -121,21 +122,31 @@ class Choice:
 _WHOLE = Choice()
 
 
-def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Program:
-    """Read the module that a Python file makes; raises BadInput if it makes none, or TVM is missing."""
-    irs = [ir for ir in all_irs() if ir.script_parser]
-    script = irs[0].load(files.read_file(path, _LONGEST), (), path.stem)
+def read_script(
+    path: Path, workers: Workers, choice: Choice = _WHOLE
+) -> tuple[Program, dict[str, np.ndarray[Any, Any]]]:
+    """Read the program that a script makes, with the values of its inputs that the script has, by name.
+    Raises BadInput if it makes none, or the compiler is missing.
+    """
+    source = files.read_file(path, _LONGEST)
+    ir = next((ir for ir in all_irs() if ir.script_parser and ir.is_script(source)), None)
+    if ir is None:
+        raise BadInput(f"{shown(path, 160)} imports no compiler whose scripts opsieve reads (torch or tvm)")
+    script = ir.load(source, (), path.stem)
     own = choice.passes.endswith(".py")
     file = files.read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
     wanted = json.dumps({"module": choice.module, "entry": choice.entry, "passes": file}).encode()
     inputs = {"choice": np.frombuffer(wanted, np.uint8)}
-    seen = workers.observe(resolve(irs[0].script_parser), script, inputs)
+    parser = resolve(ir.script_parser)
+    seen = workers.observe(parser, script, inputs)
     if not seen.outputs or "module" not in seen.outputs:
         why = " ".join(seen.message.split())[:300] or seen.outcome
-        raise BadInput(f"TVM cannot make a module of {shown(path, 160)}: {shown(why, 300)}")
+        raise BadInput(f"{parser.name} cannot make a program of {shown(path, 160)}: {shown(why, 300)}")
     named = [item.strip() for item in choice.passes.split(",")] if choice.passes and not own else []
     passes = named or json.loads(seen.outputs["passes"].tobytes())
-    return load_module(seen.outputs["module"].tobytes(), passes, path.stem)
+    program = load_module(seen.outputs["module"].tobytes(), passes, path.stem)
+    fed = {name: seen.outputs.get(f"input.{name}") for name in program.inputs()}
+    return program, {name: value for name, value in fed.items() if value is not None}
 
 
 def load_module(module: bytes, passes: Sequence[str], name: str) -> Program:

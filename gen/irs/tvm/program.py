@@ -85,12 +85,12 @@ class TvmProgram(Program):
     def root(self) -> ObjectNode:
         """Return the module's node. It is shared: never change it in place.
 
-        Raises BadInput for bytes that are not a module, and for a damaged or unreasonably large one.
+        Raises AnotherIR for bytes that are not a module, and for a damaged or unreasonably large one.
         """
         try:
             found = decode(self.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError) as error:
-            raise BadInput(
+            raise AnotherIR(
                 f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}"
             ) from None
         if not isinstance(found, ObjectNode) or found.type not in ("ir.IRModule", self.entry_type):
@@ -275,6 +275,7 @@ def tvm_ir(program: type[TvmProgram], **own: Any) -> IR[Any]:
         printer=lambda program: "tvm:stop=read" if program.is_plain else "tvm:stop=print",
         keeps_script=True,
         script_parser="tvm:emit=script",
+        is_script=lambda source: b"tvm" in source,
         **own,
     )
 

@@ -1,0 +1,272 @@
+"""PyTorch programs (gen/irs/torch) in a worker: as torch modules, evaluated by eager torch, and what eager
+torch tells of them.
+
+Imported in workers alone. A program's constants are buffers, which torch.compile takes as inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import torch
+
+from opsieve.backends.compilers.torch.values import DTYPES, Unsupported, to_tensor, to_value
+from opsieve.gen.irs.torch.graph import Call, Graph, MalformedProgram, Ref, Word, decode
+from opsieve.gen.irs.torch.program import written
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+# What floats are computed in for the float64 reference
+_WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
+# The bytes of intermediate values that are told
+_MOST_BYTES = 64 << 20
+_TYPES = "types"
+
+
+class Rejected(Exception):
+    """Bytes that are no program."""
+
+
+def read_graph(model: bytes) -> Graph:
+    """Return the graph in a request; raise Rejected."""
+    try:
+        return decode(model)
+    except MalformedProgram as error:
+        raise Rejected(str(error)) from error
+
+
+def find_operator(name: str) -> Any:
+    """Return the overload by its name; raise Unsupported where this release has none."""
+    found = torch.ops
+    for word in name.split("."):
+        try:
+            found = getattr(found, word)
+        except AttributeError:
+            raise Unsupported("this release of torch has no operator %s" % name) from None
+    return found
+
+
+class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when types are checked
+    """A program as a torch module, with the interface of `table.Lowered`.
+
+    With `wide`, floats are float64 wherever the program has shorter ones.
+    """
+
+    def __init__(self, program: Graph, wide: bool = False) -> None:
+        super().__init__()
+        self.program, self.wide = program, wide
+        self.names = list(program.inputs)
+        self.fed: dict[str, Any] = {}
+        root = torch.nn.Module()
+        for name, array in program.constants.items():
+            root.register_buffer(name, self.tensor(array))
+        self.body = torch.fx.GraphModule(root, self.trace())
+
+    def tensor(self, array: Any) -> Any:
+        """Return a tensor of a value, in the type that is computed in."""
+        made = to_tensor(array)
+        dtype = _WIDE.get(array.dtype.name) if self.wide else None
+        return made.to(DTYPES[dtype]) if dtype else made
+
+    def trace(self) -> Any:
+        """Return the program as a graph of torch.fx."""
+        made = torch.fx.Graph()
+        env = {name: made.placeholder(name) for name in self.program.inputs}
+        env.update((name, made.get_attr(name)) for name in self.program.constants)
+        for call in self.program.calls:
+            args, kwargs = self.arguments(call, env)
+            node = made.call_function(find_operator(call.operator), args, kwargs)
+            for place, name in enumerate(call.results):
+                if name:
+                    env[name] = made.call_function(operator.getitem, (node, place)) if call.many else node
+        made.output(tuple(env[name] for name in self.program.outputs))
+        return made
+
+    def arguments(self, call: Call, env: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call as torch takes them."""
+
+        def convert(item: Any) -> Any:
+            if isinstance(item, tuple):
+                return [convert(each) for each in item]
+            if isinstance(item, Ref):
+                return env[item.name]
+            return self.word(item) if isinstance(item, Word) else item
+
+        return tuple(map(convert, call.args)), {name: convert(item) for name, item in call.kwargs}
+
+    def word(self, item: Word) -> Any:
+        """Return one of torch's own words."""
+        if item.kind == "device":
+            # Where everything is computed
+            return torch.get_default_device()
+        text = _WIDE.get(item.text, item.text) if self.wide else item.text
+        return getattr(torch, text)
+
+    def forward(self, *values: Any) -> Any:
+        """Compute the outputs for the inputs `names`."""
+        return self.body(*values)
+
+    def to_tensors(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of forward, from values by name; constants get their values again."""
+        torch.manual_seed(0)
+        if any(call.mutates for call in self.program.calls):
+            for name, array in self.program.constants.items():
+                getattr(self.body, name).copy_(self.tensor(array))
+        self.fed = {name: self.strided(name, self.tensor(np.asarray(values[name]))) for name in self.names}
+        return list(self.fed.values())
+
+    def strided(self, name: str, tensor: Any) -> Any:
+        """Return an input with the strides that the program declares."""
+        strides = self.program.strides.get(name)
+        if strides is None:
+            return tensor
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(
+            tensor
+        )
+
+    def to_values(self, made: Iterable[Any]) -> dict[str, Any]:
+        """Return values by name, from the result of forward: the outputs, their layouts, what was written
+        to.
+        """
+        found = {}
+        for place, item in enumerate(made):
+            if not isinstance(item, torch.Tensor):
+                found["output_%d" % place] = np.asarray(item)
+                continue
+            found["output_%d" % place] = to_value(item)
+            found["output_%d.layout" % place] = self.layout(item)
+        for name in written(self.program):
+            found[name + ".after"] = to_value(self.fed[name])
+        return found
+
+    def layout(self, tensor: Any) -> Any:
+        """Return the strides of a tensor, and the place of the input that it shares memory with, else -1. A
+        stride of a dimension with one element says nothing and is 0.
+        """
+        steps = [step if size > 1 else 0 for step, size in zip(tensor.stride(), tensor.shape)]
+        if not tensor.numel():
+            return np.array([0] * tensor.dim() + [-1], np.int64)
+        place = tensor.untyped_storage().data_ptr()
+        shared = (at for at, fed in enumerate(self.fed.values()) if fed.untyped_storage().data_ptr() == place)
+        return np.array([*steps, next(shared, -1)], np.int64)
+
+    def record(self, *values: Any) -> list[str]:
+        """Run once: what eager torch does not run is not for a compiler. No value was decided by inputs."""
+        # The run may write to the values.
+        self(*[value.clone() for value in values])
+        return []
+
+
+def run_eagerly(graph: Graph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
+    """Return what eager torch makes of a program."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if wide else torch.float32)
+    try:
+        module = Lowered(graph, wide)
+        with torch.no_grad():
+            return module.to_values(module(*module.to_tensors(values)))
+    finally:
+        torch.set_default_dtype(default)
+
+
+def evaluate(request: Request) -> Run:
+    """Evaluate a program by eager torch, for the reference. In float64 the layouts are those of the program's
+    own types, because a conversion between types may copy.
+    """
+    request.stage("import")
+    graph = read_graph(request.model)
+    torch.set_num_threads(1)
+    request.stage("compile")
+    wide = request.options.get("precision") == "float64"
+    drawn = [call.operator for call in graph.calls if _is_drawn(call)]
+    if wide and drawn:
+        raise NotImplementedError("%s draws other numbers in float64" % drawn[0])
+
+    def run(values: dict[str, Any]) -> dict[str, Any]:
+        plain = run_eagerly(graph, values)
+        if not wide:
+            return plain
+        exact = run_eagerly(graph, values, True)
+        return {name: plain[name] if name.endswith(".layout") else value for name, value in exact.items()}
+
+    return run
+
+
+def _is_drawn(call: Call) -> bool:
+    return torch.Tag.nondeterministic_seeded in find_operator(call.operator).tags
+
+
+def run_altered(graph: Graph, values: Mapping[str, Any], alter: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Return what eager torch makes of a program in which `alter` may change each result, an array."""
+    module = Lowered(graph)
+    env = _fed(module, module.to_tensors(values))
+    with torch.no_grad():
+        for name, value in _walk(module, env):
+            before = to_value(value) if isinstance(value, torch.Tensor) else value
+            after = alter(name, before)
+            if after is not before:
+                env[name] = to_tensor(after)
+        return module.to_values(env[name] for name in graph.outputs)
+
+
+def as_nodes(graph: Graph) -> Any:
+    """Return a program as the nodes in which `fake` looks for a pattern."""
+    nodes = [
+        SimpleNamespace(
+            op_type=call.operator.rpartition(".")[0],
+            name="",
+            input=list(call.reads()),
+            output=[call.key],
+            attribute=[],
+        )
+        for call in graph.calls
+    ]
+    return SimpleNamespace(node=nodes, input=[SimpleNamespace(name=name) for name in graph.inputs])
+
+
+def tell_values(request: Request) -> Run:
+    """Return the values that eager torch makes on the way, as far as there is room for them, and as `types`
+    the types of all of them.
+    """
+    graph = read_graph(request.model)
+
+    def run(values: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        types: dict[str, Any] = {}
+        module = Lowered(graph)
+        env = _fed(module, module.to_tensors(values))
+        # What follows a call that torch refuses has no value.
+        with torch.no_grad(), contextlib.suppress(Exception):
+            for name, value in _walk(module, env):
+                if not isinstance(value, torch.Tensor):
+                    continue
+                types[name] = [str(value.dtype).partition(".")[2], list(value.shape)]
+                if sum(map(np.size, found.values())) * 8 + value.nbytes < _MOST_BYTES:
+                    found["value." + name] = to_value(value).copy()
+        return {**found, _TYPES: np.frombuffer(json.dumps(types).encode(), np.uint8)}
+
+    return run
+
+
+def _fed(module: Lowered, tensors: Iterable[Any]) -> dict[str, Any]:
+    """Return the values that are there before the first call."""
+    env = dict(zip(module.names, tensors))
+    env.update((name, getattr(module.body, name)) for name in module.program.constants)
+    return env
+
+
+def _walk(module: Lowered, env: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each value as it is made; whoever takes it may put another one into `env`."""
+    for call in module.program.calls:
+        args, kwargs = module.arguments(call, env)
+        made = find_operator(call.operator)(*args, **kwargs)
+        for name, value in zip(call.results, made if call.many else [made]):
+            if name:
+                env[name] = value
+                yield name, value

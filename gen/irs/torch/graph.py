@@ -1,0 +1,317 @@
+"""A PyTorch program as a graph of calls, and its JSON.
+
+The graph is what `torch.export` traces: operators by name (`aten.add.Tensor`), arguments, and the values that
+the calls make. It holds no code, so it is read in the main process. Tensors that the program stores are in
+it as base64 of their bytes, in C order and little-endian.
+"""
+
+import base64
+import binascii
+import json
+import keyword
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import ml_dtypes  # noqa: F401 -- numpy learns bfloat16 and float8 from it
+import numpy as np
+
+from opsieve.gen.irs.view import Array
+from opsieve.gen.model.tensors import NUMBERS, TensorType
+
+FORMAT = 1
+OPERATOR = re.compile(r"(?:aten|prims)\.[A-Za-z_][A-Za-z0-9_]{0,80}\.[A-Za-z_][A-Za-z0-9_]{0,80}", re.ASCII)
+# These read or write files by the name that they are given.
+BARRED = ("aten.from_file.",)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9_ .:-]{0,60}", re.ASCII)
+# Words of torch that are no numbers or texts, by kind: `torch.float32`, `torch.channels_last`.
+WORDS = {
+    "dtype": frozenset(NUMBERS) - {"string"},
+    "layout": frozenset(["strided"]),
+    "memory_format": frozenset(["contiguous_format", "channels_last", "channels_last_3d", "preserve_format"]),
+    "device": frozenset(["cpu", "cuda"]),
+}
+# The deepest nesting of lists among arguments, and the most elements of one tensor
+_DEPTH, MOST_ELEMENTS = 8, 1 << 28
+
+
+class MalformedProgram(ValueError):
+    """JSON that is no program; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An argument that is a value of the program."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An argument that is one of torch's own words; `kind` is one of WORDS."""
+
+    kind: str
+    text: str
+
+
+Argument: TypeAlias = "Ref | Word | bool | int | float | complex | str | tuple[Argument, ...] | None"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator with its arguments.
+
+    `results` names what it makes, "" for what has no name. `many` tells whether it makes a tuple or a list.
+    """
+
+    operator: str
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    results: tuple[str, ...]
+    many: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the first name among its results, "" for a call that is there for its effect."""
+        return next(filter(None, self.results), "")
+
+    @property
+    def mutates(self) -> bool:
+        """Return whether it writes to an argument, by its name: `add_`, or with `out`."""
+        name = self.operator.split(".")[1]
+        return (name.endswith("_") and not name.endswith("__")) or any(key == "out" for key, _ in self.kwargs)
+
+    def reads(self) -> Iterator[str]:
+        """Yield the values that it reads, in order."""
+        for argument in (*self.args, *(value for _, value in self.kwargs)):
+            yield from read_by(argument)
+
+    def change(self, change: Callable[[Argument], Argument]) -> "Call":
+        """Return the call with every leaf of its arguments changed."""
+        kwargs = tuple((name, changed(value, change)) for name, value in self.kwargs)
+        args = tuple(changed(value, change) for value in self.args)
+        return Call(self.operator, args, kwargs, self.results, self.many)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A program: it takes `inputs`, has `constants`, and returns `outputs`.
+
+    `types` holds the type of every input, and of results as far as it is known; `strides` those of inputs
+    that are not contiguous.
+    """
+
+    inputs: tuple[str, ...]
+    constants: Mapping[str, Array]
+    calls: tuple[Call, ...]
+    outputs: tuple[str, ...]
+    types: Mapping[str, TensorType]
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def type_of(self, name: str) -> TensorType | None:
+        """Return the type of a value; `None` if it is unknown or not a tensor's."""
+        if name in self.constants:
+            return TensorType(self.constants[name].dtype.name, self.constants[name].shape)
+        return self.types.get(name)
+
+
+def read_by(argument: Argument) -> Iterator[str]:
+    """Yield the values in an argument."""
+    if isinstance(argument, Ref):
+        yield argument.name
+    elif isinstance(argument, tuple):
+        for item in argument:
+            yield from read_by(item)
+
+
+def changed(argument: Argument, change: Callable[[Argument], Argument]) -> Argument:
+    """Return an argument with every leaf changed."""
+    if isinstance(argument, tuple):
+        return tuple(changed(item, change) for item in argument)
+    return change(argument)
+
+
+def encode(graph: Graph) -> bytes:
+    """Return the JSON of a graph; equal graphs give equal bytes."""
+    lines = ",\n  ".join(json.dumps(_call(graph, call)) for call in graph.calls)
+    inputs = ",\n  ".join(json.dumps(_value(graph, name)) for name in graph.inputs)
+    constants = ",\n  ".join(json.dumps(_constant(name, array)) for name, array in graph.constants.items())
+    return (
+        f'{{"format": {FORMAT},\n "inputs": [{inputs}],\n "constants": [{constants}],\n'
+        f' "calls": [\n  {lines}],\n "outputs": {json.dumps(graph.outputs)}}}\n'
+    ).encode()
+
+
+def _value(graph: Graph, name: str) -> dict[str, Any]:
+    type_ = graph.types.get(name)
+    made: dict[str, Any] = {"name": name}
+    if type_ is not None:
+        made |= {"dtype": type_.dtype, "shape": type_.shape}
+    return made | ({"strides": graph.strides[name]} if name in graph.strides else {})
+
+
+def _constant(name: str, array: Array) -> dict[str, Any]:
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"name": name, "dtype": array.dtype.name, "shape": array.shape, "data": data}
+
+
+def _call(graph: Graph, call: Call) -> dict[str, Any]:
+    made: dict[str, Any] = {"op": call.operator, "args": [_argument(item) for item in call.args]}
+    if call.kwargs:
+        made["kwargs"] = {name: _argument(item) for name, item in call.kwargs}
+    results = [_value(graph, name) if name else None for name in call.results]
+    made["results" if call.many else "result"] = results if call.many else results[0] if results else None
+    return made
+
+
+def _argument(item: Argument) -> Any:
+    if isinstance(item, tuple):
+        return [_argument(each) for each in item]
+    if isinstance(item, Ref):
+        return {"value": item.name}
+    if isinstance(item, Word):
+        return {item.kind: item.text}
+    if isinstance(item, complex):
+        return {"complex": [_argument(item.real), _argument(item.imag)]}
+    # JSON has no number for these.
+    if isinstance(item, float) and not math.isfinite(item):
+        return {"float": str(item)}
+    return item
+
+
+def decode(data: bytes) -> Graph:
+    """Return the graph in JSON. Raises MalformedProgram for anything else."""
+    try:
+        root = json.loads(data)
+    except (ValueError, RecursionError):
+        raise MalformedProgram("it is no JSON") from None
+    _need(isinstance(root, dict) and "calls" in root, "it is no JSON of a PyTorch program")
+    _need(root.get("format") == FORMAT, f"its format is not {FORMAT}")
+    return _Reader().graph(root)
+
+
+class _Reader:
+    """Reads one graph, and keeps the names that are taken."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.types: dict[str, TensorType] = {}
+        self.strides: dict[str, tuple[int, ...]] = {}
+
+    def graph(self, root: dict[str, Any]) -> Graph:
+        """Return the graph of the JSON's root."""
+        inputs = tuple(self.value(item) for item in _list(root, "inputs"))
+        _need(all(name in self.types for name in inputs), "an input has no type")
+        constants = dict(self.constant(item) for item in _list(root, "constants"))
+        calls = tuple(self.call(item) for item in _list(root, "calls"))
+        outputs = tuple(_list(root, "outputs"))
+        _need(all(isinstance(name, str) and name in self.known for name in outputs), "an output is not made")
+        _need(bool(outputs), "it returns nothing")
+        return Graph(inputs, constants, calls, outputs, self.types, self.strides)
+
+    def value(self, item: Any) -> str:
+        """Read a value's declaration: its name, and its type where it has one."""
+        _need(isinstance(item, dict), "a value is no object")
+        name = self.name(item)
+        if "dtype" in item or "shape" in item:
+            self.types[name] = _type(item)
+        if "strides" in item:
+            self.strides[name] = _sizes(item["strides"])
+            _need(len(self.strides[name]) == len(self.types[name].shape or ()), "strides do not fit a shape")
+        return name
+
+    def name(self, item: dict[str, Any]) -> str:
+        """Read a new name."""
+        name = item.get("name")
+        _need(
+            isinstance(name, str) and _NAME.fullmatch(name) is not None and not keyword.iskeyword(name),
+            "a value's name is no word",
+        )
+        _need(name not in self.known, "two values have one name")
+        assert isinstance(name, str)
+        self.known.add(name)
+        return name
+
+    def constant(self, item: Any) -> tuple[str, Array]:
+        """Read a stored tensor."""
+        _need(isinstance(item, dict) and isinstance(item.get("data"), str), "a constant has no data")
+        name, type_, shape = self.name(item), _type(item), _sizes(item["shape"])
+        try:
+            raw = base64.b64decode(item["data"], validate=True)
+            array = np.frombuffer(raw, np.dtype(type_.dtype)).reshape(shape)
+        except (ValueError, binascii.Error):
+            raise MalformedProgram("the data of a constant does not fit its type") from None
+        return name, array
+
+    def call(self, item: Any) -> Call:
+        """Read a call; what it reads was made before."""
+        _need(isinstance(item, dict), "a call is no object")
+        operator = item.get("op")
+        _need(
+            isinstance(operator, str)
+            and OPERATOR.fullmatch(operator) is not None
+            and not operator.startswith(BARRED),
+            "a call is of no operator of torch's own",
+        )
+        args = tuple(self.argument(each) for each in _list(item, "args"))
+        given = item.get("kwargs", {})
+        _need(isinstance(given, dict) and all(map(_NAME.fullmatch, given)), "keyword arguments are no object")
+        kwargs = tuple((name, self.argument(each)) for name, each in given.items())
+        many = "results" in item
+        made = _list(item, "results") if many else [item.get("result")]
+        results = tuple("" if each is None else self.value(each) for each in made)
+        return Call(str(operator), args, kwargs, results, many)
+
+    def argument(self, item: Any, depth: int = 0) -> Argument:
+        """Read an argument."""
+        if item is None or isinstance(item, bool | int | float):
+            return item
+        if isinstance(item, str):
+            _need(_WORD.fullmatch(item) is not None, "a text among the arguments is no word")
+            return item
+        if isinstance(item, list):
+            _need(depth < _DEPTH, "arguments are nested too deep")
+            return tuple(self.argument(each, depth + 1) for each in item)
+        _need(isinstance(item, dict) and len(item) == 1, "an argument is of no known kind")
+        ((kind, held),) = item.items()
+        if kind == "complex":
+            parts = [self.argument(each) for each in held] if isinstance(held, list) else []
+            _need(len(parts) == 2 and all(isinstance(each, int | float) for each in parts), "a bad number")
+            return complex(*parts)  # type: ignore[arg-type]
+        _need(isinstance(held, str), "an argument is of no known kind")
+        if kind == "value":
+            _need(held in self.known, "a call reads a value before it is made")
+            return Ref(held)
+        if kind == "float":
+            _need(held in ("inf", "-inf", "nan"), "a bad number")
+            return float(held)
+        _need(held in WORDS.get(kind, ()), "an argument is a word that torch does not have")
+        return Word(kind, held)
+
+
+def _need(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise MalformedProgram(otherwise)
+
+
+def _list(item: dict[str, Any], key: str) -> list[Any]:
+    found = item.get(key, [])
+    _need(isinstance(found, list), f"its {key} are no list")
+    return list(found)
+
+
+def _type(item: dict[str, Any]) -> TensorType:
+    dtype, shape = item.get("dtype"), _sizes(item.get("shape"))
+    _need(isinstance(dtype, str) and dtype in NUMBERS and dtype != "string", "an unknown element type")
+    _need(math.prod(shape) <= MOST_ELEMENTS, "a tensor is too large")
+    return TensorType(str(dtype), shape)
+
+
+def _sizes(found: Any) -> tuple[int, ...]:
+    fits = isinstance(found, list) and len(found) <= 64
+    fits = fits and all(type(size) is int and 0 <= size < 1 << 40 for size in found)
+    _need(fits, "a shape is no list of sizes")
+    return tuple(found)

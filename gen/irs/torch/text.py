@@ -1,0 +1,68 @@
+"""A PyTorch program as readable Python: the function `program`, for people and for exported scripts."""
+
+import base64
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from opsieve.gen.irs.torch.graph import Argument, Call, Graph, Ref, Word
+from opsieve.gen.irs.view import Array
+
+# Elements of a constant that are written one by one
+_FEW = 64
+
+
+def program_text(graph: Graph) -> str:
+    """Return the source of `program`; what it makes is what the graph makes."""
+    lines = [f"def program({', '.join(graph.inputs)}):"]
+    lines += [f"    {name} = {_tensor(array)}" for name, array in graph.constants.items()]
+    lines += [f"    {line}" for call in graph.calls for line in _call(call)]
+    ends = "".join(f"{name}, " for name in graph.outputs)
+    lines.append(f"    return ({ends.rstrip() if len(graph.outputs) < 2 else ends.rstrip(', ')})")
+    head = ["import torch", ""]
+    if graph.strides:
+        head += [f"# Strides of inputs that are not contiguous\nSTRIDES = {dict(graph.strides)}", ""]
+    if any("base64" in line for line in lines):
+        head.insert(0, "import base64")
+    return "\n".join([*head, "", *lines]) + "\n"
+
+
+def _call(call: Call) -> Iterator[str]:
+    given = [_argument(item) for item in call.args]
+    given += [f"{name}={_argument(item)}" for name, item in call.kwargs]
+    source = f"torch.ops.{call.operator}({', '.join(given)})"
+    if not call.key:
+        yield source
+    elif not call.many:
+        yield f"{call.key} = {source}"
+    elif len(call.results) == 1:
+        yield f"({call.key},) = {source}"
+    else:
+        yield f"{', '.join(name or '_' for name in call.results)} = {source}"
+
+
+def _argument(item: Argument) -> str:
+    if isinstance(item, tuple):
+        return f"[{', '.join(map(_argument, item))}]"
+    if isinstance(item, Ref):
+        return item.name
+    if isinstance(item, Word):
+        return ascii(item.text) if item.kind == "device" else f"torch.{item.text}"
+    if isinstance(item, float) and not math.isfinite(item):
+        return f'float("{item}")'
+    return ascii(item)
+
+
+def _tensor(array: Array) -> str:
+    dtype, shape = f"torch.{array.dtype.name}", list(array.shape)
+    kind = array.dtype.kind
+    # As bytes, since 0 equals -0 and NaN does not equal itself.
+    if array.size and kind in "biuf" and array.tobytes() == array.ravel()[:1].tobytes() * array.size:
+        return f"torch.full({shape}, {_argument(array.ravel()[0].item())}, dtype={dtype})"
+    if array.size and array.size <= _FEW and kind in "biuf" and np.isfinite(array).all():
+        return f"torch.tensor({array.tolist()}, dtype={dtype})"
+    if not array.size:
+        return f"torch.empty({shape}, dtype={dtype})"
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return f'torch.frombuffer(bytearray(base64.b64decode("{data}")), dtype={dtype}).reshape({shape})'

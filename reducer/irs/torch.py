@@ -1,0 +1,243 @@
+"""PyTorch programs as a form that `opsieve.reducer.sessions.reduction` reduces."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.questions.programs import get_validator
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject, settle
+from opsieve.gen.irs.torch.graph import Argument, Call, Ref
+from opsieve.gen.irs.torch.program import TorchProgram
+from opsieve.gen.model.tensors import TensorType
+from opsieve.reducer.engine.census import Part
+from opsieve.reducer.engine.edit import Edit, ListedPass, Pass
+from opsieve.reducer.engine.engine import DIGITS, Engine
+from opsieve.reducer.engine.form import Size, Validator
+from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs
+from opsieve.reducer.passes.values import freeze_inputs, shrink_dimensions, simplify_dtypes, simplify_values
+from opsieve.reducer.problem.order import DTYPE_RANKS, value_complexity
+
+TorchEdit = Edit[TorchSubject]
+TorchPass = Pass[TorchSubject]
+_RECORDING = "torch:tell=values"
+_EDITS = TorchEdits()
+
+
+def yield_values(subject: TorchSubject) -> Iterator[TorchEdit]:
+    """Return an earlier value alone, the earliest first: all behind it goes."""
+    for place, call in enumerate(subject.graph.calls):
+        for name in call.results if place + 1 < len(subject.graph.calls) else ():
+            if name and (name,) != subject.graph.outputs:
+                change = partial(_yield_value, name=name)
+                yield Edit(f"return {name} alone", frozenset(["outputs"]), change, frozenset([call.key]))
+
+
+def _yield_value(subject: TorchSubject, name: str) -> TorchSubject | None:
+    graph = subject.graph
+    place = next((at for at, call in enumerate(graph.calls) if name in call.results), None)
+    if place is None:
+        return None
+    return settle(subject, replace(graph, calls=graph.calls[: place + 1], outputs=(name,)))
+
+
+def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
+    """Give plain arguments simpler values: none for one given by keyword, and 0 or 1 for a number."""
+    for call in subject.graph.calls:
+        for name, _ in call.kwargs:
+            part = frozenset([f"{call.key}.{name}"])
+            yield Edit(f"drop {name} of {call.key}", part, partial(_drop_kwarg, key=call.key, name=name))
+        for place, item in enumerate(call.args):
+            part = frozenset([f"{call.key}.{place}"])
+            for simple in _simpler(item):
+                change = partial(_set_argument, key=call.key, place=place, old=item, new=simple)
+                yield Edit(f"{simple!r} for argument {place} of {call.key}", part, change)
+
+
+def _simpler(item: Argument) -> Iterator[Argument]:
+    if isinstance(item, Ref) or item is None:
+        return
+    if isinstance(item, bool):
+        yield from (False,) if item else ()
+    elif isinstance(item, int | float):
+        yield from (type(item)(each) for each in (0, 1, 2) if _weight(each) < _weight(item))
+    elif isinstance(item, tuple) and all(type(each) is int for each in item):
+        for place, each in enumerate(item):
+            yield from ((*item[:place], new, *item[place + 1 :]) for new in _simpler(each))
+    yield None
+
+
+def _drop_kwarg(subject: TorchSubject, key: str, name: str) -> TorchSubject | None:
+    def change(call: Call) -> Call:
+        return replace(call, kwargs=tuple(item for item in call.kwargs if item[0] != name))
+
+    return _change_call(subject, key, change)
+
+
+def _set_argument(
+    subject: TorchSubject, key: str, place: int, old: Argument, new: Argument
+) -> TorchSubject | None:
+    def change(call: Call) -> Call:
+        if place >= len(call.args) or call.args[place] != old:
+            return call
+        # What follows the last argument is left out.
+        last = place + 1 == len(call.args) and new is None
+        return replace(call, args=(*call.args[:place], *(() if last else (new,)), *call.args[place + 1 :]))
+
+    return _change_call(subject, key, change)
+
+
+def _change_call(subject: TorchSubject, key: str, change: Callable[[Call], Call]) -> TorchSubject | None:
+    graph = subject.graph
+    calls = tuple(change(call) if call.key == key else call for call in graph.calls)
+    if calls == graph.calls:
+        return None
+    types = {name: graph.types[name] for name in graph.inputs}
+    return settle(subject, replace(graph, calls=calls, types=types))
+
+
+def _weight(item: Argument) -> int:
+    """Return how hard an argument is to read."""
+    if isinstance(item, tuple):
+        return 1 + sum(map(_weight, item))
+    if isinstance(item, bool) or item is None:
+        return int(bool(item))
+    if isinstance(item, int | float) and item in (0, 1, 2):
+        return int(item) + 1
+    return 0 if isinstance(item, Ref) else 4 + len(str(item))
+
+
+def torch_parts(subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
+    """Yield the calls, inputs, outputs and values of a program."""
+    graph = subject.graph
+    for operation in _EDITS.view(subject).operations():
+        yield Part("calls", operation.key, "it is the only one" if len(graph.calls) == 1 else "")
+    yield from (Part("inputs", name) for name in graph.inputs)
+    for place in range(len(graph.outputs)):
+        yield Part("outputs", f"{place}>", "it is the only one" if len(graph.outputs) == 1 else "")
+    for tensor in _EDITS.view(subject).tensors():
+        yield Part("values", tensor.key + "=", "" if value_complexity(tensor.array) else "all is zero")
+
+
+class _Validator:
+    """Eager torch; skipped if it refuses the start."""
+
+    def __init__(self, workers: Workers, start: TorchSubject) -> None:
+        self._workers = workers
+        self._strict = not self._ask([start])[0]
+
+    def complaints(self, subjects: Sequence[TorchSubject]) -> list[str]:
+        """Return torch's error for each subject, "" for a valid one."""
+        return self._ask(subjects) if self._strict else [""] * len(subjects)
+
+    def _ask(self, subjects: Sequence[TorchSubject]) -> list[str]:
+        tests = [Test(subject.program, subject.inputs) for subject in subjects]
+        seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
+        fine = ("ok", "environment")
+        return ["" if each.outcome in fine else shown(each.message, 200) or "refused" for each in seen]
+
+
+_LISTED: dict[str, Callable[[TorchSubject], Iterator[TorchEdit]]] = {
+    "results": yield_values,
+    "outputs": partial(drop_outputs, _EDITS),
+    "bypass": partial(bypass_operations, _EDITS),
+    "nodes": partial(drop_operations, _EDITS),
+    "inputs": partial(freeze_inputs, _EDITS),
+    "dimensions": partial(shrink_dimensions, _EDITS),
+    "dtypes": partial(simplify_dtypes, _EDITS),
+    "arguments": simplify_arguments,
+    "values": partial(simplify_values, _EDITS),
+}
+
+
+class TorchReduction:
+    """Fewer calls first, then fewer inputs, outputs, elements, plainer types, arguments and values."""
+
+    def subject(self, case: Case) -> TorchSubject:
+        """Return the program with its inputs."""
+        if not isinstance(case.program, TorchProgram):
+            raise BadInput(f"this reduction takes PyTorch programs, not {case.program.kind}")
+        return TorchSubject(case.program, {name: case.inputs[name] for name in case.program.inputs()})
+
+    def simpler(self, candidate: TorchSubject, than: TorchSubject) -> bool:
+        """Compare by the first part of the key that differs."""
+        return _order(candidate) < _order(than)
+
+    def size(self, subject: TorchSubject) -> Size:
+        """Return the number of calls and the bytes of the JSON."""
+        return Size(subject.program.size, 0, len(subject.program.data))
+
+    def digest(self, subject: TorchSubject) -> str:
+        """Return a digest of program and values."""
+        return hashlib.sha256(subject.identity).hexdigest()[:DIGITS]
+
+    def passes(self, worded: bool = False) -> list[TorchPass]:
+        """Return every dimension, in the order of a round."""
+        return [ListedPass(name, listed) for name, listed in _LISTED.items()]
+
+    def validator(self, workers: Workers, start: TorchSubject) -> Validator[TorchSubject]:
+        """Return eager torch as the validator."""
+        return _Validator(workers, start)
+
+    def recorded(
+        self, subject: TorchSubject, source: ResolvedTarget | None, workers: Workers
+    ) -> TorchSubject:
+        """Return the subject with the values and types that eager torch makes on the way."""
+        seen = workers.observe(resolve(_RECORDING), subject.program, subject.inputs)
+        if not seen.outputs:
+            return subject
+        told = json.loads(seen.outputs["types"].tobytes())
+        types = {name: TensorType(dtype, tuple(shape)) for name, (dtype, shape) in told.items()}
+        types = {**subject.graph.types, **types}
+        values = {name[6:]: value for name, value in seen.outputs.items() if name.startswith("value.")}
+        program = subject.program
+        if types != subject.graph.types:
+            program = TorchProgram.of(replace(subject.graph, types=types), program.name)
+        return TorchSubject(program, subject.inputs, values)
+
+    def narrow(self, engine: Engine[TorchSubject], passes: Sequence[TorchPass], text: str) -> None:
+        """Do nothing: the rounds begin with the passes that remove most."""
+
+    def finished(self, best: TorchSubject, workers: Workers) -> TorchSubject:
+        """Return the subject itself, whose text is made from the graph."""
+        return best
+
+    def twin(self, subject: TorchSubject) -> str:
+        """Return "": how programs look to the compiler is unknown."""
+        return ""
+
+    def control(self, best: TorchSubject, candidate: TorchSubject) -> TorchSubject | None:
+        """Return `None`, since an edit has no side effects."""
+        return None
+
+    def census(self, subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
+        """Yield every part."""
+        return torch_parts(subject)
+
+    def rest(self, start: TorchSubject) -> TorchSubject | None:
+        """Return `None`: a first phase does not exist here."""
+        return None
+
+
+def _order(subject: TorchSubject) -> tuple[object, ...]:
+    graph = subject.graph
+    arrays = [np.asarray(value) for value in subject.inputs.values()]
+    stored = [*arrays, *graph.constants.values()]
+    arguments = [item for call in graph.calls for item in (*call.args, *dict(call.kwargs).values())]
+    return (
+        len(graph.calls),
+        len(graph.inputs),
+        len(graph.outputs),
+        sum(array.size for array in stored),
+        sum(DTYPE_RANKS.get(array.dtype.name, len(DTYPE_RANKS)) for array in stored),
+        sum(map(_weight, arguments)),
+        sum(map(value_complexity, stored)),
+        subject.identity,
+    )
