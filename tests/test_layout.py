@@ -87,8 +87,9 @@ IN_OLD_WORKERS = [
     "protocol.py",
     "compilers",
 ]
-# They have no releases, so that they run where opsieve does.
-IN_NEW_WORKERS = {"checker.py", "command.py", "fake.py"}
+# They have no releases, so that they run where opsieve does; or they read PyTorch programs, which releases for
+# Python 3.10 and newer do, with opsieve's own reader.
+IN_NEW_WORKERS = {"checker.py", "command.py", "fake.py", "programs.py", "capture.py"}
 # They are imported by functions of others, so they import what they need.
 IMPORTED_LATE = {"torch": {"torch", "onnx"}, "float64_model.py": {"onnx"}}
 

@@ -13,8 +13,8 @@ from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject, settle
-from opsieve.gen.irs.torch.graph import Argument, Call, Ref
+from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject, settle_graph
+from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall
 from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.model.tensors import TensorType
 from opsieve.reducer.engine.census import Part
@@ -45,7 +45,7 @@ def _yield_value(subject: TorchSubject, name: str) -> TorchSubject | None:
     place = next((at for at, call in enumerate(graph.calls) if name in call.results), None)
     if place is None:
         return None
-    return settle(subject, replace(graph, calls=graph.calls[: place + 1], outputs=(name,)))
+    return settle_graph(subject, replace(graph, calls=graph.calls[: place + 1], outputs=(name,)))
 
 
 def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
@@ -56,26 +56,26 @@ def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
             yield Edit(f"drop {name} of {call.key}", part, partial(_drop_kwarg, key=call.key, name=name))
         for place, item in enumerate(call.args):
             part = frozenset([f"{call.key}.{place}"])
-            for simple in _simpler(item):
+            for simple in _simpler_arguments(item):
                 change = partial(_set_argument, key=call.key, place=place, old=item, new=simple)
                 yield Edit(f"{simple!r} for argument {place} of {call.key}", part, change)
 
 
-def _simpler(item: Argument) -> Iterator[Argument]:
+def _simpler_arguments(item: Argument) -> Iterator[Argument]:
     if isinstance(item, Ref) or item is None:
         return
     if isinstance(item, bool):
         yield from (False,) if item else ()
     elif isinstance(item, int | float):
-        yield from (type(item)(each) for each in (0, 1, 2) if _weight(each) < _weight(item))
+        yield from (type(item)(each) for each in (0, 1, 2) if _argument_weight(each) < _argument_weight(item))
     elif isinstance(item, tuple) and all(type(each) is int for each in item):
         for place, each in enumerate(item):
-            yield from ((*item[:place], new, *item[place + 1 :]) for new in _simpler(each))
+            yield from ((*item[:place], new, *item[place + 1 :]) for new in _simpler_arguments(each))
     yield None
 
 
 def _drop_kwarg(subject: TorchSubject, key: str, name: str) -> TorchSubject | None:
-    def change(call: Call) -> Call:
+    def change(call: TorchCall) -> TorchCall:
         return replace(call, kwargs=tuple(item for item in call.kwargs if item[0] != name))
 
     return _change_call(subject, key, change)
@@ -84,7 +84,7 @@ def _drop_kwarg(subject: TorchSubject, key: str, name: str) -> TorchSubject | No
 def _set_argument(
     subject: TorchSubject, key: str, place: int, old: Argument, new: Argument
 ) -> TorchSubject | None:
-    def change(call: Call) -> Call:
+    def change(call: TorchCall) -> TorchCall:
         if place >= len(call.args) or call.args[place] != old:
             return call
         # What follows the last argument is left out.
@@ -94,19 +94,21 @@ def _set_argument(
     return _change_call(subject, key, change)
 
 
-def _change_call(subject: TorchSubject, key: str, change: Callable[[Call], Call]) -> TorchSubject | None:
+def _change_call(
+    subject: TorchSubject, key: str, change: Callable[[TorchCall], TorchCall]
+) -> TorchSubject | None:
     graph = subject.graph
     calls = tuple(change(call) if call.key == key else call for call in graph.calls)
     if calls == graph.calls:
         return None
     types = {name: graph.types[name] for name in graph.inputs}
-    return settle(subject, replace(graph, calls=calls, types=types))
+    return settle_graph(subject, replace(graph, calls=calls, types=types))
 
 
-def _weight(item: Argument) -> int:
+def _argument_weight(item: Argument) -> int:
     """Return how hard an argument is to read."""
     if isinstance(item, tuple):
-        return 1 + sum(map(_weight, item))
+        return 1 + sum(map(_argument_weight, item))
     if isinstance(item, bool) or item is None:
         return int(bool(item))
     if isinstance(item, int | float) and item in (0, 1, 2):
@@ -168,7 +170,7 @@ class TorchReduction:
 
     def simpler(self, candidate: TorchSubject, than: TorchSubject) -> bool:
         """Compare by the first part of the key that differs."""
-        return _order(candidate) < _order(than)
+        return _order_key(candidate) < _order_key(than)
 
     def size(self, subject: TorchSubject) -> Size:
         """Return the number of calls and the bytes of the JSON."""
@@ -193,13 +195,13 @@ class TorchReduction:
         seen = workers.observe(resolve(_RECORDING), subject.program, subject.inputs)
         if not seen.outputs:
             return subject
-        told = json.loads(seen.outputs["types"].tobytes())
-        types = {name: TensorType(dtype, tuple(shape)) for name, (dtype, shape) in told.items()}
+        listed = json.loads(seen.outputs["types"].tobytes())
+        types = {name: TensorType(dtype, tuple(shape)) for name, (dtype, shape) in listed.items()}
         types = {**subject.graph.types, **types}
         values = {name[6:]: value for name, value in seen.outputs.items() if name.startswith("value.")}
         program = subject.program
         if types != subject.graph.types:
-            program = TorchProgram.of(replace(subject.graph, types=types), program.name)
+            program = TorchProgram.from_graph(replace(subject.graph, types=types), program.name)
         return TorchSubject(program, subject.inputs, values)
 
     def narrow(self, engine: Engine[TorchSubject], passes: Sequence[TorchPass], text: str) -> None:
@@ -226,7 +228,7 @@ class TorchReduction:
         return None
 
 
-def _order(subject: TorchSubject) -> tuple[object, ...]:
+def _order_key(subject: TorchSubject) -> tuple[object, ...]:
     graph = subject.graph
     arrays = [np.asarray(value) for value in subject.inputs.values()]
     stored = [*arrays, *graph.constants.values()]
@@ -237,7 +239,7 @@ def _order(subject: TorchSubject) -> tuple[object, ...]:
         len(graph.outputs),
         sum(array.size for array in stored),
         sum(DTYPE_RANKS.get(array.dtype.name, len(DTYPE_RANKS)) for array in stored),
-        sum(map(_weight, arguments)),
+        sum(map(_argument_weight, arguments)),
         sum(map(value_complexity, stored)),
         subject.identity,
     )

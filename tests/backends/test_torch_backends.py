@@ -384,9 +384,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("name", "stage", "exception", "message", "meaning"), MESSAGES)
 def test_a_lack_is_told_from_a_bug(name: str, stage: str, exception: str, message: str, meaning: str) -> None:
-    backends = {
-        item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, exporter.EXPORTER)
-    }
+    backends = {item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, exporter.EXPORTER)}
     assert backends[name].classify(stage, exception, message) == meaning
 
 
@@ -408,7 +406,10 @@ def test_the_file_loads_alone() -> None:
         ' ""))'
     )
     module = "opsieve.backends.compilers.torch.targets"
-    assert loaded_alone(module, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'unsupported')\n"
+    assert (
+        loaded_alone(module, ["onnx", "onnxruntime", "torch"], said)
+        == "('torch', 'inductor', 'unsupported')\n"
+    )
 
 
 @needs_torch

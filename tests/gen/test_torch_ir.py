@@ -18,7 +18,16 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs, read_program
 from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject
-from opsieve.gen.irs.torch.graph import Argument, Call, Graph, MalformedProgram, Ref, Word, decode, encode
+from opsieve.gen.irs.torch.graph import (
+    Argument,
+    MalformedProgram,
+    Ref,
+    TorchCall,
+    TorchGraph,
+    Word,
+    decode_graph,
+    encode_graph,
+)
 from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.irs.torch.text import program_text
 from opsieve.gen.irs.view import Operation
@@ -31,33 +40,33 @@ def tensor(*shape: int, dtype: str = "float32") -> TensorType:
     return TensorType(dtype, shape)
 
 
-def call(operator: str, result: str, *args: Argument, **kwargs: Argument) -> Call:
-    return Call(operator, args, tuple(kwargs.items()), (result,))
+def call(operator: str, result: str, *args: Argument, **kwargs: Argument) -> TorchCall:
+    return TorchCall(operator, args, tuple(kwargs.items()), (result,))
 
 
-def small() -> Graph:
+def small() -> TorchGraph:
     """Two inputs, a constant, five calls, two outputs."""
     x, a, b, c = map(Ref, ("x", "a", "b", "c"))
     calls = (
         call("aten.relu.default", "a", x),
         call("aten.add.Tensor", "b", a, Ref("w"), alpha=2),
-        Call("aten.max.dim", (b, 1), (), ("m", "where"), True),
+        TorchCall("aten.max.dim", (b, 1), (), ("m", "where"), True),
         call("aten.mul.Tensor", "c", b, Ref("y")),
         call("aten.sum.dim_IntList", "d", c, (1,), dtype=Word("dtype", "float64")),
     )
     types = {"x": tensor(4, 3), "y": tensor(4, 3), "a": tensor(4, 3), "b": tensor(4, 3), "c": tensor(4, 3)}
     types |= {"m": tensor(4), "where": tensor(4, dtype="int64"), "d": tensor(4, dtype="float64")}
-    return Graph(("x", "y"), {"w": np.arange(3, dtype=np.float32)}, calls, ("d", "m"), types)
+    return TorchGraph(("x", "y"), {"w": np.arange(3, dtype=np.float32)}, calls, ("d", "m"), types)
 
 
-def subject(graph: Graph | None = None) -> TorchSubject:
-    program = TorchProgram.of(graph or small())
+def subject(graph: TorchGraph | None = None) -> TorchSubject:
+    program = TorchProgram.from_graph(graph or small())
     made = make_inputs(program, 0)
     values = {name: np.ones(type_.shape or (), type_.dtype) for name, type_ in program.graph.types.items()}
     return TorchSubject(program, made, values)
 
 
-def same(a: Graph, b: Graph) -> bool:
+def same(a: TorchGraph, b: TorchGraph) -> bool:
     held = all(np.array_equal(a.constants[name], b.constants[name]) for name in a.constants)
     return held and replace(a, constants={}) == replace(b, constants={}) and [*a.constants] == [*b.constants]
 
@@ -76,8 +85,8 @@ arguments: Any = st.recursive(numbers | words, lambda inner: st.lists(inner, max
 @given(st.lists(arguments, max_size=4), st.dictionaries(st.sampled_from("abc"), arguments))
 def test_a_graph_comes_back_from_its_json(args: list[Argument], kwargs: dict[str, Argument]) -> None:
     graph = replace(small(), calls=(*small().calls, call("aten.foo.bar", "e", *args, **kwargs)))
-    assert same(decode(encode(graph)), graph)
-    assert encode(decode(encode(graph))) == encode(graph)
+    assert same(decode_graph(encode_graph(graph)), graph)
+    assert encode_graph(decode_graph(encode_graph(graph))) == encode_graph(graph)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "bool", "int64", "complex64"])
@@ -85,7 +94,7 @@ def test_constants_keep_their_bytes(dtype: str) -> None:
     import ml_dtypes  # noqa: F401 -- registers the dtypes
 
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    again = decode(encode(replace(small(), constants={"w": array}))).constants["w"]
+    again = decode_graph(encode_graph(replace(small(), constants={"w": array}))).constants["w"]
     assert (again.dtype, again.shape, again.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
@@ -123,14 +132,14 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_json_is_refused_with_a_reason(name: str, tmp_path: Path) -> None:
     change, reason = BROKEN[name]
-    root = json.loads(encode(small()))
+    root = json.loads(encode_graph(small()))
     change(root)
     (tmp_path / "graph.json").write_text(json.dumps(root))
     with pytest.raises(BadInput, match=reason):
         TorchProgram.read(tmp_path / "graph.json")
     for damaged in (b"", b"[", b"[" * 100_000, b"\xff\xfe", b"{}", b"[]"):
         with pytest.raises(MalformedProgram):
-            decode(damaged)
+            decode_graph(damaged)
 
 
 def test_an_archive_is_read_without_torch() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from opsieve.backends.compilers.torch.values import NAMES, to_value
-from opsieve.gen.irs.torch.archive import contiguous
-from opsieve.gen.irs.torch.graph import Argument, Call, Graph, Ref, Word, decode, encode
+from opsieve.gen.irs.torch.archive import contiguous_strides
+from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word, decode_graph, encode_graph
 from opsieve.gen.model.tensors import TensorType
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def tell_program(request: Request) -> Run:
     leaves = [
         item for item in torch.utils._pytree.tree_leaves((args, given)) if isinstance(item, torch.Tensor)
     ]
-    data = encode(graph)
+    data = encode_graph(graph)
     # Whatever cannot be read back is no program.
-    decode(data)
+    decode_graph(data)
 
     def run(values: dict[str, Any]) -> dict[str, Any]:
         found = {"module": np.frombuffer(data, np.uint8), "passes": np.frombuffer(b"[]", np.uint8)}
@@ -114,7 +114,7 @@ class _Function(torch.nn.Module):  # type: ignore[misc]  # torch is not there wh
         return self.function(*values)
 
 
-def to_graph(exported: Any) -> Graph:
+def to_graph(exported: Any) -> TorchGraph:
     """Return the graph of a torch.export.ExportedProgram."""
     kinds = {item.arg.name: item for item in exported.graph_signature.input_specs}
     state = {**exported.state_dict, **exported.constants}
@@ -131,21 +131,21 @@ def to_graph(exported: Any) -> Graph:
                 if not isinstance(node.meta.get("val"), torch.Tensor):
                     raise NotCaptured("the program takes an input that is no tensor: %s" % node.name)
                 inputs.append(name)
-                _declare(name, node.meta["val"], types, strides)
+                _declare_type(name, node.meta["val"], types, strides)
             else:
                 constants[name] = np.ascontiguousarray(to_value(state[target]))
         elif node.op == "call_function" and node.target is not operator.getitem:
-            call = _call(node, names, types)
+            call = _make_call(node, names, types)
             if call.key or call.mutates:
                 calls.append(call)
         elif node.op == "output":
             specs = exported.graph_signature.output_specs
             given = [item for item, spec in zip(node.args[0], specs) if spec.kind.name == "USER_OUTPUT"]
             outputs = tuple(names[item] for item in given if isinstance(item, torch.fx.Node))
-    return Graph(tuple(inputs), constants, tuple(calls), outputs, types, strides)
+    return TorchGraph(tuple(inputs), constants, tuple(calls), outputs, types, strides)
 
 
-def _call(node: Any, names: dict[Any, str], types: dict[str, TensorType]) -> Call:
+def _make_call(node: Any, names: dict[Any, str], types: dict[str, TensorType]) -> TorchCall:
     if not isinstance(node.target, torch._ops.OpOverload):
         raise NotCaptured("the program calls %s, which is no operator of aten's" % node.target)
     value = node.meta.get("val")
@@ -161,26 +161,26 @@ def _call(node: Any, names: dict[Any, str], types: dict[str, TensorType]) -> Cal
         results.append(made.name)
         names[made] = results[-1]
         if isinstance(item, torch.Tensor):
-            _declare(results[-1], item, types, {})
-    args = tuple(_argument(item, names) for item in node.args)
-    kwargs = tuple((name, _argument(item, names)) for name, item in node.kwargs.items())
-    return Call(str(node.target), args, kwargs, tuple(results), many)
+            _declare_type(results[-1], item, types, {})
+    args = tuple(_make_argument(item, names) for item in node.args)
+    kwargs = tuple((name, _make_argument(item, names)) for name, item in node.kwargs.items())
+    return TorchCall(str(node.target), args, kwargs, tuple(results), many)
 
 
-def _declare(name: str, value: Any, types: dict[str, TensorType], strides: dict[str, Any]) -> None:
+def _declare_type(name: str, value: Any, types: dict[str, TensorType], strides: dict[str, Any]) -> None:
     sizes = [int(size) if str(size).isdigit() else None for size in value.shape]
     if None in sizes or value.dtype not in NAMES:
         return
     types[name] = TensorType(NAMES[value.dtype], tuple(int(size) for size in sizes if size is not None))
-    if tuple(value.stride()) != contiguous(sizes):
+    if tuple(value.stride()) != contiguous_strides(sizes):
         strides[name] = tuple(map(int, value.stride()))
 
 
-def _argument(item: Any, names: dict[Any, str]) -> Argument:
+def _make_argument(item: Any, names: dict[Any, str]) -> Argument:
     if isinstance(item, torch.fx.Node):
         return Ref(names[item])
     if isinstance(item, (list, tuple)):
-        return tuple(_argument(each, names) for each in item)
+        return tuple(_make_argument(each, names) for each in item)
     if item is None or isinstance(item, (bool, int, float, complex, str)):
         return item
     if isinstance(item, torch.dtype):

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from opsieve.backends.compilers.torch.values import DTYPES, Unsupported, to_tensor, to_value
-from opsieve.gen.irs.torch.graph import Call, Graph, MalformedProgram, Ref, Word, decode
-from opsieve.gen.irs.torch.program import written
+from opsieve.gen.irs.torch.graph import MalformedProgram, Ref, TorchCall, TorchGraph, Word, decode_graph
+from opsieve.gen.irs.torch.program import written_inputs
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 # What floats are computed in for the float64 reference
 _WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex64": "complex128"}
-# The bytes of intermediate values that are told
+# The bytes of intermediate values that are given
 _MOST_BYTES = 64 << 20
 _TYPES = "types"
 
@@ -33,10 +33,10 @@ class Rejected(Exception):
     """Bytes that are no program."""
 
 
-def read_graph(model: bytes) -> Graph:
+def read_graph(model: bytes) -> TorchGraph:
     """Return the graph in a request; raise Rejected."""
     try:
-        return decode(model)
+        return decode_graph(model)
     except MalformedProgram as error:
         raise Rejected(str(error)) from error
 
@@ -52,35 +52,35 @@ def find_operator(name: str) -> Any:
     return found
 
 
-class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when types are checked
+class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not there when types are checked
     """A program as a torch module, with the interface of `table.Lowered`.
 
     With `wide`, floats are float64 wherever the program has shorter ones.
     """
 
-    def __init__(self, program: Graph, wide: bool = False) -> None:
+    def __init__(self, program: TorchGraph, wide: bool = False) -> None:
         super().__init__()
         self.program, self.wide = program, wide
         self.names = list(program.inputs)
         self.fed: dict[str, Any] = {}
         root = torch.nn.Module()
         for name, array in program.constants.items():
-            root.register_buffer(name, self.tensor(array))
-        self.body = torch.fx.GraphModule(root, self.trace())
+            root.register_buffer(name, self.make_tensor(array))
+        self.body = torch.fx.GraphModule(root, self.make_graph())
 
-    def tensor(self, array: Any) -> Any:
+    def make_tensor(self, array: Any) -> Any:
         """Return a tensor of a value, in the type that is computed in."""
         made = to_tensor(array)
         dtype = _WIDE.get(array.dtype.name) if self.wide else None
         return made.to(DTYPES[dtype]) if dtype else made
 
-    def trace(self) -> Any:
+    def make_graph(self) -> Any:
         """Return the program as a graph of torch.fx."""
-        made = torch.fx.Graph()
+        made = torch.fx.TorchGraph()
         env = {name: made.placeholder(name) for name in self.program.inputs}
         env.update((name, made.get_attr(name)) for name in self.program.constants)
         for call in self.program.calls:
-            args, kwargs = self.arguments(call, env)
+            args, kwargs = self.read_arguments(call, env)
             node = made.call_function(find_operator(call.operator), args, kwargs)
             for place, name in enumerate(call.results):
                 if name:
@@ -88,7 +88,9 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when
         made.output(tuple(env[name] for name in self.program.outputs))
         return made
 
-    def arguments(self, call: Call, env: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def read_arguments(
+        self, call: TorchCall, env: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call as torch takes them."""
 
         def convert(item: Any) -> Any:
@@ -96,11 +98,11 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when
                 return [convert(each) for each in item]
             if isinstance(item, Ref):
                 return env[item.name]
-            return self.word(item) if isinstance(item, Word) else item
+            return self.find_word(item) if isinstance(item, Word) else item
 
         return tuple(map(convert, call.args)), {name: convert(item) for name, item in call.kwargs}
 
-    def word(self, item: Word) -> Any:
+    def find_word(self, item: Word) -> Any:
         """Return one of torch's own words."""
         if item.kind == "device":
             # Where everything is computed
@@ -117,11 +119,13 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when
         torch.manual_seed(0)
         if any(call.mutates for call in self.program.calls):
             for name, array in self.program.constants.items():
-                getattr(self.body, name).copy_(self.tensor(array))
-        self.fed = {name: self.strided(name, self.tensor(np.asarray(values[name]))) for name in self.names}
+                getattr(self.body, name).copy_(self.make_tensor(array))
+        self.fed = {
+            name: self.with_strides(name, self.make_tensor(np.asarray(values[name]))) for name in self.names
+        }
         return list(self.fed.values())
 
-    def strided(self, name: str, tensor: Any) -> Any:
+    def with_strides(self, name: str, tensor: Any) -> Any:
         """Return an input with the strides that the program declares."""
         strides = self.program.strides.get(name)
         if strides is None:
@@ -140,12 +144,12 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when
                 found["output_%d" % place] = np.asarray(item)
                 continue
             found["output_%d" % place] = to_value(item)
-            found["output_%d.layout" % place] = self.layout(item)
-        for name in written(self.program):
+            found["output_%d.layout" % place] = self.read_layout(item)
+        for name in written_inputs(self.program):
             found[name + ".after"] = to_value(self.fed[name])
         return found
 
-    def layout(self, tensor: Any) -> Any:
+    def read_layout(self, tensor: Any) -> Any:
         """Return the strides of a tensor, and the place of the input that it shares memory with, else -1. A
         stride of a dimension with one element says nothing and is 0.
         """
@@ -163,19 +167,19 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # torch is not there when
         return []
 
 
-def run_eagerly(graph: Graph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
+def run_eagerly(graph: TorchGraph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
     """Return what eager torch makes of a program."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if wide else torch.float32)
     try:
-        module = Lowered(graph, wide)
+        module = ProgramModule(graph, wide)
         with torch.no_grad():
             return module.to_values(module(*module.to_tensors(values)))
     finally:
         torch.set_default_dtype(default)
 
 
-def evaluate(request: Request) -> Run:
+def evaluate_program(request: Request) -> Run:
     """Evaluate a program by eager torch, for the reference. In float64 the layouts are those of the program's
     own types, because a conversion between types may copy.
     """
@@ -198,16 +202,18 @@ def evaluate(request: Request) -> Run:
     return run
 
 
-def _is_drawn(call: Call) -> bool:
+def _is_drawn(call: TorchCall) -> bool:
     return torch.Tag.nondeterministic_seeded in find_operator(call.operator).tags
 
 
-def run_altered(graph: Graph, values: Mapping[str, Any], alter: Callable[[str, Any], Any]) -> dict[str, Any]:
+def run_altered(
+    graph: TorchGraph, values: Mapping[str, Any], alter: Callable[[str, Any], Any]
+) -> dict[str, Any]:
     """Return what eager torch makes of a program in which `alter` may change each result, an array."""
-    module = Lowered(graph)
-    env = _fed(module, module.to_tensors(values))
+    module = ProgramModule(graph)
+    env = _first_values(module, module.to_tensors(values))
     with torch.no_grad():
-        for name, value in _walk(module, env):
+        for name, value in _walk_calls(module, env):
             before = to_value(value) if isinstance(value, torch.Tensor) else value
             after = alter(name, before)
             if after is not before:
@@ -215,7 +221,7 @@ def run_altered(graph: Graph, values: Mapping[str, Any], alter: Callable[[str, A
         return module.to_values(env[name] for name in graph.outputs)
 
 
-def as_nodes(graph: Graph) -> Any:
+def as_nodes(graph: TorchGraph) -> Any:
     """Return a program as the nodes in which `fake` looks for a pattern."""
     nodes = [
         SimpleNamespace(
@@ -239,11 +245,11 @@ def tell_values(request: Request) -> Run:
     def run(values: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         types: dict[str, Any] = {}
-        module = Lowered(graph)
-        env = _fed(module, module.to_tensors(values))
+        module = ProgramModule(graph)
+        env = _first_values(module, module.to_tensors(values))
         # What follows a call that torch refuses has no value.
         with torch.no_grad(), contextlib.suppress(Exception):
-            for name, value in _walk(module, env):
+            for name, value in _walk_calls(module, env):
                 if not isinstance(value, torch.Tensor):
                     continue
                 types[name] = [str(value.dtype).partition(".")[2], list(value.shape)]
@@ -254,17 +260,17 @@ def tell_values(request: Request) -> Run:
     return run
 
 
-def _fed(module: Lowered, tensors: Iterable[Any]) -> dict[str, Any]:
+def _first_values(module: ProgramModule, tensors: Iterable[Any]) -> dict[str, Any]:
     """Return the values that are there before the first call."""
     env = dict(zip(module.names, tensors))
     env.update((name, getattr(module.body, name)) for name in module.program.constants)
     return env
 
 
-def _walk(module: Lowered, env: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _walk_calls(module: ProgramModule, env: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each value as it is made; whoever takes it may put another one into `env`."""
     for call in module.program.calls:
-        args, kwargs = module.arguments(call, env)
+        args, kwargs = module.read_arguments(call, env)
         made = find_operator(call.operator)(*args, **kwargs)
         for name, value in zip(call.results, made if call.many else [made]):
             if name:

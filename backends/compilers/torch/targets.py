@@ -161,7 +161,11 @@ class Torch:
         from opsieve.backends.compilers.torch import capture, programs
 
         choose_device(request.options["device"])
-        ways = {"outputs": programs.evaluate, "values": programs.tell_values, "program": capture.tell_program}
+        ways = {
+            "outputs": programs.evaluate_program,
+            "values": programs.tell_values,
+            "program": capture.tell_program,
+        }
         return ways[request.options["tell"]](request)
 
     def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
@@ -175,11 +179,11 @@ class Torch:
         return meaning_of(exception, message[:4000], patterns, TORCH_CLASSES, MEMORY)
 
 
-def evaluate(request: Request) -> Run:
+def evaluate_program(request: Request) -> Run:
     """Evaluate a PyTorch program for the reference (gen/irs/torch/ir.py names this function)."""
     from opsieve.backends.compilers.torch import programs
 
-    return programs.evaluate(request)
+    return programs.evaluate_program(request)
 
 
 class Compiled(Torch):
@@ -197,7 +201,7 @@ class Compiled(Torch):
         if request.ir == "torch":
             from opsieve.backends.compilers.torch import programs
 
-            module = programs.Lowered(programs.read_graph(request.model))
+            module = programs.ProgramModule(programs.read_graph(request.model))
         else:
             module = table.Lowered(onnx.load_model_from_string(request.model), request.inputs)
         values = module.to_tensors(request.inputs)

@@ -19,10 +19,10 @@ from opsieve.gen.irs.torch.graph import (
     MOST_ELEMENTS,
     OPERATOR,
     Argument,
-    Call,
-    Graph,
     MalformedProgram,
     Ref,
+    TorchCall,
+    TorchGraph,
     Word,
 )
 from opsieve.gen.irs.view import Array
@@ -52,11 +52,11 @@ def is_archive(data: bytes) -> bool:
     return data.startswith(b"PK\x03\x04")
 
 
-def read_archive(data: bytes) -> Graph:
+def read_archive(data: bytes) -> TorchGraph:
     """Return the program in an archive. Raises MalformedProgram where there is none that can be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _Archive(archive).graph()
+            return _Archive(archive).read_graph()
     except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if isinstance(error, MalformedProgram):
             raise
@@ -75,7 +75,7 @@ class _Archive:
         self.types: dict[str, TensorType] = {}
         self.strides: dict[str, tuple[int, ...]] = {}
 
-    def bytes(self, place: str) -> bytes:
+    def read_bytes(self, place: str) -> bytes:
         """Return a file of the archive; all of them together are bounded."""
         info = self.places[place]
         self.left -= info.file_size
@@ -83,14 +83,14 @@ class _Archive:
             raise MalformedProgram("it unpacks to more than a gigabyte")
         return self.archive.read(info)
 
-    def graph(self) -> Graph:
+    def read_graph(self) -> TorchGraph:
         """Return the program."""
-        root = json.loads(self.bytes("models/model.json"))["graph_module"]
+        root = json.loads(self.read_bytes("models/model.json"))["graph_module"]
         graph, signature = root["graph"], root["signature"]
         for name, meta in graph["tensor_values"].items():
-            self.declare(name, meta)
+            self.declare_value(name, meta)
         inputs, constants = [], dict[str, Array]()
-        weights = {**self.tensors("weights"), **self.tensors("constants")}
+        weights = {**self.read_tensors("weights"), **self.read_tensors("constants")}
         for item in signature["input_specs"]:
             ((kind, spec),) = item.items()
             if kind == "user_input":
@@ -102,7 +102,7 @@ class _Archive:
                 constants[spec["arg"]["name"]] = weights[spec[f"{kind}_name"]]
             else:
                 raise MalformedProgram(f"it takes an input of the kind {kind[:40]}")
-        calls = tuple(self.call(node) for node in graph["nodes"])
+        calls = tuple(self.read_call(node) for node in graph["nodes"])
         outputs = []
         for item in signature["output_specs"]:
             ((kind, spec),) = item.items()
@@ -112,22 +112,22 @@ class _Archive:
                 outputs.append(spec["arg"]["as_tensor"]["name"])
         calls = tuple(call for call in calls if call.key or call.mutates)
         strides = {name: steps for name, steps in self.strides.items() if name in inputs}
-        return Graph(tuple(inputs), constants, calls, tuple(outputs), self.types, strides)
+        return TorchGraph(tuple(inputs), constants, calls, tuple(outputs), self.types, strides)
 
-    def declare(self, name: str, meta: dict[str, Any]) -> None:
+    def declare_value(self, name: str, meta: dict[str, Any]) -> None:
         """Keep the type of a value; sizes that are symbols make it unknown."""
         sizes = [size.get("as_int") for size in meta["sizes"]]
         if None in sizes or meta["dtype"] not in DTYPES:
             return
         self.types[name] = TensorType(DTYPES[meta["dtype"]], tuple(map(int, sizes)))
         strides = tuple(int(stride["as_int"]) for stride in meta["strides"])
-        if strides != contiguous(sizes):
+        if strides != contiguous_strides(sizes):
             self.strides[name] = strides
 
-    def tensors(self, kind: str) -> dict[str, Array]:
+    def read_tensors(self, kind: str) -> dict[str, Array]:
         """Return the weights or the constants by name."""
         place = f"data/{kind}/model_{kind}_config.json"
-        listed = json.loads(self.bytes(place))["config"] if place in self.places else {}
+        listed = json.loads(self.read_bytes(place))["config"] if place in self.places else {}
         found = {}
         for name, item in listed.items():
             if item.get("use_pickle"):
@@ -136,21 +136,21 @@ class _Archive:
             sizes = [int(size["as_int"]) for size in meta["sizes"]]
             strides = [int(stride["as_int"]) for stride in meta["strides"]]
             data, offset = (
-                self.bytes(f"data/{kind}/{item['path_name']}"),
+                self.read_bytes(f"data/{kind}/{item['path_name']}"),
                 int(meta["storage_offset"]["as_int"]),
             )
             flat = np.frombuffer(data, np.dtype(DTYPES[meta["dtype"]]))
-            found[name] = _spread(flat[offset:], sizes, strides)
+            found[name] = _spread_storage(flat[offset:], sizes, strides)
         return found
 
-    def call(self, node: dict[str, Any]) -> Call:
+    def read_call(self, node: dict[str, Any]) -> TorchCall:
         """Return the call of a node."""
         operator = str(node["target"]).removeprefix("torch.ops.")
         if not OPERATOR.fullmatch(operator) or operator.startswith(BARRED):
             raise MalformedProgram(f"it calls {operator[:60]!a}, which is no operator of aten's")
         args, kwargs = [], []
         for item in node["inputs"]:
-            value = self.argument(item["arg"])
+            value = self.read_argument(item["arg"])
             # 2: given by keyword
             if item.get("kind") == 2:
                 kwargs.append((str(item["name"]), value))
@@ -158,10 +158,10 @@ class _Archive:
                 args.append(value)
         made = node["outputs"]
         many = len(made) > 1 or any("as_tensors" in item for item in made)
-        names = [name for item in made for name in _names(item)]
-        return Call(operator, tuple(args), tuple(kwargs), tuple(names), many)
+        names = [name for item in made for name in _result_names(item)]
+        return TorchCall(operator, tuple(args), tuple(kwargs), tuple(names), many)
 
-    def argument(self, item: dict[str, Any]) -> Argument:
+    def read_argument(self, item: dict[str, Any]) -> Argument:
         """Return an argument of a node."""
         ((kind, held),) = item.items()
         if kind == "as_none":
@@ -175,7 +175,7 @@ class _Archive:
         if kind == "as_tensors":
             return tuple(Ref(str(each["name"])) for each in held)
         if kind == "as_optional_tensors":
-            return tuple(self.argument(each) for each in held)
+            return tuple(self.read_argument(each) for each in held)
         if kind in _WORDS:
             word, texts = _WORDS[kind]
             return Word(word, texts[held])
@@ -186,7 +186,7 @@ class _Archive:
         raise MalformedProgram(f"it has an argument of the kind {kind[3:40]}")
 
 
-def _names(item: dict[str, Any]) -> Iterator[str]:
+def _result_names(item: dict[str, Any]) -> Iterator[str]:
     ((kind, held),) = item.items()
     if kind == "as_tensor":
         yield str(held["name"])
@@ -198,7 +198,7 @@ def _names(item: dict[str, Any]) -> Iterator[str]:
         raise MalformedProgram(f"an operator makes a value of the kind {kind[3:40]}")
 
 
-def contiguous(sizes: Any) -> tuple[int, ...]:
+def contiguous_strides(sizes: Any) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor."""
     found, step = [], 1
     for size in reversed(list(sizes)):
@@ -207,7 +207,7 @@ def contiguous(sizes: Any) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def _spread(flat: Array, sizes: list[int], strides: list[int]) -> Array:
+def _spread_storage(flat: Array, sizes: list[int], strides: list[int]) -> Array:
     """Return a tensor of these strides over its storage."""
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     if 0 in sizes:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from opsieve.gen.irs.torch.graph import Argument, Call, Graph, Ref, Word
+from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
 from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.irs.view import Array, Opening, Operation, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.tensors import TensorType, Value
@@ -28,7 +28,7 @@ class TorchSubject:
     values: Mapping[str, Array] = field(default_factory=dict, compare=False)
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> TorchGraph:
         """Return the graph, which is shared."""
         return self.program.graph
 
@@ -41,7 +41,9 @@ class TorchSubject:
         held = ((array.dtype.name, array.shape, array.tobytes()) for array in arrays)
         return words.encode() + repr([*held]).encode()
 
-    def with_graph(self, graph: Graph, inputs: Mapping[str, Value] | None = None) -> "TorchSubject | None":
+    def with_graph(
+        self, graph: TorchGraph, inputs: Mapping[str, Value] | None = None
+    ) -> "TorchSubject | None":
         """Return the subject of another graph, without the inputs and constants that nothing reads;
         `None` for a graph without calls or outputs.
         """
@@ -54,8 +56,8 @@ class TorchSubject:
         types = {name: type_ for name, type_ in graph.types.items() if name in kept or name in made}
         strides = {name: steps for name, steps in graph.strides.items() if name in types}
         given = self.inputs if inputs is None else inputs
-        clean = Graph(kept, constants, graph.calls, graph.outputs, types, strides)
-        program = TorchProgram.of(clean, self.program.name)
+        clean = TorchGraph(kept, constants, graph.calls, graph.outputs, types, strides)
+        program = TorchProgram.from_graph(clean, self.program.name)
         return TorchSubject(program, {name: given[name] for name in kept}, self.values)
 
 
@@ -66,7 +68,7 @@ class TorchView:
     subject: TorchSubject
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> TorchGraph:
         """Return the program's graph."""
         return self.subject.graph
 
@@ -82,7 +84,7 @@ class TorchView:
         """Return the calls. One that goes takes along what only it needs, so it touches all behind it."""
         found, behind = [], dict[str, frozenset[str]]()
         for place, call in enumerate(self.graph.calls):
-            key = _key(place, call)
+            key = _call_key(place, call)
             read = tuple(dict.fromkeys(call.reads()))
             touches = frozenset([key]).union(*(behind.get(name, frozenset([name])) for name in read))
             behind.update((name, touches) for name in call.results if name)
@@ -95,7 +97,7 @@ class TorchView:
         calls = self.graph.calls
         return frozenset(name for call in calls for name in call.reads()) | set(self.graph.outputs)
 
-    def _only_read(self, call: Call) -> str:
+    def _only_read(self, call: TorchCall) -> str:
         read = [name for name in call.results if name in self._read]
         return read[0] if len(read) == 1 else ""
 
@@ -107,7 +109,7 @@ class TorchView:
         """Return the values that are there before a call."""
         yield from (*self.graph.inputs, *self.graph.constants)
         for place, call in enumerate(self.graph.calls):
-            if _key(place, call) == operation.key:
+            if _call_key(place, call) == operation.key:
                 return
             yield from filter(None, call.results)
 
@@ -128,7 +130,7 @@ class TorchView:
         found = {size for shape in shapes for size in shape}
         for call in self.graph.calls:
             for argument in (*call.args, *dict(call.kwargs).values()):
-                found |= {item for item in _leaves(argument) if type(item) is int}
+                found |= {item for item in _iter_leaves(argument) if type(item) is int}
         touches = frozenset(["sizes"])
         held = {size for shape in shapes for size in shape}
         return [
@@ -142,7 +144,7 @@ class TorchView:
         found = {tensor.array.dtype.name for tensor in self.tensors()}
         for call in self.graph.calls:
             for argument in (*call.args, *dict(call.kwargs).values()):
-                found |= {item.text for item in _leaves(argument) if isinstance(item, Word)}
+                found |= {item.text for item in _iter_leaves(argument) if isinstance(item, Word)}
         touches = frozenset(["types"])
         return [
             TypeClass("every value", dtype, touches, _PLAIN, None)
@@ -151,14 +153,14 @@ class TorchView:
         ]
 
 
-def _key(place: int, call: Call) -> str:
+def _call_key(place: int, call: TorchCall) -> str:
     return call.key or f"call {place}"
 
 
-def _leaves(argument: Argument) -> Iterator[Argument]:
+def _iter_leaves(argument: Argument) -> Iterator[Argument]:
     if isinstance(argument, tuple):
         for item in argument:
-            yield from _leaves(item)
+            yield from _iter_leaves(item)
     else:
         yield argument
 
@@ -175,14 +177,14 @@ class TorchEdits:
         place, outputs = int(name), subject.graph.outputs
         if place >= len(outputs) or len(outputs) < 2:
             return None
-        return settle(subject, replace(subject.graph, outputs=outputs[:place] + outputs[place + 1 :]))
+        return settle_graph(subject, replace(subject.graph, outputs=outputs[:place] + outputs[place + 1 :]))
 
     def remove(self, subject: TorchSubject, operation: Operation) -> TorchSubject | None:
         """Drop a call: its results become inputs with their recorded values. A call without a reader goes
         alone.
         """
         graph = subject.graph
-        place = _find(graph, operation.key)
+        place = _find_call(graph, operation.key)
         if place is None:
             return None
         call = graph.calls[place]
@@ -203,7 +205,7 @@ class TorchEdits:
             outputs=outputs,
             types={**graph.types, **types},
         )
-        return settle(subject, made, {**subject.inputs, **values})
+        return settle_graph(subject, made, {**subject.inputs, **values})
 
     def replace(self, subject: TorchSubject, result: str, by: str, retype: bool) -> TorchSubject | None:
         """Read another value wherever a result is read; with `retype` what follows has unknown types."""
@@ -223,7 +225,7 @@ class TorchEdits:
         outputs = tuple(by if name == result else name for name in graph.outputs)
         calls = calls[:place] + calls[place + 1 :]
         types = known_before(graph, place) if retype else graph.types
-        return settle(subject, replace(graph, calls=calls, outputs=outputs, types=types))
+        return settle_graph(subject, replace(graph, calls=calls, outputs=outputs, types=types))
 
     def open(self, subject: TorchSubject, opening: Opening) -> TorchSubject | None:
         """Return `None`: a program has no bodies."""
@@ -238,7 +240,7 @@ class TorchEdits:
             return replace(subject, inputs={**subject.inputs, tensor.name: array})
         if not tensor.holds(graph.constants.get(tensor.name)):
             return None
-        return settle(subject, replace(graph, constants={**graph.constants, tensor.name: array}))
+        return settle_graph(subject, replace(graph, constants={**graph.constants, tensor.name: array}))
 
     def freeze(self, subject: TorchSubject, name: str) -> TorchSubject | None:
         """Make an input a constant; one with strides of its own stays."""
@@ -247,7 +249,7 @@ class TorchEdits:
             return None
         inputs = tuple(item for item in graph.inputs if item != name)
         constants = {**graph.constants, name: np.asarray(subject.inputs[name])}
-        return settle(subject, replace(graph, inputs=inputs, constants=constants))
+        return settle_graph(subject, replace(graph, inputs=inputs, constants=constants))
 
     def resize(
         self, subject: TorchSubject, sizes: SizeClass, size: int, keep_last: bool
@@ -261,7 +263,7 @@ class TorchEdits:
             part = slice(-size, None) if keep_last else slice(0, size)
             return array[tuple(part if each == sizes.size else slice(None) for each in array.shape)]
 
-        return _refit(subject, number, cut)
+        return _refit_values(subject, number, cut)
 
     def retype(self, subject: TorchSubject, classes: Sequence[TypeClass], dtype: str) -> TorchSubject | None:
         """Replace an element type wherever it occurs."""
@@ -274,10 +276,10 @@ class TorchEdits:
             with np.errstate(all="ignore"):
                 return array.astype(dtype) if array.dtype.name == old else array
 
-        return _refit(subject, word, convert)
+        return _refit_values(subject, word, convert)
 
 
-def _refit(
+def _refit_values(
     subject: TorchSubject, change: Callable[[Argument], Argument], convert: Callable[[Array], Array]
 ) -> TorchSubject | None:
     """Change every argument, input and constant; the types of what is computed become unknown."""
@@ -287,12 +289,12 @@ def _refit(
     constants = {name: convert(array) for name, array in graph.constants.items()}
     types = {name: TensorType(value.dtype.name, value.shape) for name, value in inputs.items()}
     same = {name: steps for name, steps in graph.strides.items() if graph.types.get(name) == types.get(name)}
-    made = Graph(graph.inputs, constants, calls, graph.outputs, types, same)
-    return settle(subject, made, inputs)
+    made = TorchGraph(graph.inputs, constants, calls, graph.outputs, types, same)
+    return settle_graph(subject, made, inputs)
 
 
-def settle(
-    subject: TorchSubject, graph: Graph, inputs: Mapping[str, Value] | None = None
+def settle_graph(
+    subject: TorchSubject, graph: TorchGraph, inputs: Mapping[str, Value] | None = None
 ) -> TorchSubject | None:
     """Return the subject of a changed graph, without calls that lost their last reader. One that had none
     before stays, to be dropped by an edit of its own, and so does one that writes.
@@ -314,20 +316,20 @@ def settle(
     return None if found is None or found.identity == subject.identity else found
 
 
-def _unread(graph: Graph) -> set[str]:
+def _unread(graph: TorchGraph) -> set[str]:
     read = {name for call in graph.calls for name in call.reads()} | set(graph.outputs)
     return {call.key for call in graph.calls if not any(name in read for name in call.results)}
 
 
-def known_before(graph: Graph, place: int) -> dict[str, TensorType]:
+def known_before(graph: TorchGraph, place: int) -> dict[str, TensorType]:
     """Return the types of the inputs and of what is made before a call."""
     names = {*graph.inputs, *(name for call in graph.calls[:place] for name in call.results)}
     return {name: type_ for name, type_ in graph.types.items() if name in names}
 
 
-def _find(graph: Graph, key: str) -> int | None:
-    return next((place for place, call in enumerate(graph.calls) if _key(place, call) == key), None)
+def _find_call(graph: TorchGraph, key: str) -> int | None:
+    return next((place for place, call in enumerate(graph.calls) if _call_key(place, call) == key), None)
 
 
-def _find_result(graph: Graph, name: str) -> int | None:
+def _find_result(graph: TorchGraph, name: str) -> int | None:
     return next((place for place, call in enumerate(graph.calls) if name in call.results), None)

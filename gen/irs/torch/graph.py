@@ -61,7 +61,7 @@ Argument: TypeAlias = "Ref | Word | bool | int | float | complex | str | tuple[A
 
 
 @dataclass(frozen=True)
-class Call:
+class TorchCall:
     """One operator with its arguments.
 
     `results` names what it makes, "" for what has no name. `many` tells whether it makes a tuple or a list.
@@ -89,15 +89,15 @@ class Call:
         for argument in (*self.args, *(value for _, value in self.kwargs)):
             yield from read_by(argument)
 
-    def change(self, change: Callable[[Argument], Argument]) -> "Call":
+    def change(self, change: Callable[[Argument], Argument]) -> "TorchCall":
         """Return the call with every leaf of its arguments changed."""
-        kwargs = tuple((name, changed(value, change)) for name, value in self.kwargs)
-        args = tuple(changed(value, change) for value in self.args)
-        return Call(self.operator, args, kwargs, self.results, self.many)
+        kwargs = tuple((name, change_argument(value, change)) for name, value in self.kwargs)
+        args = tuple(change_argument(value, change) for value in self.args)
+        return TorchCall(self.operator, args, kwargs, self.results, self.many)
 
 
 @dataclass(frozen=True)
-class Graph:
+class TorchGraph:
     """A program: it takes `inputs`, has `constants`, and returns `outputs`.
 
     `types` holds the type of every input, and of results as far as it is known; `strides` those of inputs
@@ -106,7 +106,7 @@ class Graph:
 
     inputs: tuple[str, ...]
     constants: Mapping[str, Array]
-    calls: tuple[Call, ...]
+    calls: tuple[TorchCall, ...]
     outputs: tuple[str, ...]
     types: Mapping[str, TensorType]
     strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -127,25 +127,27 @@ def read_by(argument: Argument) -> Iterator[str]:
             yield from read_by(item)
 
 
-def changed(argument: Argument, change: Callable[[Argument], Argument]) -> Argument:
+def change_argument(argument: Argument, change: Callable[[Argument], Argument]) -> Argument:
     """Return an argument with every leaf changed."""
     if isinstance(argument, tuple):
-        return tuple(changed(item, change) for item in argument)
+        return tuple(change_argument(item, change) for item in argument)
     return change(argument)
 
 
-def encode(graph: Graph) -> bytes:
+def encode_graph(graph: TorchGraph) -> bytes:
     """Return the JSON of a graph; equal graphs give equal bytes."""
-    lines = ",\n  ".join(json.dumps(_call(graph, call)) for call in graph.calls)
-    inputs = ",\n  ".join(json.dumps(_value(graph, name)) for name in graph.inputs)
-    constants = ",\n  ".join(json.dumps(_constant(name, array)) for name, array in graph.constants.items())
+    lines = ",\n  ".join(json.dumps(_call_json(graph, call)) for call in graph.calls)
+    inputs = ",\n  ".join(json.dumps(_value_json(graph, name)) for name in graph.inputs)
+    constants = ",\n  ".join(
+        json.dumps(_constant_json(name, array)) for name, array in graph.constants.items()
+    )
     return (
         f'{{"format": {FORMAT},\n "inputs": [{inputs}],\n "constants": [{constants}],\n'
         f' "calls": [\n  {lines}],\n "outputs": {json.dumps(graph.outputs)}}}\n'
     ).encode()
 
 
-def _value(graph: Graph, name: str) -> dict[str, Any]:
+def _value_json(graph: TorchGraph, name: str) -> dict[str, Any]:
     type_ = graph.types.get(name)
     made: dict[str, Any] = {"name": name}
     if type_ is not None:
@@ -153,47 +155,47 @@ def _value(graph: Graph, name: str) -> dict[str, Any]:
     return made | ({"strides": graph.strides[name]} if name in graph.strides else {})
 
 
-def _constant(name: str, array: Array) -> dict[str, Any]:
+def _constant_json(name: str, array: Array) -> dict[str, Any]:
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return {"name": name, "dtype": array.dtype.name, "shape": array.shape, "data": data}
 
 
-def _call(graph: Graph, call: Call) -> dict[str, Any]:
-    made: dict[str, Any] = {"op": call.operator, "args": [_argument(item) for item in call.args]}
+def _call_json(graph: TorchGraph, call: TorchCall) -> dict[str, Any]:
+    made: dict[str, Any] = {"op": call.operator, "args": [_argument_json(item) for item in call.args]}
     if call.kwargs:
-        made["kwargs"] = {name: _argument(item) for name, item in call.kwargs}
-    results = [_value(graph, name) if name else None for name in call.results]
+        made["kwargs"] = {name: _argument_json(item) for name, item in call.kwargs}
+    results = [_value_json(graph, name) if name else None for name in call.results]
     made["results" if call.many else "result"] = results if call.many else results[0] if results else None
     return made
 
 
-def _argument(item: Argument) -> Any:
+def _argument_json(item: Argument) -> Any:
     if isinstance(item, tuple):
-        return [_argument(each) for each in item]
+        return [_argument_json(each) for each in item]
     if isinstance(item, Ref):
         return {"value": item.name}
     if isinstance(item, Word):
         return {item.kind: item.text}
     if isinstance(item, complex):
-        return {"complex": [_argument(item.real), _argument(item.imag)]}
+        return {"complex": [_argument_json(item.real), _argument_json(item.imag)]}
     # JSON has no number for these.
     if isinstance(item, float) and not math.isfinite(item):
         return {"float": str(item)}
     return item
 
 
-def decode(data: bytes) -> Graph:
+def decode_graph(data: bytes) -> TorchGraph:
     """Return the graph in JSON. Raises MalformedProgram for anything else."""
     try:
         root = json.loads(data)
     except (ValueError, RecursionError):
         raise MalformedProgram("it is no JSON") from None
-    _need(isinstance(root, dict) and "calls" in root, "it is no JSON of a PyTorch program")
-    _need(root.get("format") == FORMAT, f"its format is not {FORMAT}")
-    return _Reader().graph(root)
+    _require_that(isinstance(root, dict) and "calls" in root, "it is no JSON of a PyTorch program")
+    _require_that(root.get("format") == FORMAT, f"its format is not {FORMAT}")
+    return _JsonReader().read_graph(root)
 
 
-class _Reader:
+class _JsonReader:
     """Reads one graph, and keeps the names that are taken."""
 
     def __init__(self) -> None:
@@ -201,44 +203,48 @@ class _Reader:
         self.types: dict[str, TensorType] = {}
         self.strides: dict[str, tuple[int, ...]] = {}
 
-    def graph(self, root: dict[str, Any]) -> Graph:
+    def read_graph(self, root: dict[str, Any]) -> TorchGraph:
         """Return the graph of the JSON's root."""
-        inputs = tuple(self.value(item) for item in _list(root, "inputs"))
-        _need(all(name in self.types for name in inputs), "an input has no type")
-        constants = dict(self.constant(item) for item in _list(root, "constants"))
-        calls = tuple(self.call(item) for item in _list(root, "calls"))
-        outputs = tuple(_list(root, "outputs"))
-        _need(all(isinstance(name, str) and name in self.known for name in outputs), "an output is not made")
-        _need(bool(outputs), "it returns nothing")
-        return Graph(inputs, constants, calls, outputs, self.types, self.strides)
+        inputs = tuple(self.read_value(item) for item in _read_list(root, "inputs"))
+        _require_that(all(name in self.types for name in inputs), "an input has no type")
+        constants = dict(self.read_constant(item) for item in _read_list(root, "constants"))
+        calls = tuple(self.read_call(item) for item in _read_list(root, "calls"))
+        outputs = tuple(_read_list(root, "outputs"))
+        _require_that(
+            all(isinstance(name, str) and name in self.known for name in outputs), "an output is not made"
+        )
+        _require_that(bool(outputs), "it returns nothing")
+        return TorchGraph(inputs, constants, calls, outputs, self.types, self.strides)
 
-    def value(self, item: Any) -> str:
+    def read_value(self, item: Any) -> str:
         """Read a value's declaration: its name, and its type where it has one."""
-        _need(isinstance(item, dict), "a value is no object")
-        name = self.name(item)
+        _require_that(isinstance(item, dict), "a value is no object")
+        name = self.read_name(item)
         if "dtype" in item or "shape" in item:
-            self.types[name] = _type(item)
+            self.types[name] = _read_type(item)
         if "strides" in item:
-            self.strides[name] = _sizes(item["strides"])
-            _need(len(self.strides[name]) == len(self.types[name].shape or ()), "strides do not fit a shape")
+            self.strides[name] = _read_sizes(item["strides"])
+            _require_that(
+                len(self.strides[name]) == len(self.types[name].shape or ()), "strides do not fit a shape"
+            )
         return name
 
-    def name(self, item: dict[str, Any]) -> str:
+    def read_name(self, item: dict[str, Any]) -> str:
         """Read a new name."""
         name = item.get("name")
-        _need(
+        _require_that(
             isinstance(name, str) and _NAME.fullmatch(name) is not None and not keyword.iskeyword(name),
             "a value's name is no word",
         )
-        _need(name not in self.known, "two values have one name")
+        _require_that(name not in self.known, "two values have one name")
         assert isinstance(name, str)
         self.known.add(name)
         return name
 
-    def constant(self, item: Any) -> tuple[str, Array]:
+    def read_constant(self, item: Any) -> tuple[str, Array]:
         """Read a stored tensor."""
-        _need(isinstance(item, dict) and isinstance(item.get("data"), str), "a constant has no data")
-        name, type_, shape = self.name(item), _type(item), _sizes(item["shape"])
+        _require_that(isinstance(item, dict) and isinstance(item.get("data"), str), "a constant has no data")
+        name, type_, shape = self.read_name(item), _read_type(item), _read_sizes(item["shape"])
         try:
             raw = base64.b64decode(item["data"], validate=True)
             array = np.frombuffer(raw, np.dtype(type_.dtype)).reshape(shape)
@@ -246,72 +252,78 @@ class _Reader:
             raise MalformedProgram("the data of a constant does not fit its type") from None
         return name, array
 
-    def call(self, item: Any) -> Call:
+    def read_call(self, item: Any) -> TorchCall:
         """Read a call; what it reads was made before."""
-        _need(isinstance(item, dict), "a call is no object")
+        _require_that(isinstance(item, dict), "a call is no object")
         operator = item.get("op")
-        _need(
+        _require_that(
             isinstance(operator, str)
             and OPERATOR.fullmatch(operator) is not None
             and not operator.startswith(BARRED),
             "a call is of no operator of torch's own",
         )
-        args = tuple(self.argument(each) for each in _list(item, "args"))
+        args = tuple(self.read_argument(each) for each in _read_list(item, "args"))
         given = item.get("kwargs", {})
-        _need(isinstance(given, dict) and all(map(_NAME.fullmatch, given)), "keyword arguments are no object")
-        kwargs = tuple((name, self.argument(each)) for name, each in given.items())
+        _require_that(
+            isinstance(given, dict) and all(map(_NAME.fullmatch, given)), "keyword arguments are no object"
+        )
+        kwargs = tuple((name, self.read_argument(each)) for name, each in given.items())
         many = "results" in item
-        made = _list(item, "results") if many else [item.get("result")]
-        results = tuple("" if each is None else self.value(each) for each in made)
-        return Call(str(operator), args, kwargs, results, many)
+        made = _read_list(item, "results") if many else [item.get("result")]
+        results = tuple("" if each is None else self.read_value(each) for each in made)
+        return TorchCall(str(operator), args, kwargs, results, many)
 
-    def argument(self, item: Any, depth: int = 0) -> Argument:
+    def read_argument(self, item: Any, depth: int = 0) -> Argument:
         """Read an argument."""
         if item is None or isinstance(item, bool | int | float):
             return item
         if isinstance(item, str):
-            _need(_WORD.fullmatch(item) is not None, "a text among the arguments is no word")
+            _require_that(_WORD.fullmatch(item) is not None, "a text among the arguments is no word")
             return item
         if isinstance(item, list):
-            _need(depth < _DEPTH, "arguments are nested too deep")
-            return tuple(self.argument(each, depth + 1) for each in item)
-        _need(isinstance(item, dict) and len(item) == 1, "an argument is of no known kind")
+            _require_that(depth < _DEPTH, "arguments are nested too deep")
+            return tuple(self.read_argument(each, depth + 1) for each in item)
+        _require_that(isinstance(item, dict) and len(item) == 1, "an argument is of no known kind")
         ((kind, held),) = item.items()
         if kind == "complex":
-            parts = [self.argument(each) for each in held] if isinstance(held, list) else []
-            _need(len(parts) == 2 and all(isinstance(each, int | float) for each in parts), "a bad number")
+            parts = [self.read_argument(each) for each in held] if isinstance(held, list) else []
+            _require_that(
+                len(parts) == 2 and all(isinstance(each, int | float) for each in parts), "a bad number"
+            )
             return complex(*parts)  # type: ignore[arg-type]
-        _need(isinstance(held, str), "an argument is of no known kind")
+        _require_that(isinstance(held, str), "an argument is of no known kind")
         if kind == "value":
-            _need(held in self.known, "a call reads a value before it is made")
+            _require_that(held in self.known, "a call reads a value before it is made")
             return Ref(held)
         if kind == "float":
-            _need(held in ("inf", "-inf", "nan"), "a bad number")
+            _require_that(held in ("inf", "-inf", "nan"), "a bad number")
             return float(held)
-        _need(held in WORDS.get(kind, ()), "an argument is a word that torch does not have")
+        _require_that(held in WORDS.get(kind, ()), "an argument is a word that torch does not have")
         return Word(kind, held)
 
 
-def _need(holds: bool, otherwise: str) -> None:
+def _require_that(holds: bool, otherwise: str) -> None:
     if not holds:
         raise MalformedProgram(otherwise)
 
 
-def _list(item: dict[str, Any], key: str) -> list[Any]:
+def _read_list(item: dict[str, Any], key: str) -> list[Any]:
     found = item.get(key, [])
-    _need(isinstance(found, list), f"its {key} are no list")
+    _require_that(isinstance(found, list), f"its {key} are no list")
     return list(found)
 
 
-def _type(item: dict[str, Any]) -> TensorType:
-    dtype, shape = item.get("dtype"), _sizes(item.get("shape"))
-    _need(isinstance(dtype, str) and dtype in NUMBERS and dtype != "string", "an unknown element type")
-    _need(math.prod(shape) <= MOST_ELEMENTS, "a tensor is too large")
+def _read_type(item: dict[str, Any]) -> TensorType:
+    dtype, shape = item.get("dtype"), _read_sizes(item.get("shape"))
+    _require_that(
+        isinstance(dtype, str) and dtype in NUMBERS and dtype != "string", "an unknown element type"
+    )
+    _require_that(math.prod(shape) <= MOST_ELEMENTS, "a tensor is too large")
     return TensorType(str(dtype), shape)
 
 
-def _sizes(found: Any) -> tuple[int, ...]:
+def _read_sizes(found: Any) -> tuple[int, ...]:
     fits = isinstance(found, list) and len(found) <= 64
     fits = fits and all(type(size) is int and 0 <= size < 1 << 40 for size in found)
-    _need(fits, "a shape is no list of sizes")
+    _require_that(fits, "a shape is no list of sizes")
     return tuple(found)

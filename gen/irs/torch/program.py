@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.torch.archive import is_archive, read_archive
-from opsieve.gen.irs.torch.graph import Graph, MalformedProgram, decode, encode
+from opsieve.gen.irs.torch.graph import MalformedProgram, TorchGraph, decode_graph, encode_graph
 from opsieve.gen.irs.torch.text import program_text
 from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.printable import escape_surrogates
@@ -39,9 +39,9 @@ class TorchProgram(Program):
     name: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, graph: Graph, name: str = "") -> "TorchProgram":
+    def from_graph(cls, graph: TorchGraph, name: str = "") -> "TorchProgram":
         """Return the program of a graph."""
-        program = cls(encode(graph), (), name)
+        program = cls(encode_graph(graph), (), name)
         # What was just written need not be read again.
         program.__dict__["graph"] = graph
         return program
@@ -53,7 +53,7 @@ class TorchProgram(Program):
         data = read_file(path, _MAX_GRAPH)
         if is_archive(data):
             try:
-                data = encode(read_archive(data))
+                data = encode_graph(read_archive(data))
             except MalformedProgram as error:
                 raise BadInput(f"{shown(path, 160)} cannot be read: {error}") from None
         program = cls(data, (), escape_surrogates(path.name))
@@ -72,10 +72,10 @@ class TorchProgram(Program):
         return self.source
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> TorchGraph:
         """The graph; BadInput where the JSON holds none. It is shared: never change it in place."""
         try:
-            return decode(self.source)
+            return decode_graph(self.source)
         except MalformedProgram as error:
             raise AnotherIR(f"{shown(self.name or 'the program')} cannot be read: {error}") from None
 
@@ -101,7 +101,7 @@ class TorchProgram(Program):
             found[f"output_{place}"] = type_ or _UNKNOWN
             if type_ is not None:
                 found[f"output_{place}.layout"] = TensorType("int64", (len(type_.shape or ()) + 1,))
-        for name in written(self.graph):
+        for name in written_inputs(self.graph):
             found[f"{name}.after"] = self.graph.type_of(name) or _UNKNOWN
         return found
 
@@ -130,7 +130,7 @@ class TorchProgram(Program):
         return self.script
 
 
-def written(graph: Graph) -> tuple[str, ...]:
+def written_inputs(graph: TorchGraph) -> tuple[str, ...]:
     """Return the inputs that may be written to: all of them, where a call writes at all, because any value
     may be a view of them.
     """

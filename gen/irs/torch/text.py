@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from opsieve.gen.irs.torch.graph import Argument, Call, Graph, Ref, Word
+from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
 from opsieve.gen.irs.view import Array
 
 # Elements of a constant that are written one by one
 _FEW = 64
 
 
-def program_text(graph: Graph) -> str:
+def program_text(graph: TorchGraph) -> str:
     """Return the source of `program`; what it makes is what the graph makes."""
     lines = [f"def program({', '.join(graph.inputs)}):"]
-    lines += [f"    {name} = {_tensor(array)}" for name, array in graph.constants.items()]
-    lines += [f"    {line}" for call in graph.calls for line in _call(call)]
+    lines += [f"    {name} = {_tensor_text(array)}" for name, array in graph.constants.items()]
+    lines += [f"    {line}" for call in graph.calls for line in _call_lines(call)]
     ends = "".join(f"{name}, " for name in graph.outputs)
     lines.append(f"    return ({ends.rstrip() if len(graph.outputs) < 2 else ends.rstrip(', ')})")
     head = ["import torch", ""]
@@ -28,9 +28,9 @@ def program_text(graph: Graph) -> str:
     return "\n".join([*head, "", *lines]) + "\n"
 
 
-def _call(call: Call) -> Iterator[str]:
-    given = [_argument(item) for item in call.args]
-    given += [f"{name}={_argument(item)}" for name, item in call.kwargs]
+def _call_lines(call: TorchCall) -> Iterator[str]:
+    given = [_argument_text(item) for item in call.args]
+    given += [f"{name}={_argument_text(item)}" for name, item in call.kwargs]
     source = f"torch.ops.{call.operator}({', '.join(given)})"
     if not call.key:
         yield source
@@ -42,9 +42,9 @@ def _call(call: Call) -> Iterator[str]:
         yield f"{', '.join(name or '_' for name in call.results)} = {source}"
 
 
-def _argument(item: Argument) -> str:
+def _argument_text(item: Argument) -> str:
     if isinstance(item, tuple):
-        return f"[{', '.join(map(_argument, item))}]"
+        return f"[{', '.join(map(_argument_text, item))}]"
     if isinstance(item, Ref):
         return item.name
     if isinstance(item, Word):
@@ -54,12 +54,12 @@ def _argument(item: Argument) -> str:
     return ascii(item)
 
 
-def _tensor(array: Array) -> str:
+def _tensor_text(array: Array) -> str:
     dtype, shape = f"torch.{array.dtype.name}", list(array.shape)
     kind = array.dtype.kind
     # As bytes, since 0 equals -0 and NaN does not equal itself.
     if array.size and kind in "biuf" and array.tobytes() == array.ravel()[:1].tobytes() * array.size:
-        return f"torch.full({shape}, {_argument(array.ravel()[0].item())}, dtype={dtype})"
+        return f"torch.full({shape}, {_argument_text(array.ravel()[0].item())}, dtype={dtype})"
     if array.size and array.size <= _FEW and kind in "biuf" and np.isfinite(array).all():
         return f"torch.tensor({array.tolist()}, dtype={dtype})"
     if not array.size:
