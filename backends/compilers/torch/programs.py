@@ -76,7 +76,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
 
     def make_graph(self) -> Any:
         """Return the program as a graph of torch.fx."""
-        made = torch.fx.TorchGraph()
+        made = torch.fx.Graph()
         env = {name: made.placeholder(name) for name in self.program.inputs}
         env.update((name, made.get_attr(name)) for name in self.program.constants)
         for call in self.program.calls:
