@@ -13,8 +13,14 @@ from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject, settle_graph
-from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall
+from opsieve.gen.irs.torch.argument_edits import (
+    argument_weight,
+    drop_kwarg,
+    set_argument,
+    simpler_arguments,
+    yield_value,
+)
+from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject
 from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.model.tensors import TensorType
 from opsieve.reducer.engine.census import Part
@@ -36,16 +42,8 @@ def yield_values(subject: TorchSubject) -> Iterator[TorchEdit]:
     for place, call in enumerate(subject.graph.calls):
         for name in call.results if place + 1 < len(subject.graph.calls) else ():
             if name and (name,) != subject.graph.outputs:
-                change = partial(_yield_value, name=name)
+                change = partial(yield_value, name=name)
                 yield Edit(f"return {name} alone", frozenset(["outputs"]), change, frozenset([call.key]))
-
-
-def _yield_value(subject: TorchSubject, name: str) -> TorchSubject | None:
-    graph = subject.graph
-    place = next((at for at, call in enumerate(graph.calls) if name in call.results), None)
-    if place is None:
-        return None
-    return settle_graph(subject, replace(graph, calls=graph.calls[: place + 1], outputs=(name,)))
 
 
 def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
@@ -53,67 +51,12 @@ def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
     for call in subject.graph.calls:
         for name, _ in call.kwargs:
             part = frozenset([f"{call.key}.{name}"])
-            yield Edit(f"drop {name} of {call.key}", part, partial(_drop_kwarg, key=call.key, name=name))
+            yield Edit(f"drop {name} of {call.key}", part, partial(drop_kwarg, key=call.key, name=name))
         for place, item in enumerate(call.args):
             part = frozenset([f"{call.key}.{place}"])
-            for simple in _simpler_arguments(item):
-                change = partial(_set_argument, key=call.key, place=place, old=item, new=simple)
+            for simple in simpler_arguments(item):
+                change = partial(set_argument, key=call.key, place=place, old=item, new=simple)
                 yield Edit(f"{simple!r} for argument {place} of {call.key}", part, change)
-
-
-def _simpler_arguments(item: Argument) -> Iterator[Argument]:
-    if isinstance(item, Ref) or item is None:
-        return
-    if isinstance(item, bool):
-        yield from (False,) if item else ()
-    elif isinstance(item, int | float):
-        yield from (type(item)(each) for each in (0, 1, 2) if _argument_weight(each) < _argument_weight(item))
-    elif isinstance(item, tuple) and all(type(each) is int for each in item):
-        for place, each in enumerate(item):
-            yield from ((*item[:place], new, *item[place + 1 :]) for new in _simpler_arguments(each))
-    yield None
-
-
-def _drop_kwarg(subject: TorchSubject, key: str, name: str) -> TorchSubject | None:
-    def change(call: TorchCall) -> TorchCall:
-        return replace(call, kwargs=tuple(item for item in call.kwargs if item[0] != name))
-
-    return _change_call(subject, key, change)
-
-
-def _set_argument(
-    subject: TorchSubject, key: str, place: int, old: Argument, new: Argument
-) -> TorchSubject | None:
-    def change(call: TorchCall) -> TorchCall:
-        if place >= len(call.args) or call.args[place] != old:
-            return call
-        # What follows the last argument is left out.
-        last = place + 1 == len(call.args) and new is None
-        return replace(call, args=(*call.args[:place], *(() if last else (new,)), *call.args[place + 1 :]))
-
-    return _change_call(subject, key, change)
-
-
-def _change_call(
-    subject: TorchSubject, key: str, change: Callable[[TorchCall], TorchCall]
-) -> TorchSubject | None:
-    graph = subject.graph
-    calls = tuple(change(call) if call.key == key else call for call in graph.calls)
-    if calls == graph.calls:
-        return None
-    types = {name: graph.types[name] for name in graph.inputs}
-    return settle_graph(subject, replace(graph, calls=calls, types=types))
-
-
-def _argument_weight(item: Argument) -> int:
-    """Return how hard an argument is to read."""
-    if isinstance(item, tuple):
-        return 1 + sum(map(_argument_weight, item))
-    if isinstance(item, bool) or item is None:
-        return int(bool(item))
-    if isinstance(item, int | float) and item in (0, 1, 2):
-        return int(item) + 1
-    return 0 if isinstance(item, Ref) else 4 + len(str(item))
 
 
 def torch_parts(subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
@@ -239,7 +182,7 @@ def _order_key(subject: TorchSubject) -> tuple[object, ...]:
         len(graph.outputs),
         sum(array.size for array in stored),
         sum(DTYPE_RANKS.get(array.dtype.name, len(DTYPE_RANKS)) for array in stored),
-        sum(map(_argument_weight, arguments)),
+        sum(map(argument_weight, arguments)),
         sum(map(value_complexity, stored)),
         subject.identity,
     )
