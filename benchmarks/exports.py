@@ -33,12 +33,7 @@ from opsieve.tui.samples import SAMPLES
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 INSTALL = re.compile(r"^(?:# |    )pip install (.*)$", re.M)
 # of the script, not of the compiler
-_ENDED = (
-    "ImportError",
-    "ModuleNotFoundError",
-    "NameError",
-    "SyntaxError",
-)
+_ENDED = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxError")
 
 
 @dataclass(frozen=True)

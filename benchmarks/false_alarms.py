@@ -180,10 +180,7 @@ def measure(dtype: str, nodes: int, models: int) -> None:
             if verdict.verdict not in ("pass", "unsupported", "environment"):
                 print(f"  {program.name} {level}: {verdict.verdict}: {verdict.reason} {verdict.rules}")
         truth = lab.observe(FLOAT64, program, inputs).outputs or {}
-        for name, target in (
-            ("onnxruntime:all", resolve("onnxruntime:level=all")),
-            ("reference", NATIVE),
-        ):
+        for name, target in (("onnxruntime:all", resolve("onnxruntime:level=all")), ("reference", NATIVE)):
             outputs = lab.observe(target, program, inputs).outputs
             if outputs is not None:
                 errors[name] += [error(outputs[output], truth[output]) for output in truth]

@@ -66,41 +66,24 @@ def steps(given: argparse.Namespace) -> list[Step]:
             )
         )
     before = ("--before", str(given.before)) if given.before else ()
-    if before:
-        found.append(
-            Step("Structure before and after", ("structure.py", "mix", "mix:isra", *seeded, *before))
-        )
-        found.append(
-            Step("Speed before and after", ("speed.py", "mix", "--nodes", "10,100", "--rounds", "1", *before))
-        )
     planted = (
-        "--sets",
-        str(models // 10),
-        "--seconds",
-        "0.5" if given.small else "6",
+        *("--sets", str(models // 10), "--seconds", "0.5" if given.small else "6"),
+        *("--seed", str(given.seed)),
+    )
+    validity = (
+        "generator.py",
         "--seed",
         str(given.seed),
+        "--strategies",
+        MIXED,
+        "--models",
+        str(24 * models),
     )
-    found.append(Step("Planted faults, mix", ("planted_chains.py", "mix", *planted, *before)))
-    found.append(Step("Planted faults, chains", ("planted_chains.py", "chains", *planted)))
-    values = ("outcomes.py", "mix", "--models", str(3 * models), "--seed", str(given.seed))
-    found.append(Step("Values", (*values, *before)))
-    validity = ("generator.py", "validity", "--seed", str(given.seed), "--strategies", MIXED)
-    found.append(Step("Validity", (*validity, "--models", str(24 * models))))
     found += [
-        Step(f"{name.capitalize()}", ("generator.py", name, "--images", images))
-        for name in ("picking", "bins")
+        Step("Planted faults, mix", ("planted_chains.py", "mix", *planted, *before)),
+        Step("Planted faults, chains", ("planted_chains.py", "chains", *planted)),
+        Step("Validity", validity),
     ]
-    found.append(
-        Step("Guidance", ("generator.py", "guided", "--images", images, "--models", str(5 * models)))
-    )
-    found.append(Step("Balance", ("generator.py", "balance", "--models", str(8 * models))))
-    found.append(
-        Step(
-            "Isra's metrics",
-            ("gen.py", "isra", "hirfuzz", "mix", "--models", str(models), "--nodes", "10", "--isra"),
-        )
-    )
     return [step for step in found if given.only.lower() in step.title.lower()]
 
 

@@ -125,7 +125,7 @@ def reached(
         model = generate(name, seed, request).program.model
         spent += time.process_time() - begun
         seed += 1
-        program = without_constants(operations(_parsed(model)))
+        program = without_constants(operations(onnx.load_model_from_string(model)))
         there = {node.operator for node in program}
         left -= {fault for fault in left if there.issuperset(fault.chain) and met(fault, program)}
     return [sum(fault not in left for fault in faults) for faults in sets], seed - start
@@ -139,10 +139,6 @@ def told(name: str, found: list[int], faults: int, programs: int) -> str:
         f"{name}: {mean:.1f} +- {near:.1f} of {faults} faults ({len(found)} sets: {found}), {programs}"
         " programs"
     )
-
-
-def _parsed(model: bytes) -> onnx.ModelProto:
-    return onnx.load_model_from_string(model)
 
 
 def main() -> None:

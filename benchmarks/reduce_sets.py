@@ -1,7 +1,6 @@
 """Sets of made failures that `reduce` is held against: each one command, each failure one line, the figures
 at the end.
 
-    python benchmarks/reduce_sets.py kinds [--only KIND]
     python benchmarks/reduce_sets.py fresh [--only NAME] [--polygraphy PYTHON]
     python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB]
         [--weights MIB]
@@ -9,7 +8,7 @@ at the end.
         [--fault crash|error|mismatch|all]
 
 `scale`: a bug among so many nodes. `hosts`: real bugs in ResNet, a transformer, LSTM, UNet, with control
-flow, functions, QDQ and large weights, beside Polygraphy. `kinds`: a case of every kind of failure. `fresh`:
+flow, functions, QDQ and large weights, beside Polygraphy. `fresh`:
 twelve hosts of bugs of six tools, beside Polygraphy in both modes.
 """
 
@@ -19,22 +18,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import fresh, hosts, kinds, scaled
+from benchmarks.reducing import fresh, hosts, scaled
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "what",
-        choices=(
-            "hosts",
-            "kinds",
-            "fresh",
-            "scale",
-        ),
-    )
+    parser.add_argument("what", choices=("hosts", "fresh", "scale"))
     parser.add_argument(
         "--most", type=int, default=64, help="MiB of the largest host that Polygraphy is given"
     )
@@ -49,11 +40,9 @@ def main() -> None:
     )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
     parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the hosts `heavy`")
-    parser.add_argument("--only", default="", help="hosts, kinds or targets with this in their name")
+    parser.add_argument("--only", default="", help="hosts or targets with this in their name")
     options = parser.parse_args()
-    if options.what == "kinds":
-        kinds.report(options.only)
-    elif options.what == "fresh":
+    if options.what == "fresh":
         fresh.report(options.only, options.polygraphy)
     elif options.what == "hosts":
         hosts.report(options.cases, options.polygraphy, options.only, options.most, options.weights)

@@ -1,12 +1,10 @@
 """Generators beside each other at equal ONNX nodes: how programs hang together, how diverse they are, and
 what a node costs.
 
-    python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--seed 0] [--before CHECKOUT]
-    python benchmarks/structure.py [NAME ...] [--sizes 10,20] --nnsmith PYTHON --isra CHECKOUT [--rounds 2]
-    [--json FILE]
+    python benchmarks/structure.py [NAME ...] [--models 200] [--sizes 10,20] [--nnsmith PYTHON]
+    [--isra CHECKOUT] [--rounds 2]
 
-NAME is a strategy (`mix` unless some are given). `--before` is a checkout of an earlier opsieve: its models
-are made by its own code, in a process of its own, and counted by this one. `--nnsmith` is a Python that has
+NAME is a strategy (`mix` unless some are given). `--nnsmith` is a Python that has
 NNSmith and torch (`PYTHONPATH` reaches a checkout of it), `--isra` a checkout of Isra's source. Their models
 have more operations than they are asked for, so what opsieve is asked for is found by trial until its models
 have as many: below its row stand its figures over the peer's.
@@ -28,7 +26,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -140,11 +137,8 @@ def tell_ratios(ours: dict[str, float], theirs: dict[str, float]) -> None:
     print(f"{'    over the peer':<26}{cells}", flush=True)
 
 
-def strategy(name: str, seed: int, checkout: Path | None = None) -> Maker:
-    """A strategy of this opsieve, or of an earlier one."""
-    command = (sys.executable, __file__, name, "--write")
-    path = str(checkout.resolve() / "src") if checkout else None
-    return Maker(f"{name}{' before' if checkout else ''}", command, seed, path)
+def strategy(name: str, seed: int) -> Maker:
+    return Maker(name, (sys.executable, __file__, name, "--write"), seed)
 
 
 def measured(
@@ -170,10 +164,10 @@ def asked_for(maker: Maker, operations: float, scratch: Path) -> int:
     return min(tried, key=lambda nodes: abs(tried[nodes] - operations))
 
 
-def beside(
+def compare_with(
     peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namespace, scratch: Path
-) -> dict[str, Any]:
-    """A peer at a size, and strategies at as many operations."""
+) -> None:
+    """Print the rows of a peer at a size, and of strategies at as many operations."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     first = peer.run(folder, given.models, nodes)  # which is its first round, too
     operations = figures(folder, 0.0)["nodes"]
@@ -186,7 +180,6 @@ def beside(
     for name, nodes_asked, row in zip(names, asked, ours, strict=True):
         tell(f"{name} {nodes_asked}", row)
         tell_ratios(row, theirs)
-    return {"peer": peer.name, "asked": nodes, "theirs": theirs, "ours": dict(zip(names, ours, strict=True))}
 
 
 def main() -> None:
@@ -197,12 +190,10 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0, help="the first seed, of peers as well")
-    parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--nnsmith", metavar="PYTHON")
     parser.add_argument("--isra", type=Path, metavar="CHECKOUT")
     parser.add_argument("--sizes", default="10,20", help="nodes that the peers are asked for")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
@@ -225,16 +216,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as text:
         scratch = Path(text)
         sizes = [int(size) for size in given.sizes.split(",")]
-        found = [beside(peer, nodes, given.names, given, scratch) for peer in peers for nodes in sizes]
-        if not peers:
-            checkouts = [given.before, None] if given.before else [None]
-            makers = [strategy(name, given.seed, checkout) for name in given.names for checkout in checkouts]
-            rows = measured([(maker, given.nodes) for maker in makers], given.models, given.rounds, scratch)
-            for maker, row in zip(makers, rows, strict=True):
-                tell(maker.name, row)
+        for peer in peers:
+            for nodes in sizes:
+                compare_with(peer, nodes, given.names, given, scratch)
     print(f"load {os.getloadavg()[0]:.1f}")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

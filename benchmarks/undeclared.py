@@ -17,14 +17,7 @@ _MAP = "its input or output is a map, which no generated value is"
 _TRADITIONAL = "its operator set is no part of what compilers for inference take"
 # The reason of each other domain of onnx, and of the operators in it that have their own.
 _ELSEWHERE: dict[str, tuple[str, dict[str, str]]] = {
-    "ai.onnx.ml": (
-        _TRADITIONAL,
-        {
-            "CastMap": _MAP,
-            "DictVectorizer": _MAP,
-            "ZipMap": _MAP,
-        },
-    ),
+    "ai.onnx.ml": (_TRADITIONAL, {"CastMap": _MAP, "DictVectorizer": _MAP, "ZipMap": _MAP}),
     "ai.onnx.preview": ("a preview, which may change: onnxruntime has no kernel of it", {}),
     "ai.onnx.preview.training": (
         "a step of training, a preview: its operator set is no part of what compilers for inference take",

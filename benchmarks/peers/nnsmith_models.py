@@ -1,5 +1,5 @@
 """Models of NNSmith, made and timed in the Python where it is installed. Imports nothing of opsieve;
-`benchmarks/gen.py` runs it.
+`benchmarks/structure.py` runs it.
 
     PYTHON benchmarks/peers/nnsmith_models.py OUT --models N --nodes K --seed S
 

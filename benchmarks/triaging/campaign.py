@@ -33,12 +33,7 @@ from opsieve.triage.fingerprint.program_graph import ProgramNames, make_signatur
 
 BATCH = 8  # faults whose workers are alive at once
 # what removes nodes; the others change their values
-DIMENSIONS = (
-    "bodies",
-    "nodes",
-    "outputs",
-    "bypass",
-)
+DIMENSIONS = ("bodies", "nodes", "outputs", "bypass")
 FIRST = 16  # programs after which a fault that never showed is given up
 
 
@@ -185,14 +180,7 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             premise = find(one.case, [target], None, workers)
             start = form.subject(one.case)
             result = reduce_failure(
-                form,
-                start,
-                premise,
-                [workers],
-                "fingerprint",
-                Journal(""),
-                Listeners(),
-                dimensions,
+                form, start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions
             )
         except NoFailure as error:
             print(f"not reduced: {one.seed.target}: {error}", file=sys.stderr)
