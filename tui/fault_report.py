@@ -19,7 +19,9 @@ _REPORT = re.compile(r"fault-\w{1,32}\.txt")
 
 def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
     """Write the report readable only by the user; keep the newest 20. May raise OSError."""
-    folder = _get_folder()
+    from platformdirs import user_cache_path
+
+    folder = user_cache_path("opsieve") / "faults"
     # A command line can name private paths.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mode 0600, never through a link
@@ -53,12 +55,6 @@ def get_issues_page() -> str:
     urls = metadata.metadata("opsieve").get_all("Project-URL") or []
     pages = dict(url.split(", ", 1) for url in urls if ", " in url)
     return str(pages.get("Issues", "the issues of opsieve"))
-
-
-def _get_folder() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("opsieve") / "faults"
 
 
 def _list_versions() -> list[str]:

@@ -198,7 +198,12 @@ def _judge_without_reference(session: JudgingSession, outputs: Values) -> Verdic
             return replace(changed, verdict="undecided")
         if changed is not None:
             return changed
-        wrong = _find_beyond_rounding(found, session.dtypes)
+        # Mismatches that cannot be rounding: structure, and values of integers and bool.
+        wrong = tuple(
+            name
+            for name, mismatch in found.mismatches.items()
+            if mismatch.what in STRUCTURE or session.dtypes.get(name, "").startswith(_EXACT)
+        )
         # Builds of one compiler share kernels, so they outvote it only where rounding is no explanation.
         builds = _list_other_builds(session) if wrong else []
         agree = [build for build in builds if session.is_agreeing(build, answer.outputs, wrong)]
@@ -226,15 +231,6 @@ def _list_other_builds(session: JudgingSession) -> list[registry.ResolvedTarget]
     values = [value for value in others.values if value != target.options[others.option]]
     builds = [target.with_options(**{others.option: value, **others.rest}) for value in values]
     return [build for build in builds if build != target.baseline]
-
-
-def _find_beyond_rounding(found: Comparison, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the outputs whose mismatch cannot be rounding: structure, and values of integers and bool."""
-    return tuple(
-        name
-        for name, mismatch in found.mismatches.items()
-        if mismatch.what in STRUCTURE or dtypes.get(name, "").startswith(_EXACT)
-    )
 
 
 def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:

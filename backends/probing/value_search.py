@@ -213,7 +213,7 @@ def _concrete(
 ) -> Generator[Question, Observation, onnx.ModelProto]:
     """Return the model with the sizes that these inputs have, and the types of its inner values."""
     model = program.proto
-    if _open(model):
+    if any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim):
         model = copied(program.proto)
         # Their declared sizes may contradict the new ones.
         del model.graph.value_info[:]
@@ -272,10 +272,6 @@ def expose_results(program: OnnxProgram) -> OnnxProgram:
     """Return the program with every result of a node of its graph as an output."""
     made = [name for node in program.proto.graph.node for name in node.output if name]
     return _write_program(tap_model(program.proto, made), program)
-
-
-def _open(model: onnx.ModelProto) -> bool:
-    return any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim)
 
 
 def _write_program(model: onnx.ModelProto, like: OnnxProgram) -> OnnxProgram:

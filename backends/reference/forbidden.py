@@ -48,10 +48,6 @@ def _check_reduction(node: Any, inputs: Inputs) -> str:
     return _axes(_numbers(node, inputs, 1, "axes") or [], np.ndim(inputs[0]))
 
 
-def _check_cumulation(node: Any, inputs: Inputs) -> str:
-    return _axes([int(np.ravel(inputs[1])[0])], np.ndim(inputs[0]))
-
-
 def _check_squeeze(node: Any, inputs: Inputs) -> str:
     shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
     broken = _axes(axes, len(shape))
@@ -89,10 +85,6 @@ def _top(node: Any, inputs: Inputs) -> str:
     return f"{many} of {side} are asked for" if not 0 <= many <= side else ""
 
 
-def _one_hot(node: Any, inputs: Inputs) -> str:
-    return "the depth is negative" if np.ravel(inputs[1])[0] < 0 else ""
-
-
 def _check_pad(node: Any, inputs: Inputs) -> str:
     shape, pads = np.shape(inputs[0]), _numbers(node, inputs, 1, "pads") or []
     axes = _numbers(node, inputs, 3, "axes") or list(range(len(shape)))
@@ -126,10 +118,6 @@ def _nonnegative(place: int, what: str) -> Rule:
         return f"{what} is negative" if min(np.ravel(inputs[place]).tolist(), default=0) < 0 else ""
 
     return rule
-
-
-def _check_range(node: Any, inputs: Inputs) -> str:
-    return "the delta is 0" if np.ravel(inputs[2])[0] == 0 else ""
 
 
 def _check_position(place: int, more: int) -> Rule:
@@ -223,13 +211,13 @@ _RULES: Mapping[str, Rule] = {
     "CenterCropPad": _check_crop,
     "ConstantOfShape": _nonnegative(0, "a size"),
     "Conv": _check_convolution,
-    "CumSum": _check_cumulation,
+    "CumSum": lambda node, inputs: _axes([int(np.ravel(inputs[1])[0])], np.ndim(inputs[0])),
     "Dropout": _check_dropout,
     "GatherElements": _elements,
-    "OneHot": _one_hot,
+    "OneHot": lambda node, inputs: "the depth is negative" if np.ravel(inputs[1])[0] < 0 else "",
     "PRelu": _check_slope,
     "Pad": _check_pad,
-    "Range": _check_range,
+    "Range": lambda node, inputs: "the delta is 0" if np.ravel(inputs[2])[0] == 0 else "",
     "Resize": _check_resize,
     "ReverseSequence": _check_reverse,
     "RoiAlign": _check_regions,

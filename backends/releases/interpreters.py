@@ -62,7 +62,8 @@ def find_interpreters() -> tuple[Interpreter, ...]:
         if real in seen:
             continue
         seen.add(real)
-        version = _version(real)
+        match = _ANSWER.fullmatch(_output([str(real), "-I", "-S", "-c", _ASK], None).strip())
+        version = (int(match[1]), int(match[2]), int(match[3])) if match else None
         if version and version[:2] >= OLDEST:
             others.append(Interpreter(real, version))
     return (running, *sorted(others, key=lambda found: found.version, reverse=True))
@@ -108,11 +109,6 @@ def _managed_by_uv() -> Iterator[Path]:
     ):
         # another uv with another format: its Pythons are not found, others are
         return
-
-
-def _version(path: Path) -> tuple[int, int, int] | None:
-    match = _ANSWER.fullmatch(_output([str(path), "-I", "-S", "-c", _ASK], None).strip())
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _output(command: list[str], environment: dict[str, str] | None) -> str:

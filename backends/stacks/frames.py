@@ -302,7 +302,24 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
     # The most exact description first.
     kinds = ("shim", "numbered", "symbols", "tvm", "c")
     native: list[Frame] = next((stacks[kind] for kind in kinds if stacks.get(kind)), [])
-    return tuple([frame for frame in python if frame.function][::-1] + _without_handler(native)[::-1])
+    # Whether what lies inside this frame only reports: a signal's handler, a panic's.
+    last = max(
+        (
+            i
+            # A handler has few frames; further out the same name could be one of the program's.
+            for i, frame in enumerate(native[:40])
+            if ("libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS))
+        ),
+        default=-1,
+    )
+    return tuple(
+        [frame for frame in python if frame.function][::-1]
+        + [
+            frame
+            for at, frame in enumerate(native)
+            if at > last and (frame.function or frame.module) and not _is_llvm_handler(native, at)
+        ][::-1]
+    )
 
 
 def _block(line: str) -> str | None:
@@ -351,27 +368,6 @@ def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
         listed = listed_frame(line, build_id)
         return listed[1] if listed is not None else None
     return None
-
-
-def _without_handler(frames: list[Frame]) -> list[Frame]:
-    """Return innermost-first frames without those of a signal handler, and without functions that have
-    neither name nor place.
-    """
-    # Whether what lies inside this frame only reports: a signal's handler, a panic's.
-    last = max(
-        (
-            i
-            # A handler has few frames; further out the same name could be one of the program's.
-            for i, frame in enumerate(frames[:40])
-            if ("libc_sigaction" in frame.file or frame.function.startswith(_HANDLERS))
-        ),
-        default=-1,
-    )
-    return [
-        frame
-        for at, frame in enumerate(frames)
-        if at > last and (frame.function or frame.module) and not _is_llvm_handler(frames, at)
-    ]
 
 
 def _is_llvm_handler(frames: list[Frame], at: int) -> bool:

@@ -303,7 +303,11 @@ class Workers:
         try:
             while sent or held:
                 if worker is None:
-                    worker = self._fork_worker(target, zygote) if fresh else self._take_worker(target, zygote)
+                    worker = (
+                        self._fork_worker(target, zygote)
+                        if fresh
+                        else (self._workers.pop(target, None) or self._fork_worker(target, zygote))
+                    )
                     for batch in sent:
                         worker.submit_frame(batch.make_frame(), batch.count_unanswered, batch.file)
                 while held and (
@@ -363,10 +367,6 @@ class Workers:
             return observation
         effects = self._coverage.effects(target.zygote)
         return replace(observation, reached=effects.new([str(name) for name in reply.get("effects", ())]))
-
-    def _take_worker(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
-        """Take the target's worker, or start one; it is put back after its answers are read."""
-        return self._workers.pop(target, None) or self._fork_worker(target, zygote)
 
     def _fork_worker(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
         """Fork a worker of the target's backend, which the worker loads itself if it uses another backend's

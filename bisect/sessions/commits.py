@@ -48,7 +48,16 @@ def bisect_commits(
             )
         )
         if request.dry_run:
-            return _preview_search(source, request.repro_rate)
+            plan = source.plan
+            size = len(plan.between.commits)
+            ends = (plan.row[plan.good], plan.row[plan.bad])
+            rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
+            return answers.CommitPreview(
+                commits=size,
+                first=ends,
+                known=sum(source.recall_probe(sha) is not None for sha in ends),
+                expected_probes=estimate_tests(size, rate),
+            )
         started = time.monotonic()
         found = source.search_commits(
             chance=request.repro_rate,
@@ -114,16 +123,3 @@ def _make_case_check(request: BisectRequest) -> CaseCheck:
     opened, target = add_oracles(opened, named, request.oracles)
     own = outcome.read_recorded_failure(request.case, opened, target)
     return CaseCheck(opened, target, request.policy, own, request.run_limits)
-
-
-def _preview_search(source: Commits, repro_rate: object) -> answers.CommitPreview:
-    plan = source.plan
-    size = len(plan.between.commits)
-    ends = (plan.row[plan.good], plan.row[plan.bad])
-    rate = repro_rate if isinstance(repro_rate, float) else 1.0
-    return answers.CommitPreview(
-        commits=size,
-        first=ends,
-        known=sum(source.recall_probe(sha) is not None for sha in ends),
-        expected_probes=estimate_tests(size, rate),
-    )

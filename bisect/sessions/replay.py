@@ -80,8 +80,13 @@ def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayA
             results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
             if results:
                 since = _find_history(model, inputs, results, request, say) if request.history else ("", "")
+                installed = [each.judged.verdict.verdict for each in results if not each.target.release]
                 return ReplayAnswer(
-                    facts, source, tuple(each.facts() for each in results), _is_still_failing(results), *since
+                    facts,
+                    source,
+                    tuple(each.facts() for each in results),
+                    True if verdict.FAILING & {*installed} else False if "pass" in installed else None,
+                    *since,
                 )
             say(f"{source} cannot be judged")
     raise BadInput(
@@ -143,12 +148,6 @@ def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
     except BadInput as error:
         say(f"onnx.parser does not read block {found.block}: {error}")
         return b""
-
-
-def _is_still_failing(results: list[JudgeResult]) -> bool | None:
-    """Whether an installed compiler fails; None if every verdict is other than pass or fail."""
-    installed = [each.judged.verdict.verdict for each in results if not each.target.release]
-    return True if verdict.FAILING & {*installed} else False if "pass" in installed else None
 
 
 def _find_history(

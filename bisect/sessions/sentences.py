@@ -33,6 +33,13 @@ def make_version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     fixes = [change for change in followed if change.kind == "fix"]
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
+    seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
+    beside = dict.fromkeys(
+        version
+        for change in [*regressions, *fixes, *turned]
+        for version in (change.last_before, change.first_after)
+    )
+    seen = [(version, seen_at[version]) for version in beside]
     return VersionAnswer(
         package=package,
         answer=_write_version_sentence(timeline, regressions, fixes, turned, wrong),
@@ -50,25 +57,15 @@ def make_version_answer(timeline: Timeline, package: str) -> VersionAnswer:
             for version, item in zip(timeline.versions, timeline.seen, strict=True)
             if item is not None
         ),
-        evidence=_list_evidence(timeline, [*regressions, *fixes, *turned]),
+        evidence=tuple(
+            SeenBeside(version, item.symptom, item.text, item.message)
+            for version, item in seen
+            if item is not None
+        ),
         fingerprint=wanted.key if wanted else "",
         symptom=wanted.symptom if wanted else "",
         probes=timeline.probed + timeline.recalled,
         recalled=timeline.recalled,
-    )
-
-
-def _list_evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBeside, ...]:
-    """Return the two runs beside each change."""
-    seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
-    beside = dict.fromkeys(
-        version for change in followed for version in (change.last_before, change.first_after)
-    )
-    seen = [(version, seen_at[version]) for version in beside]
-    return tuple(
-        SeenBeside(version, item.symptom, item.text, item.message)
-        for version, item in seen
-        if item is not None
     )
 
 

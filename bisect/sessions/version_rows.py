@@ -57,7 +57,16 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     if not package and not builds and len(ends) < 2:
         raise BadInput("name --releases PACKAGE or --builds FOLDER, or a build each with --good and --bad")
     versions = [*releases, *builds, *(end for end in ends if end.number or end.commit)]
-    loose = [version for version in versions if not version.number or (package and _is_date(version.number))]
+    # Such as 20250131: as a number it would stand behind every release.
+    loose = [
+        version
+        for version in versions
+        if not version.number
+        or (
+            package
+            and (len(version.number) == 8 and version.number.isdigit() and version.number[:2] in ("19", "20"))
+        )
+    ]
     if loose and request.history is None:
         raise BadInput(
             f"the build {shown(loose[0].name, 200)} says no version: name --history, a clone of its"
@@ -147,8 +156,3 @@ def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
     except BadInput:
         folders = ()
     return ReleaseEnd(version.name, version.number, folders, version.commit)
-
-
-def _is_date(number: str) -> bool:
-    # Such as 20250131: as a number it would stand behind every release.
-    return len(number) == 8 and number.isdigit() and number[:2] in ("19", "20")

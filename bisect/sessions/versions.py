@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
@@ -172,7 +171,15 @@ def _add_repository_facts(
     """Add the tags between which to continue, and the commits that may have made the change."""
     if request.then_commits is not None and answer.first_bad:
         try:
-            answer = replace(answer, next=_find_next_step(request.then_commits, answer, target))
+            turn = next(item for item in answer.transitions if item.first_after == answer.first_bad)
+            good, bad = (
+                git_history.find_tag(request.then_commits, name)
+                for name in (turn.last_before, turn.first_after)
+            )
+            folders = releases.ReleaseStore().environment(target.backend, turn.first_after, offline=True).path
+            answer = replace(
+                answer, next=NextStep(str(request.then_commits), good, bad, is_pure(folders, answer.package))
+            )
         except BadInput as error:
             # No such tags: report the releases all the same
             say(str(error))
@@ -302,14 +309,6 @@ def _find_guilty_passes(
     blamed = GuiltyPasses(found.answer, tuple(found.passes))
     source.journal.add_conclusion(name, msgspec.to_builtins(blamed))
     return blamed
-
-
-def _find_next_step(repository: Path, answer: VersionAnswer, target: ResolvedTarget) -> NextStep:
-    """Find the tags of the two releases around the change in the repository."""
-    change = next(item for item in answer.transitions if item.first_after == answer.first_bad)
-    good, bad = (git_history.find_tag(repository, name) for name in (change.last_before, change.first_after))
-    folders = releases.ReleaseStore().environment(target.backend, change.first_after, offline=True).path
-    return NextStep(str(repository), good, bad, is_pure(folders, answer.package))
 
 
 def _preview_search(

@@ -57,7 +57,16 @@ class TestsInOrder:
         number = done.test.number
         before = self._arrived.get(number)
         if done.further and before is not None:
-            done = Done(_merge_tests(before.test, done.test))
+            done = Done(
+                replace(
+                    before.test,
+                    case=before.test.case or done.test.case,
+                    answers={**before.test.answers, **done.test.answers},
+                    findings=(*before.test.findings, *done.test.findings),
+                    non_bugs=(*before.test.non_bugs, *done.test.non_bugs),
+                    reached=before.test.reached + done.test.reached,
+                )
+            )
             self._open.discard(number)
         self._arrived[number] = done
 
@@ -88,18 +97,6 @@ class TestsInOrder:
         if self._schedule is not None and tests:
             learnt |= self._schedule.take_changes()
         return tests, learnt
-
-
-def _merge_tests(first: FinishedTest, further: FinishedTest) -> FinishedTest:
-    """Merge the results of a test on some targets and on further ones."""
-    return replace(
-        first,
-        case=first.case or further.case,
-        answers={**first.answers, **further.answers},
-        findings=(*first.findings, *further.findings),
-        non_bugs=(*first.non_bugs, *further.non_bugs),
-        reached=first.reached + further.reached,
-    )
 
 
 def make_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:

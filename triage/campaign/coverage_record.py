@@ -192,7 +192,12 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     for name, of in data["compilers"].items():
         libraries: list[ReachedLibrary] = []
         for item in of["libraries"][:_MOST_LIBRARIES]:
-            addresses = _decode_addresses(item["addresses"], left)
+            reader = zlib.decompressobj()
+            # A byte more than may be, at least, for 0 would be no limit.
+            unpacked = reader.decompress(base64.b64decode(item["addresses"]), 4 * max(0, left) + 1)
+            if len(unpacked) > 4 * left:
+                raise ValueError("more addresses than a compiler has")
+            addresses = np.frombuffer(unpacked[: len(unpacked) // 4 * 4], "<u4").astype(np.int64)
             left -= len(addresses)
             about = str(item["path"]), str(item["build_id"]), int(item["probes"])
             # Sorted and unique, which the comparisons below rely on and a foreign file need not be.
@@ -202,16 +207,6 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
             growth, libraries, [str(item) for item in of["effects"]]
         )
     return record
-
-
-def _decode_addresses(text: str, most: int) -> npt.NDArray[np.int64]:
-    """Decode the addresses in a text; ValueError for more than `most`."""
-    reader = zlib.decompressobj()
-    # A byte more than may be, at least, for 0 would be no limit.
-    data = reader.decompress(base64.b64decode(text), 4 * max(0, most) + 1)
-    if len(data) > 4 * most:
-        raise ValueError("more addresses than a compiler has")
-    return np.frombuffer(data[: len(data) // 4 * 4], "<u4").astype(np.int64)
 
 
 Addresses = npt.NDArray[np.int64]

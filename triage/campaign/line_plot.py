@@ -66,7 +66,12 @@ def draw_lines(title: str, across: str, up: str, series: Mapping[str, Points]) -
         y = _TOP + 14 + 18 * place
         body.append(f'<rect x="{_LEFT + 12}" y="{y - 9}" width="18" height="4" fill="{colour}"/>')
         body.append(_draw_text(_LEFT + 36, y - 2, name))
-    return _wrap_document(_WIDTH, _HEIGHT, title, body)
+    label = escape(printable(title), {'"': "&quot;"})
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}"'
+        f' height="{_HEIGHT}" role="img" aria-label="{label}">'
+    )
+    return "\n".join([opening, _STYLE, *body, "</svg>"]) + "\n"
 
 
 def choose_ticks(most: float) -> list[float]:
@@ -97,12 +102,3 @@ def _draw_text(x: float, y: float, text: str, kind: str = "", anchor: str = "sta
     style = f' class="{kind}"' if kind else ""
     # Names come from stores, so both markup and control characters are made harmless.
     return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable(text))}</text>'
-
-
-def _wrap_document(width: int, height: int, title: str, body: list[str]) -> str:
-    label = escape(printable(title), {'"': "&quot;"})
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
-        f' height="{height}" role="img" aria-label="{label}">'
-    )
-    return "\n".join([opening, _STYLE, *body, "</svg>"]) + "\n"

@@ -157,7 +157,11 @@ def _judge_test(
         if word in ("fail", "flaky"):
             findings.append(_make_finding(case, name, judged))
         elif word in ("unsupported", "environment"):
-            non_bugs.append(_make_non_bug(name, judged))
+            message = judged.verdict.message or judged.verdict.reason
+            blamed = normalise.find_blamed_operator(message)
+            template = normalise.normalise_message(message)
+            what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
+            non_bugs.append(NonBug(name, judged.verdict.verdict, what, message))
     if metamorphic and case.program.fault is None:
         passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
         findings += find_rewrite_failures(number, case, passing, builds, lab)
@@ -252,15 +256,6 @@ def _make_finding(case: Case, name: str, judged: judge.Judged) -> FoundFailure:
         judged.verdict, judged.observations[0], operators, evidence, program_graph.ProgramNames(case.program)
     )
     return FoundFailure(name, judged.verdict, print_, judged.observations)
-
-
-def _make_non_bug(name: str, judged: judge.Judged) -> NonBug:
-    """Describe a missing feature of a target so that equal ones become one entry."""
-    message = judged.verdict.message or judged.verdict.reason
-    blamed = normalise.find_blamed_operator(message)
-    template = normalise.normalise_message(message)
-    what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
-    return NonBug(name, judged.verdict.verdict, what, message)
 
 
 def _observe(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:

@@ -80,7 +80,12 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
     marks = np.zeros((len(places), _BITS), dtype=np.float32)
     for row, place in enumerate(places):
         for feature in place.features:
-            marks[row, _hash_to_bit(feature)] = 1.0
+            # Equal in every process, unlike `hash`
+            number = 2166136261
+            for byte in feature.encode("utf-8", "surrogatepass"):
+                # FNV-1a
+                number = (number ^ byte) * 16777619 & 0xFFFFFFFF
+            marks[row, number % _BITS] = 1.0
     sizes = marks.sum(axis=1)
     # To the chosen ones, by Jaccard's distance
     nearest = np.full(len(places), 2.0, dtype=np.float32)
@@ -97,12 +102,3 @@ def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
         nearest[chosen] = -1.0
     taken = set(chosen)
     return [places[row] for row in chosen] + [place for row, place in enumerate(places) if row not in taken]
-
-
-def _hash_to_bit(feature: str) -> int:
-    """Map a feature to a bit, equally in every process (unlike `hash`)."""
-    number = 2166136261
-    for byte in feature.encode("utf-8", "surrogatepass"):
-        # FNV-1a
-        number = (number ^ byte) * 16777619 & 0xFFFFFFFF
-    return number % _BITS

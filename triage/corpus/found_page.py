@@ -54,18 +54,20 @@ def found_page(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
     counted = {name: (entry, bug) for name, (entry, bug) in bugs.items() if not bug.same_as}
     statuses = Counter(status(entry, bug) for entry, bug in counted.values())
     head = _HEAD.format(live=statuses["live"], distinct=len(counted), fixed=statuses["fixed"])
-    return head + _kinds(counted) + _releases(counted) + _METHOD + _list_bugs(bugs)
+    kinds = Counter(kind_of(entry, bug) or "other" for entry, bug in counted.values())
+    return (
+        head
+        + f"By kind: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n\n"
+        + _releases(counted)
+        + _METHOD
+        + _list_bugs(bugs)
+    )
 
 
 def kind_of(entry: CorpusEntry, bug: Bug) -> str:
     """Return the kind of failure on the target on which the bug was found."""
     seen = entry.targets.get(bug.fails)
     return KINDS.get(seen.kind or "", seen.kind or "") if seen else ""
-
-
-def _kinds(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    kinds = Counter(kind_of(entry, bug) or "other" for entry, bug in bugs.values())
-    return f"By kind: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n\n"
 
 
 def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:

@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,20 +186,18 @@ def _choose_outcome(
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
-    if normalise.is_from_interpreter(message) and _is_callers_own(trace.frames):
+    # Only the program that called the compiler was running: Python code of one file outside of packages. Code
+    # in another file may be that of an editable install.
+    if normalise.is_from_interpreter(message) and (
+        len({frame.file for frame in trace.frames}) == 1
+        and not any(
+            frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
+            for frame in trace.frames
+        )
+    ):
         return "environment"
     # Cut for the cache, which would hold whole logs as keys.
     return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
-
-
-def _is_callers_own(frames: Sequence[Frame]) -> bool:
-    """Return whether only the program that called the compiler was running: Python code of one file outside
-    of packages. Code in another file may be that of an editable install.
-    """
-    return len({frame.file for frame in frames}) == 1 and not any(
-        frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
-        for frame in frames
-    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -181,20 +181,14 @@ def _replace_name(match: re.Match[str], names: Collection[str]) -> str:
     # The author put no space behind a name: `main_f4already`
     found = _GLUED.search(bare)
     stem = bare[: found.start()] if found else bare
-    if stem in names or _contains_name(stem, names):
+    # A compiler may have derived a name from one of the program's (`v29_q`, or `main_f4` for f4 of main);
+    # only names with a digit count, because an author may write `data_type`.
+    if stem in names or (
+        "_" in stem
+        and any(len(part) > 1 and not part.isalpha() and part in names for part in stem.split("_"))
+    ):
         return f"{_NAME}{' ' if found else ''}{word[len(stem) :]}"
     return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
-
-
-def _contains_name(word: str, names: Collection[str]) -> bool:
-    """Whether a compiler derived a name from one of the program's (`v29_q`, `main_f4`: f4 of main was
-    lifted).
-
-    Only names with a digit count, because an author may write `data_type`.
-    """
-    return "_" in word and any(
-        len(part) > 1 and not part.isalpha() and part in names for part in word.split("_")
-    )
 
 
 def _replace_quoted(match: re.Match[str]) -> str:

@@ -132,7 +132,13 @@ class Store(campaign_index.CampaignIndex):
                         place = ""
                         if kept < (KEPT_VAGUE if needs_reduction(finding.fingerprint.components) else KEPT):
                             known[record.fingerprint] = (record.number, kept + 1)
-                            place = self._find_free_place(record.fingerprint, rows)
+                            promised = {free for _, free in rows}
+                            number = 1
+                            while (
+                                free := f"cases/{record.fingerprint}/{number}"
+                            ) in promised or os.path.lexists(self.folder / free):
+                                number += 1
+                            place = free
                             self._stage_case(record, get_case(test), finding, now)
                         rows.append((record, place))
                 self._add_tests(
@@ -173,7 +179,17 @@ class Store(campaign_index.CampaignIndex):
                         # Decisions come between the fingerprints that they saw, or `c17` would mean another
                         # cluster.
                         replay.take_until(record.number)
-                        added += self._adopt_case(record, place, seen)
+                        known = self.index.find_place(record.campaign, record.test, record.target) is not None
+                        if not known:
+                            self._insert_campaign(
+                                Campaign(
+                                    record.campaign, record.generator, record.seed, tuple(record.targets)
+                                ),
+                                {},
+                            )
+                            self.index.add_failure(record, place, seen)
+                            self.index.place_new()
+                        added += not known
                 except (
                     sqlite3.IntegrityError,
                     sqlite3.DataError,
@@ -201,17 +217,6 @@ class Store(campaign_index.CampaignIndex):
         # By number, so that the rebuilt index gives each cluster the name it had; records without a number
         # come last.
         return sorted(found, key=lambda one: (one[0].number or 1 << 60, one[1])), problems
-
-    def _adopt_case(self, record: FailureRecord, place: str, seen: float) -> bool:
-        """Add a case folder unless its failure is known."""
-        known = self.index.find_place(record.campaign, record.test, record.target) is not None
-        if not known:
-            self._insert_campaign(
-                Campaign(record.campaign, record.generator, record.seed, tuple(record.targets)), {}
-            )
-            self.index.add_failure(record, place, seen)
-            self.index.place_new()
-        return not known
 
     def _add_totals(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         many: Counter[tuple[str, str]] = Counter()
@@ -241,14 +246,6 @@ class Store(campaign_index.CampaignIndex):
         return max([self.index.get_free_number(), *(number + 1 for number, _ in promised.values())]), 0
 
     # -- folders
-
-    def _find_free_place(self, key: str, rows: Sequence[tuple[FailureRecord, str]]) -> str:
-        """Find the next free place for a case of a fingerprint that `rows` do not claim."""
-        promised = {place for _, place in rows}
-        number = 1
-        while (place := f"cases/{key}/{number}") in promised or os.path.lexists(self.folder / place):
-            number += 1
-        return place
 
     def _stage_case(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]

@@ -62,18 +62,6 @@ def apply_activation(x: Array, name: str, params: Sequence[float] = ()) -> Array
     return function(x, *params[:2], *defaults[len(params) :])
 
 
-def _fast_gelu(x: Array, bias: Array | None = None) -> Array:
-    return gelu_tanh(x if bias is None else x + bias)
-
-
-def _quick_gelu(x: Array, alpha: float = 1.702) -> Array:
-    return x * sigmoid(alpha * x)
-
-
-def _scaled_silu(x: Array, scale: Array | None = None, alpha: float = 1.0) -> Array:
-    return silu(x * (alpha if scale is None else scale.reshape(())))
-
-
 def _conv(
     x: Array, w: Array, b: Array | None = None, z: Array | None = None, activation: str = "",
     activation_params: Sequence[float] = (), **attributes: Any
@@ -115,10 +103,10 @@ def _turn_matrix(x: Array, last: int, batch: int) -> Array:
 
 FUNCTIONS: Mapping[str, Function] = {
     "Gelu": gelu,
-    "FastGelu": _fast_gelu,
+    "FastGelu": lambda x, bias=None: gelu_tanh(x if bias is None else x + bias),
     "BiasGelu": lambda x, bias: gelu(x + bias),
-    "QuickGelu": _quick_gelu,
-    "ScaledSiLU": _scaled_silu,
+    "QuickGelu": lambda x, alpha=1.702: x * sigmoid(alpha * x),
+    "ScaledSiLU": lambda x, scale=None, alpha=1.0: silu(x * (alpha if scale is None else scale.reshape(()))),
     "FusedConv": _conv,
     "FusedGemm": _gemm,
     "FusedMatMul": _matmul,

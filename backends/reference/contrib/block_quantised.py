@@ -192,13 +192,6 @@ def _layer(value: Array, weights: Array, biases: Array | None, expert: int) -> A
     return made if biases is None else made + biases[expert]
 
 
-def _moe(
-    x: Array, logits: Array, w1: Array, b1: Array | None, w2: Array, b2: Array | None = None,
-    w3: Array | None = None, b3: Array | None = None, **attributes: Any,
-) -> Array:  # fmt: skip
-    return _mixture(x, logits, (w1, w2, w3), (b1, b2, b3), **attributes)
-
-
 def _quantised_moe(
     x: Array, logits: Array, w1: Array, s1: Array | None, b1: Array | None, w2: Array, s2: Array | None,
     b2: Array | None = None, w3: Array | None = None, s3: Array | None = None, b3: Array | None = None,
@@ -233,6 +226,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "MatMulNBits": _matmul,
     "MatMulBnb4": _bnb4,
     "GatherBlockQuantized": _gather,
-    "MoE": _moe,
+    "MoE": lambda x, logits, w1, b1, w2, b2=None, w3=None, b3=None, **attributes: _mixture(
+        x, logits, (w1, w2, w3), (b1, b2, b3), **attributes
+    ),
     "QMoE": _quantised_moe,
 }

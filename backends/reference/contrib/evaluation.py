@@ -48,7 +48,10 @@ def classes(domain: str, functions: Mapping[str, Function]) -> tuple[type[OpRun]
 def _class(domain: str, name: str, function: Function) -> type[OpRun]:
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         floats = [value.dtype for value in inputs if value is not None and value.dtype.name in _FLOATS]
-        fed = [_widen_value(value) for value in inputs]
+        fed = [
+            value.astype(np.float32) if value is not None and value.dtype.name in _SHORT else value
+            for value in inputs
+        ]
         # An attribute that was left out comes as None: the function's own default holds.
         made = function(*fed, **{key: value for key, value in attributes.items() if value is not None})
         results = made if isinstance(made, tuple) else (made,)
@@ -58,10 +61,6 @@ def _class(domain: str, name: str, function: Function) -> type[OpRun]:
     # `op_schema` keeps the evaluator from taking the page of ONNX's operator of the same name.
     held = {"op_domain": domain, "op_schema": None, "_run": run, "__doc__": function.__doc__}
     return type(name, (OpRun,), held)
-
-
-def _widen_value(value: Any) -> Any:
-    return value.astype(np.float32) if value is not None and value.dtype.name in _SHORT else value
 
 
 def _cast_value(value: Any, dtype: Any) -> Any:

@@ -39,12 +39,6 @@ def _trilu(x: Array, k: Array | None = None, upper: int = 1) -> Array:
     return np.triu(x, at) if upper else np.tril(x, at)
 
 
-def _unfold(x: Array, size: int = 1, dim: int = -1, step: int = 1) -> Array:
-    return np.lib.stride_tricks.sliding_window_view(x, size, axis=dim)[
-        (slice(None),) * (dim % x.ndim) + (slice(None, None, step),)
-    ].copy()
-
-
 def _crop(
     x: Array,
     boxes: Array,
@@ -125,10 +119,6 @@ def _warping(cost: Array) -> Array:
     return np.array(path[::-1], np.int32).T
 
 
-def _nhwc_max_pool(x: Array, **attributes: Any) -> Array:
-    return np.moveaxis(standard("MaxPool", np.moveaxis(x, -1, 1), **attributes), 1, -1)
-
-
 def _conv_transpose(
     x: Array, w: Array, pads: Array | None = None, b: Array | None = None, **attributes: Any
 ) -> Array:
@@ -166,13 +156,17 @@ FUNCTIONS: Mapping[str, Function] = {
     "Unique": _unique,
     "Pad": _pad,
     "Range": _range,
-    "UnfoldTensor": _unfold,
+    "UnfoldTensor": lambda x, size=1, dim=-1, step=1: np.lib.stride_tricks.sliding_window_view(
+        x, size, axis=dim
+    )[(slice(None),) * (dim % x.ndim) + (slice(None, None, step),)].copy(),
     "CropAndResize": _crop,
     "GridSample": lambda x, grid, **attributes: standard("GridSample", x, grid, **attributes),
     "CDist": _distances,
     "Inverse": lambda x: np.linalg.inv(x),
     "DynamicTimeWarping": _warping,
-    "NhwcMaxPool": _nhwc_max_pool,
+    "NhwcMaxPool": lambda x, **attributes: np.moveaxis(
+        standard("MaxPool", np.moveaxis(x, -1, 1), **attributes), 1, -1
+    ),
     "ConvTransposeWithDynamicPads": _conv_transpose,
     "CausalConvWithState": _causal_conv,
 }

@@ -158,10 +158,6 @@ def _engram(
     return gated, None if out_scale is None else rms(gated, epsilon)[0] * out_scale
 
 
-def _decays(a: Array, bias: Array, scale: Array, b: Array | None = None) -> Any:
-    return scale * np.logaddexp(a + bias, 0), None if b is None else sigmoid(b)
-
-
 FUNCTIONS: Mapping[str, Function] = {
     "SkipLayerNormalization": _skip,
     "SkipSimplifiedLayerNormalization": _skip_simplified,
@@ -173,6 +169,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "HyperConnectionPreMix": _pre_mix,
     "HyperConnectionPostMix": _post_mix,
     "EngramGate": _engram,
-    "LinearAttentionGate": _decays,
+    "LinearAttentionGate": lambda a, bias, scale, b=None: (
+        scale * np.logaddexp(a + bias, 0),
+        None if b is None else sigmoid(b),
+    ),
 }
 STANDARD_DOMAIN: Mapping[str, Function] = {"SimplifiedLayerNormalization": _run_simplified}

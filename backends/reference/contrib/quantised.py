@@ -168,17 +168,13 @@ def _dynamic_matmul(
     return _to_float(small, b, a_scale, b_scale, a_zero, b_zero, bias)
 
 
-def _quantize(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
-    return quantise_tensor(x, scale, zero, 1 if axis is None else axis, np.uint8)
-
-
-def _dequantize(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
-    return dequantise_tensor(x, scale, zero, 1 if axis is None else axis)
-
-
 FUNCTIONS: Mapping[str, Function] = {
-    "QuantizeLinear": _quantize,
-    "DequantizeLinear": _dequantize,
+    "QuantizeLinear": lambda x, scale, zero=None, axis=None: quantise_tensor(
+        x, scale, zero, 1 if axis is None else axis, np.uint8
+    ),
+    "DequantizeLinear": lambda x, scale, zero=None, axis=None: dequantise_tensor(
+        x, scale, zero, 1 if axis is None else axis
+    ),
     "QLinearAdd": _binary(np.add),
     "QLinearMul": _binary(np.multiply),
     "QLinearSigmoid": _unary(sigmoid),

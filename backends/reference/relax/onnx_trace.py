@@ -132,14 +132,6 @@ _WIDER: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _sinh(onnx: Onnx, x: Any) -> Any:
-    return onnx("Mul", onnx("Sub", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5))
-
-
-def _cosh(onnx: Onnx, x: Any) -> Any:
-    return onnx("Mul", onnx("Add", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5))
-
-
 def _tan(onnx: Onnx, x: Any) -> Any:
     return onnx("Div", onnx("Sin", x), onnx("Cos", x))
 
@@ -175,8 +167,12 @@ def _acosh(onnx: Onnx, x: Any) -> Any:
 
 
 _OF_FLOAT64: Mapping[str, Callable[[Onnx, Any], Any]] = {
-    "Sinh": _sinh,
-    "Cosh": _cosh,
+    "Sinh": lambda onnx, x: onnx(
+        "Mul", onnx("Sub", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5)
+    ),
+    "Cosh": lambda onnx, x: onnx(
+        "Mul", onnx("Add", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5)
+    ),
     "Tan": _tan,
     "Atan": _atan,
     "Asin": _asin,

@@ -89,10 +89,14 @@ def make_config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | 
     for item in allowed:
         if item not in (NETWORK, SHARED) and not item.startswith("/"):
             raise BadInput(f"{ALLOWED} lists absolute paths, `{NETWORK}` and `{SHARED}`, not {shown(item)}")
+    # In a checkout the packages are links; Landlock and mounts look at their targets.
+    package = Path(opsieve.__file__).parent
+    # The user's additional folders for libraries and programs.
+    named = os.environ.get("LD_LIBRARY_PATH", "").split(":") + os.environ.get("PATH", "").split(":")
     files = (
         {str(path) for path in readable}
-        | _list_own_files()
-        | _list_library_paths()
+        | {str(package.resolve()), *(str(entry.resolve()) for entry in package.iterdir() if entry.is_dir())}
+        | {place for place in named if place.startswith("/") and os.path.isdir(place)}
         | (set(paths) - set(devices))
     )
     return {
@@ -207,19 +211,6 @@ def select_variables(environment: Mapping[str, str], patterns: Iterable[str]) ->
         return name in named or bool(known and not _SECRET.search(name))
 
     return {name: value for name, value in environment.items() if not is_on() or is_selected(name)}
-
-
-def _list_own_files() -> set[str]:
-    """List the folders of opsieve and the targets of links among them."""
-    package = Path(opsieve.__file__).parent
-    # In a checkout the packages are links; Landlock and mounts look at their targets.
-    return {str(package.resolve()), *(str(entry.resolve()) for entry in package.iterdir() if entry.is_dir())}
-
-
-def _list_library_paths() -> set[str]:
-    """List the user's additional folders for libraries and programs."""
-    named = os.environ.get("LD_LIBRARY_PATH", "").split(":") + os.environ.get("PATH", "").split(":")
-    return {place for place in named if place.startswith("/") and os.path.isdir(place)}
 
 
 def _compile_modules(python: Path, folders: Sequence[str]) -> None:

@@ -284,7 +284,14 @@ class Shares:
         for each in (self._time, self._found):
             for name in each:
                 each[name] *= _FADES
-        return self._share_programs(_normalise(wanted, self._usual))
+        # Scaled to the sum of the usual shares, each at least at its floor.
+        floors = {name: FLOOR * share for name, share in self._usual.items()}
+        spare = sum(self._usual.values()) - sum(floors.values())
+        above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
+        whole = sum(above.values())
+        return self._share_programs(
+            {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in self._usual}
+        )
 
     def get_state(self) -> dict[str, str]:
         """Return the state for the store."""
@@ -312,15 +319,6 @@ class Shares:
         taking = [place for place in range(len(self._costs.by_target)) if ir in self._costs.by_target[place]]
         asked = [place for place in taking if place in self._costs.quick] or taking
         return sum(self._costs.get_cost(place, ir) for place in asked) / len(asked)
-
-
-def _normalise(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:
-    """Scale the shares to the sum of the usual ones, each at least at its floor."""
-    floors = {name: FLOOR * share for name, share in usual.items()}
-    spare = sum(usual.values()) - sum(floors.values())
-    above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
-    whole = sum(above.values())
-    return {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in usual}
 
 
 def _read_numbers(state: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:

@@ -169,7 +169,11 @@ def command(
     if not as_json:
         click.echo(_summarise(reduced))
     if stats and not as_json:
-        click.echo(_format_stats(reduced))
+        lines = [f"{'pass':16}{'tried':>8}{'kept':>8}{'lost':>8}{'other failure':>15}{'invalid':>9}"]
+        for name, ended in _count_acceptance(reduced).items():
+            counts = f"{ended['same']:>8}{ended['gone']:>8}{ended['slippage']:>15}{ended['invalid']:>9}"
+            lines.append(f"{name:16}{sum(ended.values()):>8}{counts}")
+        click.echo("\n".join(["", *lines]))
     return 0
 
 
@@ -177,15 +181,6 @@ def _count_acceptance(reduced: "Reduced") -> Mapping[str, Mapping[str, int]]:
     from opsieve.reducer.sessions.output import acceptance
 
     return acceptance(reduced.attempts)
-
-
-def _format_stats(reduced: "Reduced") -> str:
-    """Format the acceptance table, one line for each pass."""
-    lines = [f"{'pass':16}{'tried':>8}{'kept':>8}{'lost':>8}{'other failure':>15}{'invalid':>9}"]
-    for name, ended in _count_acceptance(reduced).items():
-        counts = f"{ended['same']:>8}{ended['gone']:>8}{ended['slippage']:>15}{ended['invalid']:>9}"
-        lines.append(f"{name:16}{sum(ended.values()):>8}{counts}")
-    return "\n".join(["", *lines])
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

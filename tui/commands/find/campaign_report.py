@@ -226,18 +226,6 @@ def _make_cells(row: Mapping[str, Any]) -> list[str]:
 _TARGETS = ("target", "tests", "verdicts", "tests a second of its own time")
 
 
-def _make_target_cells(facts: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [
-            name,
-            str(sum(each["verdicts"].values())),
-            ", ".join(f"{count} {verdict}" for verdict, count in each["verdicts"].items()),
-            str(each["tests_per_second"]),
-        ]
-        for name, each in facts["targets"].items()
-    ]
-
-
 _STRATEGIES = ("strategy", "tests", "new", "share of the next, in thousandths")
 
 
@@ -250,7 +238,19 @@ def _make_tables(
     ]
     found = [
         ("New since the last campaign", _CLUSTERS, [_make_cells(row) for row in rows]),
-        ("Targets", _TARGETS, _make_target_cells(facts)),
+        (
+            "Targets",
+            _TARGETS,
+            [
+                [
+                    name,
+                    str(sum(each["verdicts"].values())),
+                    ", ".join(f"{count} {verdict}" for verdict, count in each["verdicts"].items()),
+                    str(each["tests_per_second"]),
+                ]
+                for name, each in facts["targets"].items()
+            ],
+        ),
         ("Strategies", _STRATEGIES, strategies),
     ]
     return [table for table in found if table[2]]

@@ -35,7 +35,27 @@ def command(first: Path, second: Path | None, as_json: bool) -> int:
         return 0
     found = compare_coverage(one, load_record(second))
     if as_json:
-        click.echo(json.dumps({"kind": one.kind, "libraries": [_list_comparison(item) for item in found]}))
+        click.echo(
+            json.dumps(
+                {
+                    "kind": one.kind,
+                    "libraries": [
+                        {
+                            "library": item.library,
+                            "build_id": item.build_id,
+                            "probes": item.probes,
+                            "a": item.first,
+                            "b": item.second,
+                            "both": item.both,
+                            "only_a": _list_only(item.only_first),
+                            "only_b": _list_only(item.only_second),
+                            "source_known": round(item.source_known, 3),
+                        }
+                        for item in found
+                    ],
+                }
+            )
+        )
     else:
         click.echo("\n\n".join(_describe_comparison(item, one.kind) for item in found))
     return 0
@@ -74,20 +94,6 @@ def _write_text(record: "CoverageRecord") -> str:
             if item.probes
         ]
     return "\n".join(lines)
-
-
-def _list_comparison(item: "LibraryComparison") -> dict[str, Any]:
-    return {
-        "library": item.library,
-        "build_id": item.build_id,
-        "probes": item.probes,
-        "a": item.first,
-        "b": item.second,
-        "both": item.both,
-        "only_a": _list_only(item.only_first),
-        "only_b": _list_only(item.only_second),
-        "source_known": round(item.source_known, 3),
-    }
 
 
 def _list_only(part: "OnlyOne") -> dict[str, Any]:

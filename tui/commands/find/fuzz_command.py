@@ -215,7 +215,10 @@ def command(
         events = _Events(json_lines)
         facts, growth, interrupted = _run_campaign(request, begun, auto_triage, events, quiet or ci, local)
         if auto_triage:
-            _take_evidence(folder)
+            from opsieve.triage.review.review import run_triage
+
+            for sentence in run_triage(folder).unread:
+                output.print_message(f"{printable(sentence)}.")
         write_reports(reports, folder, facts, growth)
     code = verdict.choose_exit_code(folder, facts, annotate_on_stderr=as_json or json_lines)
     events.print_event("ended", **facts)
@@ -271,7 +274,8 @@ def _run_campaign(
                 rate = (done - before) / passed
                 kinds, clusters = store.count_kinds(campaign), store.count_clusters(campaign)
                 growth.add_point(passed, done, clusters)
-                show(done, _format_progress(rate, kinds, clusters))
+                found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
+                show(done, f"{rate:.1f} tests/s, {found}, {count_noun(clusters, 'cluster')}")
                 events.print_rarely(
                     "progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters
                 )
@@ -296,14 +300,6 @@ def _start_first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
     expected = given["targets"] or (() if given["resume"] else ("onnxruntime",))
     return nullcontext(spawn_lane) if elsewhere else start_first_lane(lambda: spawn_lane(expected))
-
-
-def _take_evidence(folder: Path) -> None:
-    """Add the results of auto-triage to the clusters."""
-    from opsieve.triage.review.review import run_triage
-
-    for sentence in run_triage(folder).unread:
-        output.print_message(f"{printable(sentence)}.")
 
 
 def _run_to_end(
@@ -340,11 +336,6 @@ class _Events:
         """Print an event unless the last one was a moment ago."""
         if self._pulse.is_due():
             self.print_event(event, **facts)
-
-
-def _format_progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
-    found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
-    return f"{rate:.1f} tests/s, {found}, {count_noun(clusters, 'cluster')}"
 
 
 def _write_summary(facts: dict[str, Any]) -> str:

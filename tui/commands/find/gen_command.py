@@ -11,7 +11,6 @@ from opsieve.tui.commands import options, output
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
-    from opsieve.backends.probing.operator_support import Support
 
 # Lines that a screen holds; --json has all
 _MOST_REFUSED = 20
@@ -145,7 +144,26 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
     with Workers() as workers, output.open_probing_bar() as probing:
         supports = generation.probe_support(workers, request.targets, request.program, probing)
     if as_json:
-        click.echo(json.dumps({"supports": [_list_support(item) for item in supports]}))
+        click.echo(
+            json.dumps(
+                {
+                    "supports": [
+                        {
+                            "target": item.target,
+                            "version": item.version,
+                            "known": len(item.known),
+                            "refused": dict(item.reasons),
+                            "refused_by_rank": [
+                                {"what": what, "rank": rank, "reason": why}
+                                for (what, rank), why in item.by_rank.items()
+                            ],
+                            "broken": dict(item.broken),
+                        }
+                        for item in supports
+                    ]
+                }
+            )
+        )
         return 0
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
@@ -157,19 +175,6 @@ def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
         for line in operator_support.explain_support(item):
             click.echo(printable(f"  {line}"))
     return 0
-
-
-def _list_support(item: "Support") -> dict[str, Any]:
-    return {
-        "target": item.target,
-        "version": item.version,
-        "known": len(item.known),
-        "refused": dict(item.reasons),
-        "refused_by_rank": [
-            {"what": what, "rank": rank, "reason": why} for (what, rank), why in item.by_rank.items()
-        ],
-        "broken": dict(item.broken),
-    }
 
 
 def _write_summary(facts: dict[str, Any]) -> str:

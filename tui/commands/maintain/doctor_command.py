@@ -63,6 +63,10 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         walls, lacks = workers.get_walls()
     pythons = [".".join(map(str, found.version)) for found in interpreters.find_interpreters()]
     isolated = examine_isolation(walls, lacks)
+    from opsieve.backends.registry import names, plugin
+    from opsieve.backends.workers.sandbox.policy import select_variables
+
+    patterns = [each for name in names() for each in plugin(name).facts.variables]
     facts = {
         "opsieve": VERSION,
         "python": platform.python_version(),
@@ -72,21 +76,12 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         "release_store": str(releases.ReleaseStore().root),
         "native_frames": native.shim() is not None,
         "isolation": asdict(isolated),
-        "variables_left_out": _list_withheld_variables(),
+        "variables_left_out": sorted({*os.environ} - {*select_variables(os.environ, patterns)}),
     }
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
         return
     _print_facts(backends, facts, isolated)
-
-
-def _list_withheld_variables() -> list[str]:
-    """List the environment variables of this process that no compiler gets."""
-    from opsieve.backends.registry import names, plugin
-    from opsieve.backends.workers.sandbox.policy import select_variables
-
-    patterns = [each for name in names() for each in plugin(name).facts.variables]
-    return sorted({*os.environ} - {*select_variables(os.environ, patterns)})
 
 
 def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated: "Isolation") -> None:

@@ -18,7 +18,7 @@ from opsieve.tui.commands import completions, options, output
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries
-    from opsieve.triage.store.rows import CaseDetails, ClusterGroup, FingerprintRow, NonBugRow
+    from opsieve.triage.store.rows import ClusterGroup, FingerprintRow, NonBugRow
 
 
 _MEMBERS = 10
@@ -55,7 +55,20 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
         if "/" in name or ":" in name:
             details = store.case(name)
             if as_json:
-                click.echo(json.dumps(_list_case_facts(details)))
+                click.echo(
+                    json.dumps(
+                        {
+                            **asdict(details.member),
+                            "name": details.member.name,
+                            "cluster": details.cluster,
+                            "case": str(details.folder or ""),
+                            "reduced_case": str(details.reduced or ""),
+                            "components": [encode_component(part) for part in details.components],
+                            "problem": details.problem,
+                            "commits": [asdict(commit) for commit in details.commits],
+                        }
+                    )
+                )
             else:
                 member = details.member
                 click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
@@ -116,20 +129,6 @@ def _list_cluster_facts(
         "history": [asdict(decision) for decision in store.history(name, 20)],
     }
     return summary, fingerprints
-
-
-def _list_case_facts(details: "CaseDetails") -> dict[str, Any]:
-
-    return {
-        **asdict(details.member),
-        "name": details.member.name,
-        "cluster": details.cluster,
-        "case": str(details.folder or ""),
-        "reduced_case": str(details.reduced or ""),
-        "components": [encode_component(part) for part in details.components],
-        "problem": details.problem,
-        "commits": [asdict(commit) for commit in details.commits],
-    }
 
 
 def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
