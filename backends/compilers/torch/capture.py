@@ -108,10 +108,8 @@ def _find_program(scope: dict[str, Any]) -> Any:
 class _Function(torch.nn.Module):  # type: ignore[misc]  # torch is not there when types are checked
     def __init__(self, function: Any) -> None:
         super().__init__()
-        self.function = function
-
-    def forward(self, *values: Any) -> Any:
-        return self.function(*values)
+        # With its own signature, so that the inputs keep their names.
+        self.forward = function
 
 
 def to_graph(exported: Any) -> TorchGraph:

@@ -13,6 +13,8 @@ TORCH = IR(
     # Eager torch, which refuses what does not fit together.
     validator="torch",
     checked_by="eager PyTorch, which runs the program",
+    # `--strategy torch` alone makes programs of it.
+    strategies={"torch": 0},
     evaluator="opsieve.backends.compilers.torch.targets:evaluate_program",
     reduction="opsieve.reducer.irs.torch:TorchReduction",
     can_be_undefined=lambda program: any("empty" in operator for operator in program.operators()),
