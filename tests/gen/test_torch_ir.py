@@ -182,6 +182,22 @@ def test_an_archive_with_more_than_a_graph_is_refused(
         read_program(tmp_path / "bad.pt2")
 
 
+def test_a_weight_without_dimensions_keeps_its_shape(tmp_path: Path) -> None:
+    place = "linear/data/weights/model_weights_config.json"
+    with zipfile.ZipFile(ARCHIVE) as source, zipfile.ZipFile(tmp_path / "m.pt2", "w") as made:
+        for info in source.infolist():
+            data = source.read(info)
+            if info.filename.partition("/")[2] == place.partition("/")[2]:
+                root = json.loads(data)
+                root["config"]["n"]["tensor_meta"] |= {"sizes": [], "strides": []}
+                data = json.dumps(root).encode()
+            made.writestr(info, data)
+    program = read_program(tmp_path / "m.pt2")
+    assert isinstance(program, TorchProgram)
+    assert program.graph.constants["b_n"].shape == ()
+    assert "torch.full([], 1.0, dtype=torch.float32)" in program.script
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.pt2").write_bytes(ARCHIVE.read_bytes()[:900])
     with pytest.raises(BadInput, match=r"no archive of torch\.export\.save"):
@@ -269,3 +285,19 @@ def test_an_edit_that_changes_nothing_gives_nothing() -> None:
     assert changed is not None
     # It is another tensor now.
     assert edits.store(changed, stored["x"], np.ones((4, 3), np.float32)) is None
+
+
+def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -> None:
+    from opsieve.gen.generation.random_graph import GenRequest
+    from opsieve.gen.strategies.torch_programs import torch_programs
+
+    request = GenRequest(nodes=12)
+    drawn = set()
+    for seed in range(40):
+        case = torch_programs(request, seed)
+        assert isinstance(case.program, TorchProgram)
+        assert decode_graph(case.program.data).calls == case.program.graph.calls
+        assert case.program.data == torch_programs(request, seed).program.data
+        drawn |= {each.split(".")[1] for each in case.program.operators()}
+    # Views, writes, promotion and indexing all occur.
+    assert {"transpose", "select", "expand", "copy_", "fill_", "where", "index_select", "_to_copy"} <= drawn

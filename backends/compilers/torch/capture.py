@@ -131,7 +131,7 @@ def to_graph(exported: Any) -> TorchGraph:
                 inputs.append(name)
                 _declare_type(name, node.meta["val"], types, strides)
             else:
-                constants[name] = np.ascontiguousarray(to_value(state[target]))
+                constants[name] = np.array(to_value(state[target]), order="C")
         elif node.op == "call_function" and node.target is not operator.getitem:
             call = _make_call(node, names, types)
             if call.key or call.mutates:

@@ -215,4 +215,5 @@ def _spread_storage(flat: Array, sizes: list[int], strides: list[int]) -> Array:
     if last >= flat.size or min(sizes + strides, default=0) < 0 or math.prod(sizes) > MOST_ELEMENTS:
         raise MalformedProgram("a weight is shorter than its sizes, or too large")
     steps = [stride * flat.itemsize for stride in strides]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, sizes, steps))
+    # `ascontiguousarray` would give a tensor without dimensions one.
+    return np.lib.stride_tricks.as_strided(flat, sizes, steps).copy()

@@ -241,8 +241,10 @@ def _draw_write(draft: _Draft) -> None:
     held, way = Ref(value.name), draft.rng.below(5)
     # torch refuses a source that overlaps what is written.
     source = draft.pick_value(
-        lambda each: (each.dtype, each.memory != value.memory) == (value.dtype, True)
-        and broadcast(value.shape, each.shape) == value.shape
+        lambda each: (
+            (each.dtype, each.memory != value.memory) == (value.dtype, True)
+            and broadcast(value.shape, each.shape) == value.shape
+        )
     )
     # The result is the value itself, under another name.
     if way == 0 and source is not None:
