@@ -13,9 +13,9 @@ in the bodies of If, Loop and Scan (which may read outer values); local function
 at the last node of its last path, at every place where that matches; faults of the run act when that node is
 evaluated. A path may name an operator of any domain.
 
-`level=off` is the unoptimised build: of all faults it has only `unsupported` of single operators, which are
-lacks of a kernel. Draws for a probability come from the system's randomness, or with `seed` from a sequence
-of their own that begins anew in each worker.
+`level=off` is the unoptimised build: of all faults it has only `unsupported` of single operators without a
+probability, which are lacks of a kernel. Draws for a probability come from the system's randomness, or with
+`seed` from a sequence of their own that begins anew in each worker.
 
 PyTorch programs run on eager torch; their operators are named without the overload (`aten.relu`).
 """
@@ -140,9 +140,13 @@ class Fault:
     @property
     def is_lack(self) -> bool:
         """Return whether one operator has no kernel: unlike an operator that a fusion introduced, it is
-        missing without the optimiser too.
+        missing without the optimiser too. What comes and goes is no lack.
         """
-        return self.kind == "unsupported" and all(len(path) == 1 for path in self.paths)
+        return (
+            self.kind == "unsupported"
+            and self.probability >= 1
+            and all(len(path) == 1 for path in self.paths)
+        )
 
     def strikes(self) -> bool:
         """Whether it happens this time."""

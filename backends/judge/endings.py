@@ -1,8 +1,9 @@
 """Judge a target without outputs: it died, raised an error, or says that it lacks a feature.
 
 A missing feature counts only if the program itself contains it. If the compiler runs the program unoptimised,
-or takes each operator by itself, its own optimiser introduced the unsupported part: that is an error. An
-element type that a compiler refuses everywhere is a missing feature under any name.
+or takes each operator by itself, its own optimiser introduced the unsupported part: that is an error. So is a
+missing feature that comes and goes. An element type that a compiler refuses everywhere is a missing feature
+under any name.
 """
 
 from opsieve.backends.judge import pieces, shown_failure
@@ -83,16 +84,18 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
 
 def judge_lack(session: JudgingSession, first: Observation) -> Verdict:
     """Judge a target that reports a missing feature: `unsupported` unless its own optimiser introduced the
-    need for it.
+    need for it, or a repetition gives outputs.
     """
     target, baseline = session.target, session.target.baseline
+    flaky = _judge_unconfirmed(session, first)
+    if flaky is not None:
+        return flaky
     acceptor = shown_failure.find_acceptor_of_lack(session.program, session.inputs, target, first, session)
     if not acceptor:
         return make_verdict("unsupported", make_reason(Cause.LACKS, target=target, ending=first), at=first)
-    # The cheap question first; the second one runs the reference.
-    excused = _judge_unconfirmed(session, first) or _judge_undefined(session, first)
-    if excused is not None:
-        return excused
+    undefined = _judge_undefined(session, first)
+    if undefined is not None:
+        return undefined
     blame = "optimiser" if baseline is not None else "compiler"
     reason = make_reason(Cause.MADE_LACK, target=target, acceptor=acceptor, ending=first)
     return make_verdict("fail", reason, "error", first, blame=blame)

@@ -25,12 +25,15 @@ def judge_run(
     right: Observation | None = None,
     blame: str = "",
     policy: Policy = POLICY,
+    comes_and_goes: bool = False,
 ) -> Verdict:
     """Judge one run of `target` by that run and by the arbiter's run `right`.
 
     Args:
         lab: Runs other compilers to see who accepts a program that `target` calls unsupported.
         right: The arbiter's run; without one, outputs are not compared.
+        comes_and_goes: Whether the failure is intermittent. Then a run that gives outputs proves that another
+            run's `unsupported` is no missing feature, and `target` is asked once more.
 
     Returns:
         `fail` with its kind; `pass` for uncontradicted outputs; `undecided` if the arbiter gave no outputs;
@@ -51,7 +54,10 @@ def judge_run(
         )
     if run.outcome == "environment":
         return Verdict("environment", run.message, None, run.stage, run.message)
-    if run.outcome == "unsupported" and not find_acceptor_of_lack(program, inputs, target, run, lab):
+    if run.outcome == "unsupported" and not (
+        find_acceptor_of_lack(program, inputs, target, run, lab)
+        or (comes_and_goes and lab.observe(target, program, inputs, fresh=True).outcome == "ok")
+    ):
         return Verdict("unsupported", run.message, None, run.stage, run.message)
     kind = KIND_OF_OUTCOME.get(run.outcome, "error")
     return Verdict("fail", run.message, kind, run.stage, run.message, blame=blame)

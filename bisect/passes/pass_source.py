@@ -7,7 +7,7 @@ default, are tried like passes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy, compare
@@ -27,6 +27,8 @@ from opsieve.gen.model.program import Program
 
 # Bytes of a model on which the reference costs more than all probes
 _LARGE = 10_000
+# Judgements of a build that must all pass before a failure that comes and goes is taken to be cured.
+_TURNS = 4
 # Backends with levels between none and all: the option and its values, each of which does what the one before
 # does, and more.
 _LADDERS = {
@@ -84,6 +86,12 @@ def blame_passes(
     variants = _Variants(case, target, lab)
     plain = _find_plain_failure(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
+    for _ in range(_TURNS - 1):
+        if wanted.state == "bad":
+            break
+        # A user has seen it fail: one run that passes does not settle it.
+        variants.forget_run(target)
+        wanted = replace(evaluate(case, target, variants, policy), flaky=True)
     if wanted.state != "bad":
         raise (NoFailure if wanted.state == "good" else Unjudged)(
             f"{target.display}: {wanted.symptom}: {wanted.text}"
@@ -101,9 +109,16 @@ def blame_passes(
         variant, lowest = variants.get_target(level, off), level == variants.levels[0]
         seen = _evaluate_compiled(case, variant, wanted, variants) if compiling and not lowest else None
         seen = seen or _evaluate_variant(case, variant, wanted, variants, policy, lowest and plain is None)
+        result = classify_outcome(seen, wanted)
+        for _ in range(_TURNS - 1 if wanted.flaky else 0):
+            if result is TestResult.BAD:
+                break
+            variants.forget_run(variant)
+            seen = evaluate(case, variant, variants, policy)
+            result = classify_outcome(seen, wanted)
         if level == variants.levels[0] and len(variants.levels) > 1:
             unoptimised.append(seen)
-        return classify_outcome(seen, wanted)
+        return result
 
     counted = target.facts.counts_applications
     # `NAME:ARGUMENT`; `=OPTION:VALUE` is no pass.
@@ -245,6 +260,10 @@ class _Variants:
         if target not in self._known:
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
         return self._known[target]
+
+    def forget_run(self, target: ResolvedTarget) -> None:
+        """Run the case on a target anew the next time, because its failure comes and goes."""
+        self._known.pop(target, None)
 
     def observe_compilation(self, target: ResolvedTarget) -> Observation:
         """Observe the case when it is only compiled."""

@@ -160,13 +160,14 @@ def find_judged(
 
     Args:
         judged: What `judge_case` says of the case on the target.
-        doubtful: A user has seen the target fail: where it passes, it is run again.
+        doubtful: A user has seen the target fail: where it passes or is said to lack a feature, it is run
+            again.
 
     Raises:
         Unjudged: If the verdict leaves open whether it fails.
     """
     verdict = judged.verdict
-    if verdict.verdict == "pass" and doubtful and case.program.fault is None:
+    if verdict.verdict in ("pass", "unsupported") and doubtful and case.program.fault is None:
         return _check_flaky(case, target, workers, verdict)
     if verdict.verdict == "invalid" and doubtful:
         accepted = find_accepted_forbidden(case.program, case.inputs, target, workers)
@@ -222,11 +223,14 @@ def _check_flaky(
     """Look for a failure that one run does not show: an intermittent one, varying results, or a slow or
     memory-hungry build. A user has seen the target fail, so that one pass does not settle it.
     """
-    runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
+    passes = verdict.verdict == "pass"
+    runs = REPLAYS if passes and case.program.byte_size < _LARGE else SHORT
     replays = judged_replays(case, target, runs, workers)
     failing = next((judged for _, judged in replays if judged.verdict == "fail"), None)
     if failing is not None:
         return measure_rate(case, target, replace(failing, verdict="flaky"), workers)
+    if not passes:
+        return None, _without_failure(verdict, target)
     if spread_of([answer for answer, _ in replays]).differing:
         return varying(case, target, workers)
     slow, _ = slower(case, target, workers)

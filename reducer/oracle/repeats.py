@@ -80,7 +80,10 @@ def judged_replays(
     # The other observations are shared by all of them.
     lab = ObservationCache(workers)
     answers = replayed_runs(case, target, runs, workers, fresh)
-    return [(answer, judge_run(case.program, case.inputs, target, answer, lab)) for answer in answers]
+    return [
+        (answer, judge_run(case.program, case.inputs, target, answer, lab, comes_and_goes=True))
+        for answer in answers
+    ]
 
 
 def _is_of_kind(judged: Verdict, verdict: Verdict) -> bool:
@@ -95,7 +98,7 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
     for apart in (False, True):
         found = replayed_spread(case, target, REPLAYS, workers, apart)
         if found.ended is not None:
-            judged = judge_run(case.program, case.inputs, target, found.ended, workers)
+            judged = judge_run(case.program, case.inputs, target, found.ended, workers, comes_and_goes=True)
             if judged.verdict == "fail":
                 return measure_rate(case, target, replace(judged, verdict="flaky"), workers)
             return None, f"a run ended: {found.ended.outcome}"

@@ -48,6 +48,7 @@ class TargetTest:
     `cure` those of the whole model. With `finite`, a mismatch counts only where the right outputs are finite,
     as those of the whole model were. With `any_type` the element type of a wrong result may change, if `sick`
     and `well` show that the cure is the same. `apart` gives each run of the target a process of its own.
+    `comes_and_goes` as in `judge_run`.
     """
 
     workers: Workers
@@ -60,6 +61,7 @@ class TargetTest:
     finite: bool = False
     any_type: bool = False
     apart: bool = False
+    comes_and_goes: bool = False
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -74,9 +76,9 @@ class TargetTest:
                     yield self._check_outputs(subject, test, got, wanted)
             return
         answers: Iterable[Observation] = self.workers.observe_many(self.target, tests, fresh=self.apart)
-        # To judge `unsupported` without an unoptimised build, the target is run again, operator by operator.
-        # It cannot begin before all answers of this batch are read.
-        if self.target.baseline is None:
+        # To judge `unsupported`, the target is run again: operator by operator without an unoptimised build,
+        # and whole for an intermittent failure. It cannot begin before all answers of this batch are read.
+        if self.target.baseline is None or self.comes_and_goes:
             answers = list(answers)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
             yield self._check_ending(subject, test, got, None)
@@ -139,8 +141,16 @@ class TargetTest:
         return CheckResult(answer.kind, answer.why, answer.key, wrong)
 
     def _judge(self, test: Test, got: Observation, lab: Lab, wanted: Observation | None = None) -> Verdict:
-        blame = self.failure.verdict.blame
-        return judge_run(test.program, test.inputs, self.target, got, lab, right=wanted, blame=blame)
+        return judge_run(
+            test.program,
+            test.inputs,
+            self.target,
+            got,
+            lab,
+            right=wanted,
+            blame=self.failure.verdict.blame,
+            comes_and_goes=self.comes_and_goes,
+        )
 
     def _is_shown(self, verdict: Verdict, subject: Runnable, got: Observation) -> bool:
         return self.failure.is_shown_by(verdict, got, subject.program, self.level, self.any_type)

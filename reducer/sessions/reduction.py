@@ -564,6 +564,7 @@ def interestingness_of(
         level,
         finite=_finite(premise, workers, start),
         apart=premise.apart,
+        comes_and_goes=premise.chance < 1,
     )
     # A cure of an intermittent failure cannot be recognised in a few runs.
     if premise.chance < 1:

@@ -9,7 +9,7 @@ whose faults these are. What comes besides:
     ~FAULT       does not strike where there is an Identity
     FAULT KIND   `turn` transposes; `vary` gives other values in each run; `later` wrong values in one process
     and an error in the next; `once` an error in one
-                 process and none in the next; `hog` takes 256 MB; `lenient` (in front of all others) runs
+                 process and none in the next, `waver` a lack that comes and goes likewise; `hog` takes 256 MB; `lenient` (in front of all others) runs
                  what is invalid
 """
 
@@ -31,7 +31,7 @@ __version__ = "RELEASE"
 _TURNS = mmap.mmap(-1, 8 << 12)
 _VARIES = ("vary", "later")
 engine.VALUE_FAULTS = (*engine.VALUE_FAULTS, *_VARIES, "turn")
-engine.PROCESS_FAULTS = (*engine.PROCESS_FAULTS, "once", "hog")
+engine.PROCESS_FAULTS = (*engine.PROCESS_FAULTS, "once", "waver", "hog")
 engine.KINDS = engine.VALUE_FAULTS + engine.RAISED_FAULTS + engine.PROCESS_FAULTS
 _alter_value, _misbehave = engine.alter_value, engine.misbehave
 _current = {"slot": 0}
@@ -67,6 +67,9 @@ def misbehave(kind):
     if kind == "once":
         if takes_turn():
             raise AnvilInternalError("anvil/fusion.cc:31 once: the schedule was lost")
+    elif kind == "waver":
+        if takes_turn():
+            raise engine.FakeUnsupported("anvil/fusion.cc:43 waver: no kernel was found, not implemented")
     elif kind == "hog":
         ctypes.memset(ctypes.create_string_buffer(256 << 20), 1, 256 << 20)
     else:
@@ -81,7 +84,7 @@ def build(model, options, stage=lambda name: None, form="onnx"):
     import onnx
 
     text = options["faults"] if "1.0" not in (__version__, options["like"]) else ""
-    _current["slot"] = zlib.crc32(f"{text} {options['seed']}".encode() + model) % (1 << 12)
+    _current["slot"] = zlib.crc32(f"{text} {options['level']} {options['seed']}".encode() + model) % (1 << 12)
     lenient = text.startswith("lenient")
     if b"disruptive" in model and not lenient:  # not always: the checker wants the types of all outputs
         onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
@@ -100,7 +103,7 @@ def build(model, options, stage=lambda name: None, form="onnx"):
     if form != "onnx":
         return compile_module(form, model, kept, stage)
     asked = {"faults": "+".join(kept), "level": "on", "seed": options["seed"]}
-    run = engine.Fake().prepare(SimpleNamespace(model=model, options=asked, stage=stage))
+    run = engine.Fake().prepare(SimpleNamespace(model=model, ir=form, options=asked, stage=stage))
     return forgiving(model, run) if lenient else run
 
 
