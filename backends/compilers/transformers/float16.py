@@ -31,16 +31,6 @@ def refuse_float16(model: Any) -> None:
         raise NotImplementedError("the model has float16 of its own")
 
 
-def import_converter() -> None:
-    """Import onnxconverter_common.float16."""
-    import onnxconverter_common.float16  # noqa: F401
-
-
-def import_of_onnxruntime() -> None:
-    """Import onnxruntime.transformers.float16."""
-    import onnxruntime.transformers.float16  # noqa: F401
-
-
 def convert(model: Any, options: Mapping[str, str]) -> Any:
     """Convert the model to float16 with onnxconverter-common."""
     from onnxconverter_common import float16
@@ -110,7 +100,7 @@ CONVERTER = targets.Transformed(
     {},
     "optimise",
     ("onnx", "protobuf", "packaging"),
-    import_converter,
+    ("onnxconverter_common.float16",),
     convert,
     package="onnxconverter-common",
     extra="onnxconverter-common",
@@ -122,7 +112,7 @@ ONNXRUNTIME = targets.Transformed(
     {"initializers": ("used", "all")},
     "initializers",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    import_of_onnxruntime,
+    ("onnxruntime.transformers.float16",),
     convert_by_onnxruntime,
     package="onnxruntime",
     may_lack=True,

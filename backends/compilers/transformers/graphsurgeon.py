@@ -13,11 +13,6 @@ from typing import Any
 from opsieve.backends.compilers.transformers import targets
 
 
-def import_graphsurgeon() -> None:
-    """Import onnx_graphsurgeon."""
-    import onnx_graphsurgeon  # noqa: F401
-
-
 def operate(model: Any, options: Mapping[str, str]) -> Any:
     """Convert the model to graphsurgeon's own graph and back."""
     import onnx_graphsurgeon
@@ -35,6 +30,6 @@ BACKEND = targets.Transformed(
     {"fold": targets.SWITCH, "clean": targets.SWITCH},
     "fold",
     ("onnx", "ml_dtypes"),
-    import_graphsurgeon,
+    ("onnx_graphsurgeon",),
     operate,
 )

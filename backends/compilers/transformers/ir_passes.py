@@ -18,11 +18,6 @@ USUAL = (
 )  # fmt: skip
 
 
-def import_passes() -> None:
-    """Import onnx_ir and its passes."""
-    import onnx_ir.passes.common  # noqa: F401
-
-
 def run_passes(model: Any, options: Mapping[str, str]) -> Any:
     """Run the named passes, or the usual ones, without those to skip; raise UnknownName for one that the
     release lacks.
@@ -52,7 +47,7 @@ BACKEND = targets.Transformed(
     {"passes": (), "skip": (), "trace": targets.TRACE},
     "passes",
     ("onnx", "ml_dtypes", "typing_extensions", "packaging", "sympy"),
-    import_passes,
+    ("onnx_ir.passes.common",),
     run_passes,
     package="onnx-ir",
 )

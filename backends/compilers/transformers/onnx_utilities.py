@@ -17,12 +17,6 @@ _LIBRARIES = ("protobuf", "ml_dtypes", "typing_extensions")
 _KINDS = ("nodes", "edges", "initializers", "value_infos", "functions")
 
 
-def import_utilities() -> None:
-    """Import onnx.compose and onnx.utils."""
-    import onnx.compose
-    import onnx.utils  # noqa: F401
-
-
 def extract(model: Any, options: Mapping[str, str]) -> Any:
     """Extract the model between all its inputs and all its outputs."""
     from onnx.utils import Extractor
@@ -42,14 +36,21 @@ def prefix(model: Any, options: Mapping[str, str]) -> Any:
 
 
 EXTRACTOR = targets.Transformed(
-    "onnx-extractor", {}, "optimise", _LIBRARIES, import_utilities, extract, package="onnx", may_lack=True
+    "onnx-extractor",
+    {},
+    "optimise",
+    _LIBRARIES,
+    ("onnx.compose", "onnx.utils"),
+    extract,
+    package="onnx",
+    may_lack=True,
 )
 COMPOSE = targets.Transformed(
     "onnx-compose",
     {"names": ("all", *_KINDS)},
     "names",
     _LIBRARIES,
-    import_utilities,
+    ("onnx.compose", "onnx.utils"),
     prefix,
     package="onnx",
     may_lack=True,
@@ -61,11 +62,6 @@ COMPOSE = targets.Transformed(
 
 
 MEANINGS = (("environment", r"unexpected keyword argument '(?:inline_schema_functions|convert_version)'"),)
-
-
-def import_inliner() -> None:
-    """Import onnx.inliner."""
-    import onnx.inliner  # noqa: F401
 
 
 def inline(model: Any, options: Mapping[str, str]) -> Any:
@@ -84,7 +80,7 @@ BACKEND = targets.Transformed(
     {"functions": ("local", "schema"), "convert": ("off", "on")},
     "functions",
     ("protobuf", "ml_dtypes", "typing_extensions"),
-    import_inliner,
+    ("onnx.inliner",),
     inline,
     package="onnx",
     patterns=MEANINGS,

@@ -20,11 +20,6 @@ MODELS = (
 )  # fmt: skip
 
 
-def import_optimizer() -> None:
-    """Import onnxruntime.transformers.optimizer, and sympy through it."""
-    import onnxruntime.transformers.optimizer  # noqa: F401
-
-
 def fuse(model: Any, options: Mapping[str, str]) -> Any:
     """Run the fusions for a type of model; raise UnknownName for a type or fusion that the release lacks."""
     # The tool's folder is on sys.path
@@ -50,7 +45,7 @@ BACKEND = targets.Transformed(
     {"model": MODELS, "level": ("0", "1", "2", "99"), "skip": ()},
     "model",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    import_optimizer,
+    ("onnxruntime.transformers.optimizer",),
     fuse,
     package="onnxruntime",
     may_lack=True,

@@ -17,10 +17,6 @@ from opsieve.backends.compilers.transformers import pass_options, targets
 from opsieve.backends.compilers.worker_common import NotRun, UnknownName
 
 
-def import_onnxruntime() -> None:
-    """Do nothing: onnxruntime is imported for the run of the result anyway."""
-
-
 def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
     """Return the model that a session of the level saves. Raises NotRun if onnxruntime cannot make the
     session.
@@ -59,7 +55,7 @@ BACKEND = targets.Transformed(
     {"level": tuple(LEVELS), "disabled_optimizers": ()},
     "level",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    import_onnxruntime,
+    (),
     save_and_read,
     package="onnxruntime",
     checked=False,

@@ -48,11 +48,6 @@ class Fed:
         return self.left.pop() if self.left else None
 
 
-def import_quantisation() -> None:
-    """Import onnxruntime.quantization."""
-    import onnxruntime.quantization  # noqa: F401
-
-
 def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) -> Any:
     """Quantise the model; activations that a quantised range could represent are kept, so that removing the
     pairs leaves the original.
@@ -210,7 +205,7 @@ BACKEND = targets.Transformed(
     {"mode": ("static", "dynamic"), "channels": ("all", "each")},
     "mode",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    import_quantisation,
+    ("onnxruntime.quantization",),
     quantise,
     package="onnxruntime",
     patterns=MEANINGS,

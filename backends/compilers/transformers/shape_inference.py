@@ -18,16 +18,6 @@ from opsieve.backends.compilers.worker_common import BrokenModel
 _MOST = 400
 
 
-def import_onnx_inference() -> None:
-    """Import onnx.shape_inference."""
-    import onnx.shape_inference  # noqa: F401
-
-
-def import_symbolic_inference() -> None:
-    """Import onnxruntime's tool, which needs sympy."""
-    import onnxruntime.tools.symbolic_shape_infer  # noqa: F401
-
-
 def _expose_values(inferred: Any) -> Any:
     """Return the model with its values of a declared tensor type as outputs."""
     there = {value.name for value in [*inferred.graph.output, *inferred.graph.input]}
@@ -95,7 +85,7 @@ ONNX = targets.Transformed(
     {"data": ("off", "on")},
     "data",
     ("protobuf", "ml_dtypes", "typing_extensions"),
-    import_onnx_inference,
+    ("onnx.shape_inference",),
     infer,
     package="onnx",
     may_lack=True,
@@ -108,7 +98,7 @@ SYMBOLIC = targets.Transformed(
     {"merge": ("off", "on")},
     "merge",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    import_symbolic_inference,
+    ("onnxruntime.tools.symbolic_shape_infer",),
     infer_symbolic,
     package="onnxruntime",
     patterns=(("unsupported", r"Incomplete symbolic shape inference"),),

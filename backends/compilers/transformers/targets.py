@@ -13,6 +13,7 @@ failure is the answer, as for a baseline: this separates a kernel that onnxrunti
 an operator that the transformer introduced, and bugs of onnxruntime from bugs of the transformer.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.ort import BACKEND as ORT
@@ -52,13 +53,13 @@ NO_SWITCH = (
 class Transformed:
     """A backend that transforms a model and runs the result on onnxruntime unoptimised.
 
-    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what
-    that needs; `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is
-    given where the distribution is called otherwise than the target, `extra` then where it does not come with
-    opsieve. `patterns` are meanings of messages, as `meaning_of` takes them. With `may_lack`, an operator of
-    the result without a kernel is onnxruntime's lack, since the user asked for these operators; there is then
-    no baseline to show a lack of the result as a fault. `checked`: onnx's checker must accept the result; not
-    what onnxruntime makes for itself, with operators of its own in ONNX's domain
+    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` are the
+    modules that needs; `libraries` are the requirements of the package beside numpy and onnxruntime.
+    `package` is given where the distribution is called otherwise than the target, `extra` then where it does
+    not come with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them. With `may_lack`,
+    an operator of the result without a kernel is onnxruntime's lack, since the user asked for these
+    operators; there is then no baseline to show a lack of the result as a fault. `checked`: onnx's checker
+    must accept the result; not what onnxruntime makes for itself, with operators of its own in ONNX's domain
     (SimplifiedLayerNormalization). `examine` raises BrokenModel if outputs differ from the result's
     declarations. `restore` gives a model that was narrowed, after the original, its precision back: that
     one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs too.
@@ -76,7 +77,7 @@ class Transformed:
         options: Mapping[str, Tuple[str, ...]],
         main_option: str,
         libraries: Tuple[str, ...],
-        imports: Callable[[], None],
+        imports: Tuple[str, ...],
         transform: Callable[..., Any],
         environment: Optional[Mapping[str, str]] = None,
         package: str = "",
@@ -124,7 +125,8 @@ class Transformed:
         import onnx.shape_inference  # noqa: F401
         import onnxruntime  # noqa: F401
 
-        self.imports()
+        for name in self.imports:
+            importlib.import_module(name)
         return version_of(self.module)
 
     def prepare(self, request: "Request") -> "Run":
@@ -223,11 +225,6 @@ class Transformed:
         return brief(self.name, options, dtypes, failed)
 
 
-def import_onnxoptimizer() -> None:
-    """Import onnxoptimizer."""
-    import onnxoptimizer  # noqa: F401
-
-
 def run_onnxoptimizer(model: Any, options: Options) -> Any:
     """Run the default passes of onnxoptimizer, or the named ones, without those to skip."""
     import onnxoptimizer
@@ -236,11 +233,6 @@ def run_onnxoptimizer(model: Any, options: Options) -> Any:
     if options["trace"] == "on":
         pass_options.trace_onnxoptimizer(onnxoptimizer, model, passes)
     return onnxoptimizer.optimize(model, passes, options["fixpoint"] == "on")
-
-
-def import_onnxsim() -> None:
-    """Import onnxsim."""
-    import onnxsim  # noqa: F401
 
 
 def run_onnxsim(model: Any, options: Options) -> Any:
@@ -262,12 +254,6 @@ def run_onnxsim(model: Any, options: Options) -> Any:
     return onnxsim.simplify(model, **chosen)[0]
 
 
-def import_onnxscript() -> None:
-    """Import onnxscript's optimizer and rewriter."""
-    import onnxscript.optimizer
-    import onnxscript.rewriter  # noqa: F401
-
-
 def run_onnxscript(model: Any, options: Options) -> Any:
     """Run the whole optimizer, or one of its two separate parts, without the passes and rules to skip."""
     with pass_options.onnxscript_passes(options["skip"], options["trace"] == "on"):
@@ -287,12 +273,6 @@ def call_onnxscript(model: Any, options: Options) -> Any:
     if options["inline"] == "off":
         chosen["inline"] = False
     return optimizer.optimize(model, **chosen)
-
-
-def import_onnxslim() -> None:
-    """Import onnxslim and the parts that it imports when it is called."""
-    import onnxslim.core
-    import onnxslim.utils  # noqa: F401
 
 
 def run_onnxslim(model: Any, options: Options) -> Any:
@@ -319,7 +299,7 @@ ONNXOPTIMIZER = Transformed(
     {"passes": (), "skip": (), "fixpoint": ("off", "on"), "trace": TRACE},
     "passes",
     ("onnx",),
-    import_onnxoptimizer,
+    ("onnxoptimizer",),
     run_onnxoptimizer,
     patterns=NO_TYPE,
     milliseconds=8.0,
@@ -329,7 +309,7 @@ ONNXSIM = Transformed(
     {"passes": SWITCH, "skip": (), "folding": SWITCH, "inference": SWITCH, "trace": TRACE},
     "skip",
     ("onnx", "rich"),
-    import_onnxsim,
+    ("onnxsim",),
     run_onnxsim,
     patterns=NO_TYPE,
     # a proof with z3 after the work, where z3 is installed; it alters nothing
@@ -341,7 +321,7 @@ ONNXSCRIPT = Transformed(
     {"part": ("all", "fold", "rewrite"), "skip": (), "inline": SWITCH, "inference": SWITCH, "trace": TRACE},
     "part",
     ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
-    import_onnxscript,
+    ("onnxscript.optimizer", "onnxscript.rewriter"),
     run_onnxscript,
     milliseconds=40.0,
 )
@@ -351,7 +331,7 @@ ONNXSLIM = Transformed(
     "skip",
     # Releases before 0.1.78 are not imported beside a newer onnx.
     ("onnx<1.20", "sympy", "packaging", "ml_dtypes", "colorama"),
-    import_onnxslim,
+    ("onnxslim.core", "onnxslim.utils"),
     run_onnxslim,
     milliseconds=77.0,
 )

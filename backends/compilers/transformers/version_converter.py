@@ -35,11 +35,6 @@ MEANINGS: tuple[tuple[str, str], ...] = (
 )
 
 
-def import_converter() -> None:
-    """Import onnx.version_converter."""
-    import onnx.version_converter  # noqa: F401
-
-
 def convert(model: Any, options: Mapping[str, str]) -> Any:
     """Convert the model to the opset that the options name."""
     from onnx import version_converter
@@ -52,17 +47,12 @@ BACKEND = targets.Transformed(
     {"opset": OPSETS},
     "opset",
     ("protobuf", "ml_dtypes", "typing_extensions"),
-    import_converter,
+    ("onnx.version_converter",),
     convert,
     package="onnx",
     patterns=MEANINGS,
     may_lack=True,
 )
-
-
-def import_of_onnxscript() -> None:
-    """Import onnxscript.version_converter."""
-    import onnxscript.version_converter  # noqa: F401
 
 
 def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
@@ -85,7 +75,7 @@ ONNXSCRIPT = targets.Transformed(
     {"opset": ("25", *(str(opset) for opset in range(18, 27) if opset != 25))},
     "opset",
     ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
-    import_of_onnxscript,
+    ("onnxscript.version_converter",),
     convert_by_onnxscript,
     package="onnxscript",
     extra="onnxscript",
