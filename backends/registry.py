@@ -289,7 +289,15 @@ def _normal(target: Target, facts: BackendFacts) -> Target:
         # Of every backend, though none of them declares it.
         if name in (REWRITE, ORACLE):
             if name == REWRITE:
-                _check_rewrite(value)
+                # brings onnx in, which most targets do without
+                from opsieve.gen.rewrites.relation import (
+                    check_relation,
+                )
+
+                try:
+                    check_relation(value)
+                except BadInput as error:
+                    raise BadTarget(str(error)) from None
             chosen[name] = value
             continue
         if name not in facts.options:
@@ -321,18 +329,6 @@ def _set_by(word: str, facts: BackendFacts) -> str:
     others = [name for name, legal in facts.options.items() if word in legal]
     # Only if one option alone has it, else the word is ambiguous.
     return others[0] if main and word not in main and len(others) == 1 else facts.main_option
-
-
-def _check_rewrite(written: str) -> None:
-    # brings onnx in, which most targets do without
-    from opsieve.gen.rewrites.relation import (
-        check_relation,
-    )
-
-    try:
-        check_relation(written)
-    except BadInput as error:
-        raise BadTarget(str(error)) from None
 
 
 def compilers() -> tuple[str, ...]:

@@ -32,18 +32,7 @@ from onnx import ModelProto
 
 from opsieve.backends.compare import Policy, compare, error, identical
 from opsieve.backends.compilers.float64_model import promote_value
-from opsieve.backends.judge.discontinuity_points import (
-    MADE,
-    SHIFT,
-    Ask,
-    Values,
-    add_shifts,
-    cut_prefix,
-    feed_constants,
-    find_points,
-    sever,
-)
-from opsieve.backends.judge.perturbation import measure_movements
+from opsieve.backends.judge import discontinuity_points, perturbation
 from opsieve.gen.irs.onnx.edits import tap_model
 
 # The systematic directions come first: random ones seldom push all equal elements over a tie.
@@ -64,12 +53,12 @@ _PEER_FACTOR = 10.0
 
 def excuses(
     model: ModelProto,
-    inputs: Values,
+    inputs: discontinuity_points.Values,
     got: Mapping[str, Any],
     wrong: Sequence[str],
     dtypes: Mapping[str, str],
     policy: Policy,
-    ask: Ask,
+    ask: discontinuity_points.Ask,
     wide: bool = True,
     last: int = _LAST,
 ) -> tuple[str, ...]:
@@ -80,7 +69,7 @@ def excuses(
     `last` is how many points are requested one by one if requesting all of them changes the candidate's
     behaviour.
     """
-    where = find_points(model, wrong)
+    where = discontinuity_points.find_points(model, wrong)
     if not where.names and not where.scales:
         return ()
     fed = {value.name for value in model.graph.input}
@@ -108,7 +97,7 @@ def excuses(
     left = [name for name in wrong if name not in excused]
     if not left:
         return excused
-    model, inputs = feed_constants(model, inputs, where.scales)
+    model, inputs = discontinuity_points.feed_constants(model, inputs, where.scales)
     given = [*given, *where.scales]
     kinds.update((name, _get_dtype(inputs[name])) for name in given)
     # The candidate's own values were right, so only what a fused kernel hides may still move.
@@ -150,8 +139,8 @@ class _Stretches:
     """
 
     model: ModelProto
-    feeds: Values
-    right: Values
+    feeds: discontinuity_points.Values
+    right: discontinuity_points.Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +148,13 @@ class _Case:
     """A mismatch under test; `peers` are the errors of the native reference at the points."""
 
     model: ModelProto
-    inputs: Values
+    inputs: discontinuity_points.Values
     got: Mapping[str, Any]
     dtypes: Mapping[str, str]
     kinds: Mapping[str, str]
     peers: Mapping[str, float]
     policy: Policy
-    ask: Ask
+    ask: discontinuity_points.Ask
 
     def get_allowed_error(self, name: str) -> float:
         """Return how far a rounding error may move a point, relative to its largest magnitude.
@@ -178,7 +167,9 @@ class _Case:
     def measure_rounding(self, made: list[str]) -> dict[str, "np.ndarray[Any, Any]"]:
         """Measure how far rounding alone moves each element of the points."""
         moved = (
-            measure_movements(cut_prefix(self.model, made), self.inputs, made, self.policy, self.ask)
+            perturbation.measure_movements(
+                discontinuity_points.cut_prefix(self.model, made), self.inputs, made, self.policy, self.ask
+            )
             if made
             else {}
         )
@@ -202,7 +193,7 @@ class _Case:
         return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
 
     def is_right_before(
-        self, made: list[str], own: _Own | None, right: Values, wide: bool, last: int
+        self, made: list[str], own: _Own | None, right: discontinuity_points.Values, wide: bool, last: int
     ) -> bool:
         """Whether the candidate is right up to the points.
 
@@ -220,7 +211,7 @@ class _Case:
 
     def is_sound_before(self, made: list[str]) -> bool:
         """Return whether the candidate is right up to the discontinuities, in a model that ends there."""
-        prefix = cut_prefix(self.model, made)
+        prefix = discontinuity_points.cut_prefix(self.model, made)
         own = self.ask("candidate", prefix, self.inputs)
         if own.outputs is None:
             return True
@@ -231,13 +222,13 @@ class _Case:
         """Whether the candidate is right at one point in a model that ends there; this shows faults hidden by
         more outputs.
         """
-        prefix = cut_prefix(self.model, [name])
+        prefix = discontinuity_points.cut_prefix(self.model, [name])
         own = self.ask("candidate", prefix, self.inputs).outputs
         if own is None or compare(own, {name: right}, self.kinds, self.policy).agrees:
             return True
         if error(own.get(name), right) <= _PEER_FACTOR * self.peers[name]:
             return True
-        moved = measure_movements(prefix, self.inputs, [name], self.policy, self.ask)
+        moved = perturbation.measure_movements(prefix, self.inputs, [name], self.policy, self.ask)
         if name in moved and moved[name].is_explaining(own.get(name), self.policy):
             return True
         return name in own and bool(
@@ -246,38 +237,43 @@ class _Case:
         )
 
     def _cut_stretches(
-        self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]
+        self, model: ModelProto, own: discontinuity_points.Values, wrong: Sequence[str], made: list[str]
     ) -> "_Stretches | None":
         """Compute each stretch in float64 from the candidate's values at its start; returns `None` if that is
         impossible.
         """
         if not all(_get_dtype(own.get(name)) == self.kinds[name] for name in made):
             return None
-        parts, feeds = sever(model, made, wrong), {**self.inputs, **{name: own[name] for name in made}}
+        parts, feeds = (
+            discontinuity_points.sever(model, made, wrong),
+            {**self.inputs, **{name: own[name] for name in made}},
+        )
         right = self.ask("float64", parts, feeds).outputs
         return None if right is None else _Stretches(parts, feeds, right)
 
-    def _is_sound(self, own: Values, stretches: "_Stretches", made: list[str]) -> bool:
+    def _is_sound(self, own: discontinuity_points.Values, stretches: "_Stretches", made: list[str]) -> bool:
         """Whether each point is within the screen, ten times the native reference's error, or the effect of
         rounding.
 
         Two results that should cancel leave a remainder that is large beside 0.
         """
-        before = {name: stretches.right[name + MADE] for name in made}
+        before = {name: stretches.right[name + discontinuity_points.MADE] for name in made}
         off = compare({name: own[name] for name in made}, before, self.kinds, self.policy).mismatches
         left = [name for name in off if error(own[name], before[name]) > _PEER_FACTOR * self.peers[name]]
         if not left:
             return True
-        ends = [name + MADE for name in left]
-        moved = measure_movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
+        ends = [name + discontinuity_points.MADE for name in left]
+        moved = perturbation.measure_movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
         return all(
-            name + MADE in moved and moved[name + MADE].is_explaining(own[name], self.policy) for name in left
+            name + discontinuity_points.MADE in moved
+            and moved[name + discontinuity_points.MADE].is_explaining(own[name], self.policy)
+            for name in left
         )
 
 
 def _find_reachable(
     model: ModelProto,
-    inputs: Values,
+    inputs: discontinuity_points.Values,
     got: Mapping[str, Any],
     wrong: Sequence[str],
     dtypes: Mapping[str, str],
@@ -287,7 +283,7 @@ def _find_reachable(
     scales: Sequence[str],
     types: Mapping[str, "np.dtype[Any]"],
     policy: Policy,
-    ask: Ask,
+    ask: discontinuity_points.Ask,
 ) -> tuple[str, ...]:
     """Find the excused outputs.
 
@@ -296,12 +292,12 @@ def _find_reachable(
     of points in other types than float64.
     """
     made = [name for name in steps if name not in given]
-    changed = add_shifts(model, made, wrong)
-    still = {name + SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
+    changed = discontinuity_points.add_shifts(model, made, wrong)
+    still = {name + discontinuity_points.SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
     centre = ask("float64", changed, {**inputs, **still})
     if centre.outputs is None:
         return ()
-    values = {name: np.asarray(centre.outputs[name + MADE], np.float64) for name in made}
+    values = {name: np.asarray(centre.outputs[name + discontinuity_points.MADE], np.float64) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
     sizes = {name: np.asarray(_get_step(value, steps[name])) for name, value in values.items()}
     # Where terms cancel, rounding by itself moves a value farther than the step.
@@ -316,7 +312,9 @@ def _find_reachable(
             moved_to = _choose_direction(turn, value.shape, random) * sizes[name] + (
                 np.zeros(value.shape) if name in made else value
             )
-            feeds[name + SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
+            feeds[name + discontinuity_points.SHIFT if name in made else name] = np.asarray(
+                moved_to, types.get(name, np.float64)
+            )
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:
             runs.append(moved.outputs)

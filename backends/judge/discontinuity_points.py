@@ -13,12 +13,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from opsieve.backends.judge.pieces import get_constants
 from opsieve.backends.observation import Observation
-from opsieve.gen.declarations.catalogue import find_operator
-from opsieve.gen.declarations.properties import Rounding
-from opsieve.gen.irs.onnx.edits import copied, keep, replace_items, tap_model
-from opsieve.gen.irs.onnx.view import list_captured
-from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.model.tensors import read_tensor
+from opsieve.gen.declarations import catalogue, properties
+from opsieve.gen.irs.onnx import edits, view
+from opsieve.gen.model import structure, tensors
 
 Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and
@@ -56,18 +53,18 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
     found: dict[str, None] = {}
     decided = True
     for node in graph.node:
-        read = list_captured(node)
+        read = view.list_captured(node)
         if any(name in needed for name in node.output):
             inside = (node.domain, node.op_type) in jumping or any(
-                _has_discontinuous(body.node) for body in bodies(node)
+                _has_discontinuous(body.node) for body in structure.bodies(node)
             )
-            if inside or Rounding.COMPUTES in get_rounding(node):
+            if inside or properties.Rounding.COMPUTES in get_rounding(node):
                 decided = False
                 found.update((name, None) for name in read if name in needed)
             elif _is_discontinuous(node):
                 found.update((name, None) for name in read if name not in exact)
         # A Reshape of an input has no rounding error, so a jump behind it is the same for every compiler.
-        if Rounding.EXACT in get_rounding(node) and all(name in exact for name in read):
+        if properties.Rounding.EXACT in get_rounding(node) and all(name in exact for name in read):
             exact.update(node.output)
     held = get_constants(model)
     made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
@@ -75,7 +72,8 @@ def find_points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInput
     scales = [
         name
         for node in graph.node
-        if Rounding.REQUANTISES in get_rounding(node) and any(name in needed for name in node.output)
+        if properties.Rounding.REQUANTISES in get_rounding(node)
+        and any(name in needed for name in node.output)
         for name in node.input
         if name in held and held[name].data_type in _FLOATS
     ]
@@ -89,7 +87,7 @@ def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> Mo
 
     The model's own result for each becomes an output called `<name>__made`, beside the wanted `outputs`.
     """
-    copy = copied(model)
+    copy = edits.copied(model)
     _rename_made(copy.graph, frozenset(names))
     _keep_outputs(copy.graph, outputs, names)
     for name in names:
@@ -99,31 +97,31 @@ def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> Mo
 
 def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
     """Return the part of the model that makes the tensors of `names`, which are its outputs."""
-    copy = tap_model(model, names)
+    copy = edits.tap_model(model, names)
     graph = copy.graph
     needed = find_upstream(graph, names)
-    keep(graph.node, lambda node: any(name in needed for name in node.output))
-    keep(graph.output, lambda value: value.name in names)
+    edits.keep(graph.node, lambda node: any(name in needed for name in node.output))
+    edits.keep(graph.output, lambda value: value.name in names)
     return copy
 
 
 def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
     """Return the model with the constants of `names` as inputs, and its inputs with their values."""
-    held, copy = get_constants(model), copied(model)
+    held, copy = get_constants(model), edits.copied(model)
     for name in names:
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
         )
-    keep(copy.graph.node, lambda node: not set(names) & set(node.output))
-    keep(copy.graph.initializer, lambda tensor: tensor.name not in names)
-    return copy, {**inputs, **{name: read_tensor(held[name]) for name in names}}
+    edits.keep(copy.graph.node, lambda node: not set(names) & set(node.output))
+    edits.keep(copy.graph.initializer, lambda tensor: tensor.name not in names)
+    return copy, {**inputs, **{name: tensors.read_tensor(held[name]) for name in names}}
 
 
 def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
     """Return the model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is
     made.
     """
-    copy = copied(model)
+    copy = edits.copied(model)
     graph = copy.graph
     _rename_made(graph, frozenset(names))
     nodes: list[NodeProto] = []
@@ -133,21 +131,21 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
             if made.endswith(MADE) and made.removesuffix(MADE) in names:
                 name = made.removesuffix(MADE)
                 nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
-    replace_items(graph.node, nodes)
+    edits.replace_items(graph.node, nodes)
     for name in names:
         graph.input.append(helper.make_tensor_value_info(name + SHIFT, TensorProto.DOUBLE, None))
     _keep_outputs(graph, outputs, names)
     return copy
 
 
-def get_rounding(node: NodeProto) -> Rounding:
+def get_rounding(node: NodeProto) -> properties.Rounding:
     """Return how a node reacts to a rounding error; an operator of another domain counts as ONNX's of the
     same name.
     """
-    operator = find_operator(node.domain, node.op_type) or find_operator("", node.op_type)
+    operator = catalogue.find_operator(node.domain, node.op_type) or catalogue.find_operator("", node.op_type)
     if operator is None:
-        return Rounding.NONE
-    if isinstance(operator.rounding, Rounding):
+        return properties.Rounding.NONE
+    if isinstance(operator.rounding, properties.Rounding):
         return operator.rounding
     # A function's caller knows the others.
     given = (attribute for attribute in node.attribute if not attribute.ref_attr_name)
@@ -156,11 +154,11 @@ def get_rounding(node: NodeProto) -> Rounding:
 
 
 def _is_discontinuous(node: NodeProto) -> bool:
-    return Rounding.JUMPS in get_rounding(node)
+    return properties.Rounding.JUMPS in get_rounding(node)
 
 
 def _has_discontinuous(nodes: Iterable[NodeProto]) -> bool:
-    return any(map(_is_discontinuous, all_nodes(nodes)))
+    return any(map(_is_discontinuous, structure.all_nodes(nodes)))
 
 
 def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
@@ -169,7 +167,7 @@ def find_upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
     # Nodes are in topological order, so one pass from the end finds everything.
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
-            needed.update(list_captured(node))
+            needed.update(view.list_captured(node))
     return needed - {""}
 
 
@@ -182,7 +180,7 @@ def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
 
 def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
     wanted = set(outputs)
-    keep(graph.output, lambda value: value.name in wanted)
+    edits.keep(graph.output, lambda value: value.name in wanted)
     graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
     # The declared type may not hold for a value that is fed from outside.
-    keep(graph.value_info, lambda value: value.name not in names)
+    edits.keep(graph.value_info, lambda value: value.name not in names)

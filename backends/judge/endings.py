@@ -6,9 +6,8 @@ missing feature that comes and goes. An element type that a compiler refuses eve
 under any name.
 """
 
-from opsieve.backends.judge import pieces, shown_failure
-from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, list_open_rules
-from opsieve.backends.judge.oracles import EXPECTED, NATIVE, is_independent
+from opsieve.backends import registry, verdict
+from opsieve.backends.judge import judging_session, oracles, pieces, shown_failure
 from opsieve.backends.judge.reasons import (
     Cause,
     find_common_reason,
@@ -18,8 +17,6 @@ from opsieve.backends.judge.reasons import (
 )
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.forbidden import ILL_TYPED
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.irs.registry import ir_of
 
 # Fresh runs before a failure counts as flaky
@@ -38,12 +35,12 @@ _MAY_RAISE = frozenset(
 )
 
 
-def judge_death(session: JudgingSession, first: Observation) -> Verdict:
+def judge_death(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict:
     """Judge a crash, a hang or a lack of memory."""
     flaky = _judge_unconfirmed(session, first)
     if flaky is not None:
         return flaky
-    target, kind, outcome = session.target, DEATHS[first.outcome], first.outcome
+    target, kind, outcome = session.target, verdict.DEATHS[first.outcome], first.outcome
     baseline, host = session.target.baseline, session.target.runtime
     # A transformer's output runs on a host, which then dies with or without the transformer.
     if host is not None and session.run_target(host).outcome == outcome:
@@ -56,10 +53,10 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
     if (
         first.stage == "run"
         and not ir_of(session.program).checker
-        and session.run_target(NATIVE).outcome == "rejected"
+        and session.run_target(oracles.NATIVE).outcome == "rejected"
     ):
         return make_verdict(
-            "invalid", make_reason(Cause.NO_MEANING, ending=session.run_target(NATIVE)), kind, first
+            "invalid", make_reason(Cause.NO_MEANING, ending=session.run_target(oracles.NATIVE)), kind, first
         )
     # A crash needs no second opinion: no program may end the process.
     if kind == "crash":
@@ -70,7 +67,7 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
     # less.
     if baseline is not None and session.run_target(baseline).outcome == "ok":
         blame = "optimiser"
-    elif session.run_target(NATIVE).outcome != outcome or any(
+    elif session.run_target(oracles.NATIVE).outcome != outcome or any(
         session.run_target(each).outcome == "ok" for each in session.oracles
     ):
         blame = "compiler"
@@ -82,7 +79,7 @@ def judge_death(session: JudgingSession, first: Observation) -> Verdict:
     return make_verdict("fail", reason, kind, first, blame=blame)
 
 
-def judge_lack(session: JudgingSession, first: Observation) -> Verdict:
+def judge_lack(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict:
     """Judge a target that reports a missing feature: `unsupported` unless its own optimiser introduced the
     need for it, or a repetition gives outputs.
     """
@@ -101,7 +98,7 @@ def judge_lack(session: JudgingSession, first: Observation) -> Verdict:
     return make_verdict("fail", reason, "error", first, blame=blame)
 
 
-def judge_refusal(session: JudgingSession, first: Observation) -> Verdict:
+def judge_refusal(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict:
     """Judge a target that raised an error."""
     excused = _judge_unconfirmed(session, first) or _judge_undefined(session, first)
     if excused is not None:
@@ -119,7 +116,7 @@ def judge_refusal(session: JudgingSession, first: Observation) -> Verdict:
             return make_verdict("unsupported", reason, at=first)
     if acceptor:
         does = "refuses" if first.outcome == "rejected" else "fails on"
-        does_too = "the expected outputs accept" if acceptor == EXPECTED else f"{acceptor} accepts"
+        does_too = "the expected outputs accept" if acceptor == oracles.EXPECTED else f"{acceptor} accepts"
         reason = make_reason(Cause.REFUSES, target=target, does=does, acceptor=does_too, ending=first)
         return make_verdict("fail", reason, "error", first, blame=blame)
     if _find_type_error(session):
@@ -131,14 +128,14 @@ def judge_refusal(session: JudgingSession, first: Observation) -> Verdict:
     return make_verdict("undecided", make_reason(Cause.NOBODY_ELSE, **facts), "error", first)
 
 
-def _judge_forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
+def _judge_forbidden(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict | None:
     """Return the verdict `invalid` if the reference refuses the program for the same reason; accepting it is
     lenience.
     """
     # Outputs that the user vouches for prove that the program has a meaning.
     if session.expected is not None:
         return None
-    reference = session.run_target(NATIVE)
+    reference = session.run_target(oracles.NATIVE)
     kind = find_common_reason(first, reference)
     if not kind and not is_naming_rule(reference) and not (reference.outcome == first.outcome == "rejected"):
         return None
@@ -150,7 +147,7 @@ def _judge_forbidden(session: JudgingSession, first: Observation) -> Verdict | N
     return make_verdict("invalid", make_reason(Cause.FORBIDDEN, **facts), "error", first)
 
 
-def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
+def _find_acceptor(session: judging_session.JudgingSession, first: Observation) -> tuple[str, str, bool]:
     """Find an implementation that accepts the program, the blame that follows, and whether an independent one
     rejects it.
     """
@@ -158,35 +155,35 @@ def _find_acceptor(session: JudgingSession, first: Observation) -> tuple[str, st
     if baseline is not None and session.run_target(baseline).outcome == "ok":
         return baseline.display, "optimiser", False
     if session.expected is not None:
-        session.consulted.append(EXPECTED)
-        return EXPECTED, "compiler", False
+        session.consulted.append(oracles.EXPECTED)
+        return oracles.EXPECTED, "compiler", False
     # The compiler of such an IR has accepted the program before it failed on it.
     checked_by = ir_of(session.program).checked_by
     if checked_by and first.stage != "import" and first.outcome == "error":
         return checked_by, "compiler", False
     against = False
-    others: list[ResolvedTarget] = [NATIVE, *session.oracles]
+    others: list[registry.ResolvedTarget] = [oracles.NATIVE, *session.oracles]
     for oracle in others:
         # An objection of a user's oracle is a fault of the target if the reference meets with none.
         answer = session.run_target(oracle.asking(session.target.oracles))
         if _find_type_error(session):
             # A compiler that accepts it is lenient.
             return "", "", True
-        objects = is_refused_by_checker(answer)
+        objects = judging_session.is_refused_by_checker(answer)
         if answer.outcome == "ok" and not objects:
             return oracle.display, "compiler", against
-        refuses = is_independent(session.target, oracle) and answer.outcome in ("error", "rejected")
+        refuses = oracles.is_independent(session.target, oracle) and answer.outcome in ("error", "rejected")
         against = against or objects or refuses
     return "", "", against
 
 
-def _find_type_error(session: JudgingSession) -> str:
+def _find_type_error(session: judging_session.JudgingSession) -> str:
     """Return the native reference's note about an operator that does not take a type, if it was run."""
-    notes = session.answers[NATIVE].notes if NATIVE in session.answers else ()
+    notes = session.answers[oracles.NATIVE].notes if oracles.NATIVE in session.answers else ()
     return next((note for note in notes if note.startswith(ILL_TYPED)), "")
 
 
-def _judge_unconfirmed(session: JudgingSession, first: Observation) -> Verdict | None:
+def _judge_unconfirmed(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict | None:
     """Return `flaky` with the counts unless a fresh process fails in the same way."""
     # One repetition settles most failures; only the others are worth more runs.
     if session.run_again().outcome == first.outcome:
@@ -200,14 +197,16 @@ def _judge_unconfirmed(session: JudgingSession, first: Observation) -> Verdict |
         "ending": first,
     }
     return make_verdict(
-        "flaky", make_reason(Cause.NOT_CONFIRMED, **facts), DEATHS.get(first.outcome, "error"), first
+        "flaky", make_reason(Cause.NOT_CONFIRMED, **facts), verdict.DEATHS.get(first.outcome, "error"), first
     )
 
 
-def _judge_undefined(session: JudgingSession, first: Observation) -> Verdict | None:
+def _judge_undefined(session: judging_session.JudgingSession, first: Observation) -> verdict.Verdict | None:
     """Return `invalid` if ONNX leaves a result of the program undefined, so that an error is acceptable."""
     rules = tuple(
-        rule for rule in list_open_rules(session.run_target(NATIVE).hazards, None) if rule in _MAY_RAISE
+        rule
+        for rule in judging_session.list_open_rules(session.run_target(oracles.NATIVE).hazards, None)
+        if rule in _MAY_RAISE
     )
     if not rules:
         return None

@@ -6,13 +6,12 @@ from typing import Any
 
 from onnx import ModelProto
 
+from opsieve.backends import registry, verdict
 from opsieve.backends.compare import Policy, compare
 from opsieve.backends.judge.oracles import DERIVING, Lab, Values, is_independent
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
-from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
@@ -30,10 +29,10 @@ class JudgingSession:
         self,
         program: Program,
         inputs: Values,
-        target: ResolvedTarget,
+        target: registry.ResolvedTarget,
         lab: Lab,
         expected: Mapping[str, Any] | None,
-        oracles: Sequence[ResolvedTarget],
+        oracles: Sequence[registry.ResolvedTarget],
         policy: Policy,
     ) -> None:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
@@ -43,7 +42,7 @@ class JudgingSession:
         self.graph: ModelProto | None = ir_of(program).graph(program)
         self.observations: list[Observation] = []
         self.consulted: list[str] = []
-        self.answers: dict[ResolvedTarget, Observation] = {}
+        self.answers: dict[registry.ResolvedTarget, Observation] = {}
         self.oracles = [oracle for oracle in oracles if oracle != target]
 
     @cached_property
@@ -55,7 +54,7 @@ class JudgingSession:
         translator = ir_of(self.program).translator
         if not translator:
             return None
-        answer = self.lab.observe(resolve(translator), self.program, self.inputs).outputs or {}
+        answer = self.lab.observe(registry.resolve(translator), self.program, self.inputs).outputs or {}
         return OnnxProgram(answer["model"].tobytes(), self.program.name) if "model" in answer else None
 
     @property
@@ -65,7 +64,7 @@ class JudgingSession:
             return self.graph
         return self.translation.proto if self.translation is not None else None
 
-    def run_target(self, target: ResolvedTarget) -> Observation:
+    def run_target(self, target: registry.ResolvedTarget) -> Observation:
         """Return the observation of the target or an oracle, running it if necessary.
 
         An oracle of another IR runs the translation.
@@ -86,7 +85,7 @@ class JudgingSession:
         return self.answers[target]
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+        self, target: registry.ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
     ) -> Observation:
         """Observe like a Lab; runs of the judged program become evidence."""
         # By identity: another program object may hold the same bytes with other inputs.
@@ -111,7 +110,7 @@ class JudgingSession:
         self.observations.append(observation)
         return observation
 
-    def list_confirming(self) -> list[ResolvedTarget]:
+    def list_confirming(self) -> list[registry.ResolvedTarget]:
         """List the oracles that can confirm the reference against the target.
 
         These are its unoptimised build, then every independent compiler. For a rewritten program the target
@@ -124,7 +123,7 @@ class JudgingSession:
         own = [self.target.unrewritten] if self.target.rewrite else []
         return [*own, *others] if baseline is None else [*own, baseline, *others]
 
-    def find_agreeing_host(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
+    def find_agreeing_host(self, outputs: Values, names: Sequence[str]) -> registry.ResolvedTarget | None:
         """Return the host if it gives the same named outputs for the original program: then the target is not
         at fault.
         """
@@ -135,15 +134,15 @@ class JudgingSession:
         return host if self.is_agreeing(host, outputs, names) else None
 
     def judge_host_fault(
-        self, host: ResolvedTarget, worst: Mismatch | None, rules: tuple[str, ...] = ()
-    ) -> Verdict:
+        self, host: registry.ResolvedTarget, worst: verdict.Mismatch | None, rules: tuple[str, ...] = ()
+    ) -> verdict.Verdict:
         """Return the verdict for a host that gives the same wrong outputs."""
         reason = make_reason(Cause.HOST_AGREES, host=host, target=self.target, mismatch=worst)
         return make_verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst)
 
     def is_agreeing(
         self,
-        oracle: ResolvedTarget,
+        oracle: registry.ResolvedTarget,
         truth: Mapping[str, Any],
         names: Sequence[str],
         terms: Mapping[str, int] | None = None,
@@ -156,7 +155,7 @@ class JudgingSession:
             and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
         )
 
-    def judge_repetition(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
+    def judge_repetition(self, outputs: Values, names: Sequence[str]) -> verdict.Verdict | None:
         """Judge a target whose outputs a fresh process does not repeat; None if it does.
 
         A run that ends without outputs is an intermittent failure of the kind of that outcome, under which
@@ -165,7 +164,7 @@ class JudgingSession:
         second = self.run_again()
         if second.outputs is None:
             reason = make_reason(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
-            return make_verdict("flaky", reason, KIND_OF_OUTCOME.get(second.outcome, "error"), second)
+            return make_verdict("flaky", reason, verdict.KIND_OF_OUTCOME.get(second.outcome, "error"), second)
         first = {name: outputs[name] for name in names if name in outputs}
         # By tolerance and not by bits: threads may sum in another order.
         worst = compare(second.outputs, first, {}, self.policy).worst

@@ -137,17 +137,14 @@ class OracleChoice:
         """Return the targets with the additions of the oracles, each once, in order."""
         found: dict[ResolvedTarget, None] = {}
         for target in given:
-            for sibling in self._list_siblings(target):
+            siblings = [target]
+            for name in self.names:
+                option = _BY_NAME[name].siblings if name in _BY_NAME else ""
+                values = target.facts.options.get(option, ()) if option else ()
+                siblings += [target.with_options(**{option: value}) for value in values]
+            for sibling in siblings:
                 found[self.add_options(sibling)] = None
         return list(found)
-
-    def _list_siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
-        found = [target]
-        for name in self.names:
-            option = _BY_NAME[name].siblings if name in _BY_NAME else ""
-            values = target.facts.options.get(option, ()) if option else ()
-            found += [target.with_options(**{option: value}) for value in values]
-        return found
 
     def add_options(self, target: ResolvedTarget) -> ResolvedTarget:
         """Return the target with the options that the oracles need."""

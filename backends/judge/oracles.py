@@ -2,23 +2,22 @@
 
 from typing import Any, Protocol
 
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends import observation, registry
 from opsieve.gen.model.program import Program
 
-FLOAT64 = resolve("reference:precision=float64")
-NATIVE = resolve("reference:precision=native")
+FLOAT64 = registry.resolve("reference:precision=float64")
+NATIVE = registry.resolve("reference:precision=native")
 # Shape inference: the types that follow from the inputs
-DERIVING = resolve("checker:tell=derived")
+DERIVING = registry.resolve("checker:tell=derived")
 # How the outputs that the user gave are called among the oracles
 EXPECTED = "expected outputs"
 # Asked where the unoptimised build does not settle who is wrong.
 SECOND_ORACLES = (
-    resolve("onnxruntime:level=disable_all"),
-    resolve("tvm"),
-    resolve("torch"),
-    resolve("openvino"),
-    resolve("tract"),
+    registry.resolve("onnxruntime:level=disable_all"),
+    registry.resolve("tvm"),
+    registry.resolve("torch"),
+    registry.resolve("openvino"),
+    registry.resolve("tract"),
 )
 
 Values = dict[str, Any]
@@ -28,12 +27,12 @@ class Lab(Protocol):
     """Runs programs on targets."""
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
-    ) -> Observation:
+        self, target: registry.ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+    ) -> observation.Observation:
         """Run the program on the target; in a process forked for it alone if `fresh`."""
 
 
-def is_independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
+def is_independent(target: registry.ResolvedTarget, other: registry.ResolvedTarget) -> bool:
     """Whether `other` is another compiler that shares no optimiser with `target`.
 
     The unoptimised build of the same compiler shares the kernels and is not independent; it only counts
@@ -42,7 +41,7 @@ def is_independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
     return target.family != other.family
 
 
-def is_confirming(target: ResolvedTarget, other: ResolvedTarget) -> bool:
+def is_confirming(target: registry.ResolvedTarget, other: registry.ResolvedTarget) -> bool:
     """Whether equal outputs of `other` show that the optimiser of `target` did no harm.
 
     That holds for its own unoptimised build and for an independent compiler; another build of the same

@@ -10,10 +10,9 @@ from math import comb
 from statistics import median
 from typing import Any
 
+from opsieve.backends import registry, verdict
 from opsieve.backends.judge import oracles, reasons
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
@@ -34,7 +33,7 @@ _Sides = tuple[list[Observation], list[Observation]]
 
 def judge_slowdown(
     optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN
-) -> Verdict:
+) -> verdict.Verdict:
     """Judge paired wall times in seconds.
 
     `fail` if the medians are more than `margin` apart and the sign test says that the optimised build takes
@@ -53,13 +52,13 @@ def judge_slowdown(
         f" {slower} of {len(optimised)} pairs)"
     )
     if ratio > margin and chance <= LEVEL:
-        return Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
-    return Verdict("pass", reason, rules=("slowdown",))
+        return verdict.Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
+    return verdict.Verdict("pass", reason, rules=("slowdown",))
 
 
 def judge_memory(
     optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN
-) -> Verdict:
+) -> verdict.Verdict:
     """Judge peak memory in bytes: `fail` if even the least of the optimised build exceeds the margin."""
     if not optimised or not unoptimised:
         raise ValueError("memory needs at least one peak of either build")
@@ -67,8 +66,8 @@ def judge_memory(
     a, b = min(optimised), max(unoptimised)
     reason = f"the optimised build needs {a / 2**20:.0f} MiB, the unoptimised one {b / 2**20:.0f} MiB"
     if a > margin * b and a - b > MEMORY_FLOOR:
-        return Verdict("fail", reason, "memory", "run", rules=("memory",), blame="optimiser")
-    return Verdict("pass", reason, rules=("memory",))
+        return verdict.Verdict("fail", reason, "memory", "run", rules=("memory",), blame="optimiser")
+    return verdict.Verdict("pass", reason, rules=("memory",))
 
 
 def compute_sign_test(successes: int, trials: int) -> float:
@@ -79,11 +78,11 @@ def compute_sign_test(successes: int, trials: int) -> float:
 def measure_slowdown(
     program: Program,
     inputs: dict[str, Any],
-    target: ResolvedTarget,
+    target: registry.ResolvedTarget,
     lab: oracles.Lab,
     rounds: int = ROUNDS,
     margin: float = MARGIN,
-) -> Verdict:
+) -> verdict.Verdict:
     """Run the target and its unoptimised build in turn and judge the run times.
 
     Every round is a fresh process of each; rounds stop once a slowdown is excluded. `undecided` without an
@@ -101,7 +100,7 @@ def measure_slowdown(
     sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled, ir_of(program).timed_repeats)
     return (
         sides
-        if isinstance(sides, Verdict)
+        if isinstance(sides, verdict.Verdict)
         else judge_slowdown(_list_times(sides[0]), _list_times(sides[1]), margin)
     )
 
@@ -119,11 +118,11 @@ def may_be_slower(target: Observation, unoptimised: Observation, margin: float) 
 def measure_memory(
     program: Program,
     inputs: dict[str, Any],
-    target: ResolvedTarget,
+    target: registry.ResolvedTarget,
     lab: oracles.Lab,
     rounds: int = 3,
     margin: float = MEMORY_MARGIN,
-) -> Verdict:
+) -> verdict.Verdict:
     """Run the target and its unoptimised build in turn and judge the peaks of resident memory; one good pair
     is enough.
     """
@@ -134,7 +133,7 @@ def measure_memory(
     sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled)
     return (
         sides
-        if isinstance(sides, Verdict)
+        if isinstance(sides, verdict.Verdict)
         else judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]), margin)
     )
 
@@ -146,12 +145,12 @@ def _list_peaks(side: Sequence[Observation]) -> list[int]:
 def _run_in_turn(
     program: Program,
     inputs: dict[str, Any],
-    target: ResolvedTarget,
+    target: registry.ResolvedTarget,
     lab: oracles.Lab,
     rounds: int,
     settled: Callable[[_Sides], bool],
     repeat: int = 0,
-) -> _Sides | Verdict:
+) -> _Sides | verdict.Verdict:
     """Observe the target and its unoptimised build, pair by pair, until more pairs cannot change the
     result.
     """

@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from opsieve.backends.probing import prober, support_tables
-from opsieve.backends.probing.operator_support import (
-    AnswerFile,
-    ProbeAnswer,
-    Support,
-    collect_support,
-    get_beginning,
-    get_cache_folder,
-)
+from opsieve.backends.probing import operator_support, prober, support_tables
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OLDEST, first_dtypes, form, operators
@@ -32,22 +24,22 @@ from opsieve.gen.generation import generator_version, random_graph
 class Asked(Protocol):
     """The source of answers for a compiler; `SignatureProber` is one."""
 
-    def probe_signature(self, key: str) -> Sequence[ProbeAnswer]:
+    def probe_signature(self, key: str) -> Sequence[operator_support.ProbeAnswer]:
         """Return the answers to the program of a signature; empty without a program or a clear result."""
 
-    def probe_operator(self, key: str) -> Sequence[ProbeAnswer]:
+    def probe_operator(self, key: str) -> Sequence[operator_support.ProbeAnswer]:
         """Return the answers for a usual instance of the signature's operator and form."""
 
 
 @dataclass(frozen=True, eq=False)
-class GrowingSupport(Support):
+class GrowingSupport(operator_support.Support):
     """A table that begins empty; signatures that all `others` support are assumed if one instance of the
     operator works.
     """
 
     asked: Asked | None = None
-    others: tuple[Support, ...] = ()
-    _of: dict[str, Support] = field(default_factory=dict)
+    others: tuple[operator_support.Support, ...] = ()
+    _of: dict[str, operator_support.Support] = field(default_factory=dict)
 
     @functools.cached_property
     def support_key(self) -> Hashable:
@@ -59,15 +51,17 @@ class GrowingSupport(Support):
         assert self.asked is not None
         # A signature that every known compiler has is rarely missing; one probe of the operator tells.
         if self.others and all(key in other.known and other.has(key, rank) for other in self.others):
-            operator = get_beginning(key)
+            operator = operator_support.get_beginning(key)
             if operator not in self._of:
-                self._of[operator] = collect_support(
+                self._of[operator] = operator_support.collect_support(
                     self.target, self.version, self.asked.probe_operator(key)
                 )
             if not self._of[operator].doubtful:
                 return True
         if key not in self._of:
-            self._of[key] = collect_support(self.target, self.version, self.asked.probe_signature(key))
+            self._of[key] = operator_support.collect_support(
+                self.target, self.version, self.asked.probe_signature(key)
+            )
         return self._of[key].has(key, rank)
 
 
@@ -82,12 +76,15 @@ class SignatureProber:
         self._tests: dict[str, tuple[int, Test]] = {}
         # Another generator may draw other instances.
         of = f"signatures of {generator_version.compute_generator_version()}"
-        self._file = AnswerFile(
-            folder or get_cache_folder("support"), prober.strip_level(target).display, version, of
+        self._file = operator_support.AnswerFile(
+            folder or operator_support.get_cache_folder("support"),
+            prober.strip_level(target).display,
+            version,
+            of,
         )
         self._kept = {answer.signature: answer for answer in self._file.read()}
 
-    def probe_signature(self, key: str) -> Sequence[ProbeAnswer]:
+    def probe_signature(self, key: str) -> Sequence[operator_support.ProbeAnswer]:
         """Probe the first drawn instance of a signature."""
         probe = make_probe(key)
         if probe is None:
@@ -103,7 +100,7 @@ class SignatureProber:
             self._tests.setdefault(found[0], found[1:])
         return self._run_probe(probe, key, *self._tests.pop(key))
 
-    def probe_operator(self, key: str) -> Sequence[ProbeAnswer]:
+    def probe_operator(self, key: str) -> Sequence[operator_support.ProbeAnswer]:
         """Probe the first instance of an operator with its most usual dtype."""
         probe = make_probe(key)
         if probe is None:
@@ -116,13 +113,15 @@ class SignatureProber:
             return ()
         return (self._kept[found[0]],) if found[0] in self._kept else self._run_probe(probe, *found)
 
-    def _run_probe(self, probe: prober.Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
+    def _run_probe(
+        self, probe: prober.Probe, key: str, rank: int, test: Test
+    ) -> Sequence[operator_support.ProbeAnswer]:
         (observation,) = self._workers.observe_many(self._target, [test])
         outcome, message = prober.classify_ending(test, observation)
         # A lack of the machine says nothing of the operator.
         if outcome == "environment":
             return ()
-        self._kept[key] = answer = ProbeAnswer(probe.name, key, rank, outcome, message)
+        self._kept[key] = answer = operator_support.ProbeAnswer(probe.name, key, rank, outcome, message)
         # The next call repeats it.
         with suppress(BadInput):
             self._file.append_answers([answer])
@@ -147,8 +146,8 @@ def make_probe(key: str) -> prober.Probe | None:
 
 
 def make_growing(
-    support: Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None
-) -> Support:
+    support: operator_support.Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None
+) -> operator_support.Support:
     """Return the table, or a growing one if it is empty."""
     if support.known:
         return support
@@ -160,8 +159,8 @@ def make_growing(
 
 
 @functools.cache
-def _load_others() -> tuple[Support, ...]:
+def _load_others() -> tuple[operator_support.Support, ...]:
     return tuple(
-        collect_support(table.backend, table.version, table.answers)
+        operator_support.collect_support(table.backend, table.version, table.answers)
         for table in support_tables.iter_shipped()
     )

@@ -16,20 +16,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from opsieve.backends.observation import Observation
-from opsieve.backends.probing.operator_support import (
-    CHOOSY,
-    WRONG_SHAPE,
-    AnswerFile,
-    ProbeAnswer,
-    Support,
-    collect_support,
-    get_cache_folder,
-    get_rank,
-    make_signature,
-)
-from opsieve.backends.probing.support_tables import SupportTable, find_nearest, get_file_name, pack_table
-from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends import observation, registry
+from opsieve.backends.probing import operator_support, support_tables
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations import catalogue, declaration, tensor
 from opsieve.gen.errors import BadInput
@@ -89,7 +77,7 @@ def list_probes(only: Collection[str] | None = None, dtypes: Collection[str] | N
     return found
 
 
-def strip_level(target: ResolvedTarget) -> ResolvedTarget:
+def strip_level(target: registry.ResolvedTarget) -> registry.ResolvedTarget:
     """Return the target at its default level of optimisation: levels of one wheel share operators and
     answers.
     """
@@ -100,12 +88,12 @@ def strip_level(target: ResolvedTarget) -> ResolvedTarget:
 
 def probe_targets(
     workers: Workers,
-    targets: Sequence[ResolvedTarget],
+    targets: Sequence[registry.ResolvedTarget],
     only: Collection[str] | None = None,
     dtypes: Collection[str] | None = None,
     folder: Path | None = None,
     show: Callable[[str, int, int], None] | None = None,
-) -> list[Support]:
+) -> list[operator_support.Support]:
     """Return each target's support for these operators and first dtypes (None: all), probing unknown ones
     now.
 
@@ -125,10 +113,10 @@ def probe_targets(
 
 def make_tables(
     workers: Workers,
-    targets: Sequence[ResolvedTarget],
+    targets: Sequence[registry.ResolvedTarget],
     folder: Path | None,
     show: Callable[[str, int, int], None],
-) -> list[SupportTable]:
+) -> list[support_tables.SupportTable]:
     """Make full tables, probing missing parts now.
 
     With a folder everything is probed again, and the tables are written into it. Raises Unavailable for a
@@ -146,7 +134,7 @@ def make_tables(
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / get_file_name(table)).write_bytes(pack_table(table))
+                (folder / support_tables.get_file_name(table)).write_bytes(support_tables.pack_table(table))
             except OSError as error:
                 raise BadInput(f"cannot write into {folder}: {error.strerror or error}") from None
         found.append(table)
@@ -163,7 +151,7 @@ class Prober:
     def __init__(
         self,
         workers: Workers,
-        target: ResolvedTarget,
+        target: registry.ResolvedTarget,
         folder: Path | None = None,
         *,
         shipped: bool = True,
@@ -174,13 +162,15 @@ class Prober:
         self.slow = self.target.name in _SLOW
         self._workers = workers
         own = strip_level(target)
-        self._file = AnswerFile(folder or get_cache_folder("support"), own.display, self.version)
+        self._file = operator_support.AnswerFile(
+            folder or operator_support.get_cache_folder("support"), own.display, self.version
+        )
         self._answers = self._file.read()
         # The compiler and version whose answers replace missing ones.
         self.of_another = ""
-        self._hearsay: list[ProbeAnswer] = []
+        self._hearsay: list[operator_support.ProbeAnswer] = []
         if shipped and not own.target.options:
-            table = find_nearest(self.target, self.version)
+            table = support_tables.find_nearest(self.target, self.version)
             if table is not None and (table.backend, table.version) == (self.target.name, self.version):
                 self._answers = [*table.answers, *self._answers]
             elif table is not None and not self._answers:
@@ -218,12 +208,14 @@ class Prober:
             ]
             endings = self._observe_endings([test for *_, test in made])
             given = [
-                ProbeAnswer(probe.name, key, rank, *end)
+                operator_support.ProbeAnswer(probe.name, key, rank, *end)
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             # Written behind the answers: a probe without this line was interrupted and runs again.
             given += [
-                ProbeAnswer(probe.name, "", 0, "done", generator_version.compute_generator_version())
+                operator_support.ProbeAnswer(
+                    probe.name, "", 0, "done", generator_version.compute_generator_version()
+                )
                 for probe in chunk
             ]
             self._file.append_answers(given)
@@ -247,19 +239,19 @@ class Prober:
                 ends[place] = classify_ending(test, answer)
         return ends
 
-    def get_support(self, wanted: Sequence[Probe] | None = None) -> Support:
+    def get_support(self, wanted: Sequence[Probe] | None = None) -> operator_support.Support:
         """Return the support by the present answers, of some probes or of all."""
         asked = None if wanted is None else {probe.name for probe in wanted}
         table = self.make_table()
         counted = (answer for answer in table.answers if asked is None or answer.probe in asked)
-        return collect_support(table.backend, table.version, counted, self._dtypes)
+        return operator_support.collect_support(table.backend, table.version, counted, self._dtypes)
 
-    def make_table(self, made: str = "") -> SupportTable:
+    def make_table(self, made: str = "") -> support_tables.SupportTable:
         """Make a table of all answers, with those of the nearest version for missing ones."""
         done = {answer.probe for answer in self._answers if not answer.signature}
         answers = (*self._answers, *(answer for answer in self._hearsay if answer.probe not in done))
         dtypes = None if self._dtypes is None else tuple(sorted(self._dtypes))
-        return SupportTable(self.target.display, self.version, made, dtypes, answers)
+        return support_tables.SupportTable(self.target.display, self.version, made, dtypes, answers)
 
     @property
     def _dtypes(self) -> frozenset[str] | None:
@@ -267,14 +259,17 @@ class Prober:
         return _COMMON if self.slow and not of_runtime else None
 
 
-def classify_ending(test: Test, answer: Observation) -> tuple[str, str]:
+def classify_ending(test: Test, answer: observation.Observation) -> tuple[str, str]:
     """Return how a probe ended, and its message."""
     for name, declared in test.program.outputs().items() if answer.outputs is not None else ():
         given = (answer.outputs or {}).get(name)
         if isinstance(declared, TensorType) and declared.shape is not None and isinstance(given, np.ndarray):
             sides = zip(declared.shape, given.shape, strict=False)
             if given.ndim != len(declared.shape) or any(isinstance(p, int) and p != q for p, q in sides):
-                return WRONG_SHAPE, f"gives {list(given.shape)} where {list(declared.shape)} is right"
+                return (
+                    operator_support.WRONG_SHAPE,
+                    f"gives {list(given.shape)} where {list(declared.shape)} is right",
+                )
     return answer.outcome, answer.message[:300]
 
 
@@ -296,12 +291,15 @@ def iter_instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, 
         if builder is None or (idle == _PATIENCE and not windows):
             return
         node = builder.nodes[-1]
-        key, rank = make_signature(operator, node.ins, node.attrs, probe.opset), get_rank(node.ins)
+        key, rank = (
+            operator_support.make_signature(operator, node.ins, node.attrs, probe.opset),
+            operator_support.get_rank(node.ins),
+        )
         idle = idle + 1 if key in met else 0
         ranks = met.setdefault(key, [])
-        if len(ranks) >= runs and not (CHOOSY in key and len(ranks) < most):
+        if len(ranks) >= runs and not (operator_support.CHOOSY in key and len(ranks) < most):
             continue
-        if rank in ranks and CHOOSY not in key:
+        if rank in ranks and operator_support.CHOOSY not in key:
             continue
         ranks.append(rank)
         made = random_graph.finish(builder, random_graph.GenRequest(), "probe", seed)

@@ -1,16 +1,15 @@
 """Turn the result of a search into an answer with a sentence."""
 
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
-from opsieve.bisect.sources.commit_source import CommitResult
+from opsieve.bisect.sources import commit_source, version_sequence
 from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone
-from opsieve.bisect.sources.version_sequence import Timeline
 
 # For which versions could not be tested
 _MOST_REASONS = 8
 _LONGEST_REASON = 200
 
 
-def make_version_answer(timeline: Timeline, package: str) -> VersionAnswer:
+def make_version_answer(timeline: version_sequence.Timeline, package: str) -> VersionAnswer:
     """Make the answer of a search or sweep through the versions of `package`."""
     changes = find_transitions(timeline.versions, timeline.seen)
     outcome = timeline.outcome
@@ -69,14 +68,14 @@ def make_version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     )
 
 
-def _get_confidence(timeline: Timeline, changes: list[Transition]) -> float:
+def _get_confidence(timeline: version_sequence.Timeline, changes: list[Transition]) -> float:
     if timeline.outcome is not None and timeline.outcome.suspects is not None:
         return timeline.outcome.suspects.confidence
     return 1.0 if changes else 0.0
 
 
 def _write_version_sentence(
-    timeline: Timeline,
+    timeline: version_sequence.Timeline,
     regressions: list[Transition],
     fixes: list[Transition],
     turned: list[Transition],
@@ -128,7 +127,7 @@ def _write_version_sentence(
     return "; ".join(sentences)
 
 
-def _describe_turn(change: Transition, timeline: Timeline) -> str:
+def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> str:
     """Describe the range of versions in which the case fails differently."""
     later = find_transitions(timeline.versions, timeline.seen)
     at = timeline.versions.index(change.first_after)
@@ -138,7 +137,7 @@ def _describe_turn(change: Transition, timeline: Timeline) -> str:
     return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
 
 
-def _describe_untestable(timeline: Timeline) -> list[str]:
+def _describe_untestable(timeline: version_sequence.Timeline) -> list[str]:
     """Describe how many versions could not be tested, grouped by reason without the version's name."""
     reasons: dict[str, list[str]] = {}
     for version, item in zip(timeline.versions, timeline.seen, strict=True):
@@ -159,7 +158,7 @@ def _describe_untestable(timeline: Timeline) -> list[str]:
     return [f"{skipped} of {len(timeline.versions)} could not be tested", *described, *more]
 
 
-def make_commit_answer(found: CommitResult) -> CommitAnswer:
+def make_commit_answer(found: commit_source.CommitResult) -> CommitAnswer:
     """Make the answer of a search through commits."""
     one = found.culprits[0] if len(found.culprits) == 1 else None
     regression = found.direction.value == "regression"
@@ -188,7 +187,7 @@ def make_commit_answer(found: CommitResult) -> CommitAnswer:
     )
 
 
-def _write_commit_sentence(found: CommitResult) -> str:
+def _write_commit_sentence(found: commit_source.CommitResult) -> str:
     sentences = [
         f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends
     ]

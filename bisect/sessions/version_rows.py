@@ -11,15 +11,7 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
 from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit, sort_by_history
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sources import outcome, version_sequence
-from opsieve.bisect.sources.release_source import (
-    Version,
-    list_builds,
-    list_releases,
-    make_release_row,
-    open_end,
-    sort_by_number,
-)
+from opsieve.bisect.sources import outcome, release_source, version_sequence
 from opsieve.gen.errors import BadInput, shown
 
 
@@ -29,17 +21,17 @@ class VersionRow:
     can order.
     """
 
-    versions: tuple[Version, ...]
+    versions: tuple[release_source.Version, ...]
     good: int | None
     bad: int | None
-    loose: tuple[Version, ...] = ()
+    loose: tuple[release_source.Version, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """The names of the versions."""
         return [version.name for version in self.versions]
 
-    def get_version(self, name: str) -> Version:
+    def get_version(self, name: str) -> release_source.Version:
         """Return the version with this name."""
         return next(version for version in (*self.versions, *self.loose) if version.name == name)
 
@@ -51,8 +43,10 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
         BadInput: If there are no versions, or they cannot be ordered.
     """
     releases = _list_releases(request, package, target)
-    builds = list_builds(request.builds, target, say) if request.builds else []
-    good, bad = (open_end(text, target) if text else None for text in (request.good, request.bad))
+    builds = release_source.list_builds(request.builds, target, say) if request.builds else []
+    good, bad = (
+        release_source.open_end(text, target) if text else None for text in (request.good, request.bad)
+    )
     ends = [end for end in (good, bad) if end is not None]
     if not package and not builds and len(ends) < 2:
         raise BadInput("name --releases PACKAGE or --builds FOLDER, or a build each with --good and --bad")
@@ -78,7 +72,7 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
         commits = [find_release_commit(repository, describe_end(version, target)).sha for version in versions]
         row, loose = ([versions[place] for place in sort_by_history(repository, commits)]), []
     else:
-        row = sort_by_number([version for version in versions if version not in loose])
+        row = release_source.sort_by_number([version for version in versions if version not in loose])
     # An end without a verdict keeps its given place.
     for end in ends:
         if end not in row and end not in loose:
@@ -100,7 +94,9 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     )
 
 
-def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget) -> list[Version]:
+def _list_releases(
+    request: BisectRequest, package: str, target: ResolvedTarget
+) -> list[release_source.Version]:
     """List the releases of every package on every index, each number of a package once.
 
     Raises:
@@ -110,7 +106,7 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
         if request.packages or request.indexes or request.pre:
             raise BadInput("--package, --index and --pre say more of --releases PACKAGE: name that, too")
         return []
-    found: dict[str, Version] = {}
+    found: dict[str, release_source.Version] = {}
     problems: list[BadInput] = []
     indexes = [CONFIGURED, *map(PackageIndex.named, request.indexes)]
     for each in dict.fromkeys([package, *request.packages]):
@@ -118,7 +114,7 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
         refused = []
         for index in indexes:
             try:
-                numbers = list_releases(
+                numbers = release_source.list_releases(
                     each,
                     request.offline,
                     root=outcome.get_default_root(),
@@ -128,7 +124,7 @@ def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget)
             except BadInput as error:
                 refused.append(error)
                 continue
-            for version in make_release_row(each, numbers, target.facts.package, index):
+            for version in release_source.make_release_row(each, numbers, target.facts.package, index):
                 # The first index wins: the configured one is asked first.
                 found.setdefault(version.name, version)
         if len(found) == before:
@@ -149,7 +145,7 @@ def insert_loose_builds(
     return replace(row, versions=(first, *inner, last), loose=())
 
 
-def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
+def describe_end(version: release_source.Version, target: ResolvedTarget) -> ReleaseEnd:
     """Collect the facts of a version's commit; without local files, only its number."""
     try:
         folders = version.find_files(target.backend, ReleaseStore())

@@ -8,12 +8,11 @@ from models import chain
 
 from opsieve.gen.case import import_folder
 from opsieve.triage import judging
-from opsieve.tui import fault_report
 
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    monkeypatch.setattr(fault_report, "_get_folder", lambda: tmp_path / "faults")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "models").mkdir()
     places = [tmp_path / "models" / f"{name}.onnx" for name in ("a", "bad", "c")]
     for place in places:

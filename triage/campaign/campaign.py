@@ -15,9 +15,8 @@ from dataclasses import replace
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.triage.campaign import lane_pool, lane_spawn
+from opsieve.triage.campaign import lane_messages, lane_pool, lane_spawn
 from opsieve.triage.campaign.guidance import GRACE, Planned, Programs, run_guided
-from opsieve.triage.campaign.lane_messages import Done, Further
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule, resume_schedule
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
@@ -41,7 +40,7 @@ class TestsInOrder:
     def __init__(self, schedule: Schedule | None, first: int):
         self._schedule = schedule
         self._decided = self._recorded = first
-        self._arrived: dict[int, Done] = {}
+        self._arrived: dict[int, lane_messages.Done] = {}
         # The numbers of tests that further targets run.
         self._open: set[int] = set()
         # The state learnt when a test was chosen.
@@ -52,12 +51,12 @@ class TestsInOrder:
         """`take_finished` has returned the tests below this number."""
         return self._recorded
 
-    def add_result(self, done: Done) -> None:
+    def add_result(self, done: lane_messages.Done) -> None:
         """Add a test that a lane finished, on the first or on further targets."""
         number = done.test.number
         before = self._arrived.get(number)
         if done.further and before is not None:
-            done = Done(
+            done = lane_messages.Done(
                 replace(
                     before.test,
                     case=before.test.case or done.test.case,
@@ -70,7 +69,7 @@ class TestsInOrder:
             self._open.discard(number)
         self._arrived[number] = done
 
-    def iter_requests(self) -> Iterator[Further]:
+    def iter_requests(self) -> Iterator[lane_messages.Further]:
         """Yield requests for further targets, as far as all earlier tests have arrived."""
         while self._decided in self._arrived:
             done = self._arrived[self._decided]
@@ -78,7 +77,7 @@ class TestsInOrder:
                 asked, self._changes[self._decided] = self._schedule.choose_further(done.test)
                 if asked and done.case is not None:
                     self._open.add(self._decided)
-                    yield Further(self._decided, done.case, asked, tuple(done.test.answers))
+                    yield lane_messages.Further(self._decided, done.case, asked, tuple(done.test.answers))
                 # The model is needed only to ask further targets; waiting tests would hold all models in
                 # memory.
                 self._arrived[self._decided] = replace(done, case=None)

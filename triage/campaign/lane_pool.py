@@ -17,18 +17,7 @@ from queue import Empty, SimpleQueue
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
-from opsieve.triage.campaign.lane_messages import (
-    Answer,
-    Begin,
-    Done,
-    Failed,
-    Finished,
-    Further,
-    NumberRange,
-    Question,
-    iter_tests,
-)
-from opsieve.triage.campaign.lane_spawn import LaneClient, Spawn, spawn_lane
+from opsieve.triage.campaign import lane_messages, lane_spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.finished_test import Campaign
@@ -56,15 +45,15 @@ class LanePool:
         lanes: int,
         first: int,
         tests: int | None,
-        spawn: Spawn = spawn_lane,
+        spawn: lane_spawn.Spawn = lane_spawn.spawn_lane,
         schedule: Schedule | None = None,
     ) -> None:
         self._spawn, self._schedule = spawn, schedule
         quick = () if schedule is None else schedule.quick
-        self._begin = Begin(campaign, plan.supports, limits, schedule is not None, quick)
+        self._begin = lane_messages.Begin(campaign, plan.supports, limits, schedule is not None, quick)
         self._next, self._recorded, self._tests = first, first, tests
         # These run before other work begins.
-        self._further: list[Further] = []
+        self._further: list[lane_messages.Further] = []
         # Tests a second of one lane
         self._rate = 0.0
         # That lanes can be in at once
@@ -75,12 +64,12 @@ class LanePool:
         self._deaths: dict[int, int] = {}
         self._wanted, self._allowed, self._under_way = lanes, 1, 0
         # What lanes say, what ended a thread, and None for each question that is done with.
-        self._said: SimpleQueue[Answer | BaseException | None] = SimpleQueue()
+        self._said: SimpleQueue[lane_messages.Answer | BaseException | None] = SimpleQueue()
         self._threads = ThreadPoolExecutor(lanes, "lane")
         # Of the lanes and of the two fields below
         self._lock = threading.Lock()
-        self._lanes: set[LaneClient] = set()
-        self._idle: list[LaneClient] = []
+        self._lanes: set[lane_spawn.LaneClient] = set()
+        self._idle: list[lane_spawn.LaneClient] = []
         self._is_stopping = self._is_ended = False
         self._submit_questions()
 
@@ -113,12 +102,12 @@ class LanePool:
         self._recorded = upto
         self._submit_questions()
 
-    def add_requests(self, questions: Iterable[Further]) -> None:
+    def add_requests(self, questions: Iterable[lane_messages.Further]) -> None:
         """Queue these requests for the next free lanes."""
         self._further += questions
         self._submit_questions()
 
-    def iter_results(self, seconds: float) -> Iterator[Done]:
+    def iter_results(self, seconds: float) -> Iterator[lane_messages.Done]:
         """Yield the results of the next answer, or nothing after some time.
 
         Raises:
@@ -130,17 +119,17 @@ class LanePool:
             return
         if isinstance(said, BaseException):
             raise said
-        if isinstance(said, Failed):
+        if isinstance(said, lane_messages.Failed):
             raise BadInput(said.sentence)
         if said is None:
             self._under_way -= 1
         else:
             self._allowed = self._wanted
             # Tests on further targets say nothing about the speed of a range.
-            self._rate = said.tests_per_second if isinstance(said, Finished) else self._rate
+            self._rate = said.tests_per_second if isinstance(said, lane_messages.Finished) else self._rate
         self._submit_questions()
         if said is not None:
-            yield from iter_tests(said)
+            yield from lane_messages.iter_tests(said)
 
     def _submit_questions(self) -> None:
         """Submit the next questions to idle threads."""
@@ -151,7 +140,7 @@ class LanePool:
             self._under_way += 1
             self._threads.submit(self._run_question, question)
 
-    def _choose_range(self) -> NumberRange | None:
+    def _choose_range(self) -> lane_messages.NumberRange | None:
         """Choose the next numbers; None if they are too far ahead of the recorded or decided tests."""
         decision = None if self._schedule is None else self._schedule.get_decision(self._next // BATCH)
         if self._schedule is not None and decision is None:
@@ -163,10 +152,10 @@ class LanePool:
         # Finished tests wait in memory for an earlier one that is slow.
         if stop <= self._next or self._next - self._recorded > AHEAD * BATCH * self._allowed:
             return None
-        given, self._next = NumberRange(self._next, stop, decision), stop
+        given, self._next = lane_messages.NumberRange(self._next, stop, decision), stop
         return given
 
-    def _run_question(self, question: Question) -> None:
+    def _run_question(self, question: lane_messages.Question) -> None:
         """Get a question answered in a thread, even if lanes die from it."""
         try:
             while (rest := self._ask_lane(question)) is not None:
@@ -177,14 +166,16 @@ class LanePool:
         finally:
             self._said.put(None)
 
-    def _ask_lane(self, question: Question) -> Question | None:
+    def _ask_lane(self, question: lane_messages.Question) -> lane_messages.Question | None:
         """Pass a question to a lane in a thread, and return the part it leaves when it dies, if any."""
         lane = self._take_lane()
         try:
             for answer in lane.iter_answers(question):
-                if isinstance(answer, Finished) and isinstance(question, NumberRange):
+                if isinstance(answer, lane_messages.Finished) and isinstance(
+                    question, lane_messages.NumberRange
+                ):
                     # If the lane dies now, another one goes on behind what was answered.
-                    question = NumberRange(answer.upto, question.stop, question.decision)
+                    question = lane_messages.NumberRange(answer.upto, question.stop, question.decision)
                 self._said.put(answer)
         except (EOFError, OSError):
             return self._bury_lane(lane, question)
@@ -192,7 +183,7 @@ class LanePool:
             self._idle.append(lane)
         return None
 
-    def _take_lane(self) -> LaneClient:
+    def _take_lane(self) -> lane_spawn.LaneClient:
         """Take an idle lane, or start a new one."""
         with self._lock:
             if self._idle:
@@ -209,12 +200,14 @@ class LanePool:
             lane.send_begin(self._begin)
         return lane
 
-    def _bury_lane(self, lane: LaneClient, question: Question) -> Question | None:
+    def _bury_lane(
+        self, lane: lane_spawn.LaneClient, question: lane_messages.Question
+    ) -> lane_messages.Question | None:
         """Remove a dead lane and return the unanswered part of its question for another lane."""
         status = lane.end_lane()
         with self._lock:
             self._lanes.discard(lane)
-            first = question.start if isinstance(question, NumberRange) else question.number
+            first = question.start if isinstance(question, lane_messages.NumberRange) else question.number
             # By the first unanswered test, since that is most likely what kills the lane.
             times = self._deaths[first] = self._deaths.get(first, 0) + 1
         if self._is_ended or (self._is_stopping and times < DEATHS):

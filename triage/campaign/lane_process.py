@@ -25,24 +25,9 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes import shared_zygotes, zygote
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
-from opsieve.triage.campaign.lane_messages import (
-    Answered,
-    Begin,
-    Failed,
-    Further,
-    Message,
-    NumberRange,
-    Stop,
-    leave_case_out,
-    make_finished,
-    pack_case,
-    receive_message,
-    send_message,
-    unpack_case,
-)
+from opsieve.triage.campaign import lane_messages, testing
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
 from opsieve.triage.campaign.schedule import batch, costs
-from opsieve.triage.campaign.testing import run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 # Tests between two answers, at most
@@ -59,7 +44,7 @@ class Lane:
     def __init__(self, connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
         self._connection, self._expected, self._alone = connection, targets, alone
         # None marks the end.
-        self._given: SimpleQueue[NumberRange | Further | None] = SimpleQueue()
+        self._given: SimpleQueue[lane_messages.NumberRange | lane_messages.Further | None] = SimpleQueue()
         self._stop = threading.Event()
         # Tests a second, of the latest pieces
         self._rate = 0.0
@@ -69,8 +54,8 @@ class Lane:
         # All Workers of a process share their zygotes.
         early = Workers()
         threading.Thread(target=_import_expected, args=(early, self._expected), daemon=True).start()
-        begin = receive_message(self._connection)
-        assert isinstance(begin, Begin)
+        begin = lane_messages.receive_message(self._connection)
+        assert isinstance(begin, lane_messages.Begin)
         # In a thread, so that a request to stop and the end of the other side are seen during a test.
         threading.Thread(target=self._receive_questions, daemon=True).start()
         with early, Workers(begin.limits) as workers:
@@ -82,14 +67,14 @@ class Lane:
             plan = read_plan(begin.campaign.generator, supports)
             lab = ObservationCache(workers)
             while (given := self._given.get()) is not None:
-                if isinstance(given, Further):
+                if isinstance(given, lane_messages.Further):
                     # Run one test on further targets.
                     cases, asked, rest = (
-                        {given.number: unpack_case(given.case)},
+                        {given.number: lane_messages.unpack_case(given.case)},
                         {given.number: given.targets},
                         given.answered,
                     )
-                    (done,) = run_tests(
+                    (done,) = testing.run_tests(
                         begin.campaign,
                         cases,
                         lab,
@@ -101,13 +86,19 @@ class Lane:
                     check_imports([done], lab.workers)
                     # Observations hold outputs, which add up over a campaign.
                     lab.forget_all()
-                    case = pack_case(done.case) if done.case and done.findings else None
-                    send_message(self._connection, Answered(leave_case_out(done), case))
+                    case = lane_messages.pack_case(done.case) if done.case and done.findings else None
+                    lane_messages.send_message(
+                        self._connection, lane_messages.Answered(lane_messages.leave_case_out(done), case)
+                    )
                 else:
                     self._run_range(given, begin, plan, lab)
 
     def _run_range(
-        self, numbers: NumberRange, begin: Begin, plan: CampaignPlan, lab: ObservationCache
+        self,
+        numbers: lane_messages.NumberRange,
+        begin: lane_messages.Begin,
+        plan: CampaignPlan,
+        lab: ObservationCache,
     ) -> None:
         """Run the tests of a range of numbers, answering piece by piece."""
         at, campaign = numbers.start, begin.campaign
@@ -123,13 +114,16 @@ class Lane:
             if begin.scheduled:
                 done = run_scheduled(begin, plan, cases, decision, lab)
             else:
-                done = run_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further)
+                done = testing.run_tests(
+                    campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further
+                )
             check_imports(done, lab.workers)
             lab.forget_all()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
-            send_message(
-                self._connection, make_finished(done, upto, self._rate, stopped, cases=begin.needs_cases)
+            lane_messages.send_message(
+                self._connection,
+                lane_messages.make_finished(done, upto, self._rate, stopped, cases=begin.needs_cases),
             )
             if stopped:
                 return
@@ -139,13 +133,13 @@ class Lane:
         """Put incoming questions into the queue until the other side is gone."""
         while True:
             try:
-                message: Message = receive_message(self._connection)
+                message: lane_messages.Message = lane_messages.receive_message(self._connection)
             except (EOFError, OSError):
                 self._given.put(None)
                 return self._alone()
-            if isinstance(message, Stop):
+            if isinstance(message, lane_messages.Stop):
                 self._stop.set()
-            elif isinstance(message, (NumberRange, Further)):
+            elif isinstance(message, (lane_messages.NumberRange, lane_messages.Further)):
                 self._given.put(message)
 
 
@@ -183,7 +177,7 @@ def choose_targets(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tu
 
 
 def run_scheduled(
-    begin: Begin,
+    begin: lane_messages.Begin,
     plan: CampaignPlan,
     cases: dict[int, Case],
     decision: batch.BatchDecision,
@@ -209,7 +203,7 @@ def run_scheduled(
             features=has[test.number],
             left_out=left[test.number],
         )
-        for test in run_tests(
+        for test in testing.run_tests(
             campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked
         )
     ]
@@ -222,14 +216,18 @@ def serve_connection(connection: socket.socket, targets: Sequence[str], alone: C
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BadInput as error:
-        send_message(connection, Failed(str(error)))
+        lane_messages.send_message(connection, lane_messages.Failed(str(error)))
     except zygote.Unavailable as error:
-        send_message(
-            connection, Failed(f"{error}; leave that target out, or install it (see opsieve doctor)")
+        lane_messages.send_message(
+            connection,
+            lane_messages.Failed(f"{error}; leave that target out, or install it (see opsieve doctor)"),
         )
     except Exception:  # noqa: BLE001
         # The main process says it
-        send_message(connection, Failed(f"a fault of opsieve ended a lane: {traceback.format_exc()[-2000:]}"))
+        lane_messages.send_message(
+            connection,
+            lane_messages.Failed(f"a fault of opsieve ended a lane: {traceback.format_exc()[-2000:]}"),
+        )
 
 
 def main() -> None:

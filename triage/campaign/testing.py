@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge import derived_types, further_runs, judge
-from opsieve.backends.judge.oracle_names import OracleChoice
+from opsieve.backends.judge import derived_types, further_runs, judge, oracle_names
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, is_confirming
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -22,7 +21,7 @@ from opsieve.gen.rewrites.relation import choose_relation, rewrite_program
 from opsieve.triage.fingerprint import component, fingerprint, normalise, program_graph
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
-_NO_CHOICE = OracleChoice()
+_NO_CHOICE = oracle_names.OracleChoice()
 # one test in so many is judged in full, the last of them: the first test is not held up by the import of the
 # reference
 SAMPLE = 16
@@ -34,7 +33,7 @@ def run_tests(
     lab: ObservationCache,
     lowered_only: Collection[int] = (),
     metamorphic: bool = False,
-    further: OracleChoice = _NO_CHOICE,
+    further: oracle_names.OracleChoice = _NO_CHOICE,
     asked: Mapping[int, Collection[str]] | None = None,
     answered: Sequence[str] = (),
 ) -> list[FinishedTest]:
@@ -135,7 +134,7 @@ def _judge_test(
     passed: Collection[ResolvedTarget],
     lab: ObservationCache,
     metamorphic: bool,
-    further: OracleChoice,
+    further: oracle_names.OracleChoice,
 ) -> FinishedTest:
     """Judge a test after all targets ran it; the targets in `passed` skip the judge, which may use the
     `builds`.
@@ -234,7 +233,7 @@ def _judge_target(
 
 
 def _run_further_oracles(
-    case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache
+    case: Case, target: ResolvedTarget, further: oracle_names.OracleChoice, lab: ObservationCache
 ) -> judge.Judged | None:
     """Run the oracles that rerun a program on a passing target; None without a finding."""
     found = (

@@ -20,9 +20,7 @@ from opsieve.triage.clustering.clusters import (
     get_statement,
     make_alternative_titles,
 )
-from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.normalise import is_about_data, normalise_message
-from opsieve.triage.fingerprint.stack import list_calls
+from opsieve.triage.fingerprint import component, normalise, stack
 
 # So many callers of a statement that Python could not execute, each seen often, passed as many wrong values.
 # Two callers may share a mistake of the statement, and one that fails for more callers is taken to be wrong
@@ -76,8 +74,8 @@ def describe_failure(
 
     A pass that the message names counts if the exception `hides_cause`.
     """
-    exception, said = exception.rpartition(".")[2], normalise_message(message)
-    calls = list_calls(frames, backend, checked=not is_about_data(exception, said))
+    exception, said = exception.rpartition(".")[2], normalise.normalise_message(message)
+    calls = stack.list_calls(frames, backend, checked=not normalise.is_about_data(exception, said))
     place, caller = (*calls[:2], "", "")[:2]
     match = _PASS.search(message[:2000]) if hides_cause else None
     name = next(filter(None, match.groups()), "") if match else ""
@@ -91,11 +89,11 @@ class LogClusters:
 
     def __init__(self) -> None:
         self._counts: Counter[LoggedFailure] = Counter()
-        self._components: dict[LoggedFailure, Sequence[Component]] = {}
+        self._components: dict[LoggedFailure, Sequence[component.Component]] = {}
         self._inner: defaultdict[str, set[str]] = defaultdict(set)
 
     def add_failure(
-        self, failure: LoggedFailure, components: Sequence[Component], calls: Sequence[str]
+        self, failure: LoggedFailure, components: Sequence[component.Component], calls: Sequence[str]
     ) -> None:
         """Add a failure; `calls` are the places of its calls, innermost first."""
         self._counts[failure] += 1
@@ -144,7 +142,7 @@ class _Rules:
     def __init__(
         self,
         counts: Counter[LoggedFailure],
-        components: dict[LoggedFailure, Sequence[Component]],
+        components: dict[LoggedFailure, Sequence[component.Component]],
         one_version: bool,
     ):
         self._counts, self._components, self._one_version = counts, components, one_version
@@ -185,14 +183,14 @@ class _Rules:
         """
         if not failure.place:
             return ()
-        about_data = is_about_data(failure.exception, failure.said)
+        about_data = normalise.is_about_data(failure.exception, failure.said)
         asked = self._find_asked(failure)
         anyone = bool(asked) or failure.exception == "KeyError"
         if not (failure.caller or anyone):
             return ()
         caller = "" if anyone else failure.caller
         said = asked or ("" if about_data else failure.said)
-        backend = self._read(failure, ComponentName.BACKEND)
+        backend = self._read(failure, component.ComponentName.BACKEND)
         return ("\x1f".join(("call", backend, failure.place, caller, failure.exception, said)),)
 
     def _find_asked(self, failure: LoggedFailure) -> str:
@@ -202,7 +200,7 @@ class _Rules:
         asked = None if _WRONG_VALUE.search(failure.said) else _ASKED.search(failure.said)
         return asked[0] if asked and failure.exception in _UNMET else ""
 
-    def _read(self, failure: LoggedFailure, name: ComponentName) -> str:
+    def _read(self, failure: LoggedFailure, name: component.ComponentName) -> str:
         return next((part.value for part in self._components[failure] if part.name is name), "")
 
     def _are_apart(self, one: LoggedFailure, other: LoggedFailure) -> bool:
@@ -212,7 +210,7 @@ class _Rules:
         # Line numbers of two versions cannot be compared.
         if not self._one_version or not (one.place and other.place):
             return False
-        about_data = is_about_data(one.exception, one.said)
+        about_data = normalise.is_about_data(one.exception, one.said)
         if one.place != other.place:
             return one.item != other.item if one.item and other.item else not about_data
         if one.caller == other.caller or self._find_asked(one):

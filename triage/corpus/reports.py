@@ -157,7 +157,12 @@ def make_junit_xml(
         message = _strip_invalid(f"{result.state}: {result.sentence}")
         if mark in ("error", "failure"):
             kind = "bad-case" if result.refused else result.state
-            SubElement(test, mark, {"message": message, "type": kind}).text = _describe_details(result)
+            lines = [f"{result.case} on {result.target}: {result.sentence}"]
+            for word, seen in (("before", result.before), ("now", result.after)):
+                if seen is not None:
+                    version = f" ({seen.version})" if seen.version else ""
+                    lines.append(f"{word}: {seen.words} {seen.fingerprint}{version}")
+            SubElement(test, mark, {"message": message, "type": kind}).text = _strip_invalid("\n".join(lines))
         elif mark:
             SubElement(test, mark, {"message": message})
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -168,15 +173,6 @@ def _choose_mark(result: CorpusResult, red: Collection[str]) -> str:
     if result.refused or result.state in red:
         return "error" if result.refused or result.state == "not-judged" else "failure"
     return "" if result.state in ("fixed", "passing") else "skipped"
-
-
-def _describe_details(result: CorpusResult) -> str:
-    lines = [f"{result.case} on {result.target}: {result.sentence}"]
-    for word, seen in (("before", result.before), ("now", result.after)):
-        if seen is not None:
-            version = f" ({seen.version})" if seen.version else ""
-            lines.append(f"{word}: {seen.words} {seen.fingerprint}{version}")
-    return _strip_invalid("\n".join(lines))
 
 
 def _strip_invalid(text: str) -> str:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends import observation, registry
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
@@ -23,7 +22,7 @@ from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import Kept, describe_installed
 
 # Workers that can run these targets.
-Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]
+Further = Callable[[Sequence[registry.ResolvedTarget]], list[Workers]]
 
 
 class _SentTest(msgspec.Struct):
@@ -60,13 +59,13 @@ class RemoteWorkers(Workers):
         super().__init__(here.limits, offline=here.offline, say=say)
         self._cluster, self._here, self._owner, self._given_up = cluster, here, owner, given_up
 
-    def version(self, target: ResolvedTarget) -> str:
+    def version(self, target: registry.ResolvedTarget) -> str:
         """Return the version here, which is that of each worker."""
         return self._here.version(target)
 
     def observe_many(
-        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
-    ) -> Iterator[Observation]:
+        self, target: registry.ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[observation.Observation]:
         """Observe each test, in order, all on one worker of the cluster."""
         found = [] if self._given_up.is_set() else self._observe_remotely(target, tests, fresh, repeat)
         # which may be that machine's alone
@@ -75,8 +74,8 @@ class RemoteWorkers(Workers):
         yield from found
 
     def _observe_remotely(
-        self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
-    ) -> list[Observation]:
+        self, target: registry.ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
+    ) -> list[observation.Observation]:
         """Return the cluster's answers, or [] if it fails."""
         asked = [
             _SentTest(pack_case(Case(each.program, each.inputs)), each.as_is, each.again) for each in tests
@@ -84,7 +83,7 @@ class RemoteWorkers(Workers):
         question = _Question(self._owner, str(target), asked, fresh, repeat, self.limits, self.offline)
         try:
             answer = self._cluster.run_task(self._given_up, answer_tests, encode_message(question))
-            observations: list[Observation] = decode_as(answer, list[Observation])
+            observations: list[observation.Observation] = decode_as(answer, list[observation.Observation])
             return observations
         except EOFError as error:
             self._say(f"a test is run here, for the cluster gives no answer: {shown(str(error), 200)}")
@@ -110,7 +109,7 @@ def open_remote_workers(
     with Cluster(address, describe_installed(()), resources, say) as cluster:
         cluster.count_threads()
 
-        def further(targets: Sequence[ResolvedTarget]) -> list[Workers]:
+        def further(targets: Sequence[registry.ResolvedTarget]) -> list[Workers]:
             cluster.require_installed(describe_installed([str(target) for target in targets], here.offline))
             count = lanes or cluster.count_threads()
             return [RemoteWorkers(cluster, here, owner, given_up, say) for _ in range(count)]
@@ -133,7 +132,7 @@ def answer_tests(frame: bytes) -> bytes:
             for case, each in zip(cases, question.tests, strict=True)
         ]
         answers = workers.observe_many(
-            resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat
+            registry.resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat
         )
         answer = encode_message(list(answers))
     except BaseException:

@@ -184,7 +184,13 @@ def _match_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, st
     for components in cluster.components:
         for name in (ComponentName.MESSAGE, ComponentName.FOUND):
             message = next((part.value for part in components if part.name is name), "")
-            if condition := _extract_condition(message):
+            check = _CONDITION.search(message)
+            failed = next(filter(None, check.groups()), "") if check else ""
+            words = _WORD.findall(re.sub(r"<\w+>", " ", failed))
+            # Two names will do where one of them is the author's own: `slot->value_computed`, not
+            # `n.defined()`.
+            known = len(words) >= _CLAUSE or (len(words) > 1 and any(map(_COMPOUND.fullmatch, words)))
+            if condition := (" ".join(words).lower() if known else ""):
                 same = index.find_quoting(condition)
                 reason = f"it quotes the check: {condition[:_LONGEST]}"
                 found |= dict.fromkeys(same, reason) if len(same) <= _MOST_SHARING else {}
@@ -203,16 +209,6 @@ def _match_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, st
                     clause = max((clauses[at] for at in telling), key=len)
                     found.setdefault(number, f"it quotes the message: {clause[:_LONGEST]}")
     return found
-
-
-def _extract_condition(message: str) -> str:
-    """Extract the names in the condition of a failed check, in order, if they are distinctive; else ""."""
-    found = _CONDITION.search(message)
-    condition = next(filter(None, found.groups()), "") if found else ""
-    words = _WORD.findall(re.sub(r"<\w+>", " ", condition))
-    # Two names will do where one of them is the author's own: `slot->value_computed`, not `n.defined()`.
-    known = len(words) >= _CLAUSE or (len(words) > 1 and any(map(_COMPOUND.fullmatch, words)))
-    return " ".join(words).lower() if known else ""
 
 
 def _match_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:

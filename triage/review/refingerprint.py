@@ -20,8 +20,7 @@ from opsieve.triage.clustering.reassign import (
     find_differences,
     plan_moves,
 )
-from opsieve.triage.fingerprint import component, program_graph
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
+from opsieve.triage.fingerprint import component, fingerprint, program_graph
 from opsieve.triage.store import artifacts, decision_log, failure_record, store_folder
 from opsieve.triage.store.index.index import Index
 
@@ -43,7 +42,7 @@ def refingerprint(
     *,
     places: Sequence[str] | None = None,
     dry_run: bool = False,
-    compute: Callable[[Path], Fingerprint] | None = None,
+    compute: Callable[[Path], fingerprint.Fingerprint] | None = None,
 ) -> RefingerprintResult:
     """Recompute the fingerprints of the kept cases at `places` (all for None) and move the changed ones.
 
@@ -52,7 +51,7 @@ def refingerprint(
     """
     compute = compute or compute_fingerprint
     found: list[KeyChange] = []
-    fresh: dict[str, Fingerprint] = {}
+    fresh: dict[str, fingerprint.Fingerprint] = {}
     problems: list[str] = []
     where: dict[int, str] = {}
     for case in index.list_kept_cases():
@@ -92,11 +91,19 @@ def refingerprint(
             # The places of the new fingerprints, as moves of a patch
             new = {group.to_key for group in groups}
             moves = [[key, number, number, home] for key, (number, home) in placed.items() if key in new]
-            decision_log.write_rekey(index, folder, _map_keys(groups, placed), moves)
+            moved: dict[str, set[str]] = defaultdict(set)
+            for regrouped in groups:
+                moved[regrouped.key].add(regrouped.to_key)
+            decision_log.write_rekey(
+                index,
+                folder,
+                {key: sorted(new | ({key} & placed.keys())) for key, new in moved.items()},
+                moves,
+            )
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
 
-def compute_fingerprint(case: Path) -> Fingerprint:
+def compute_fingerprint(case: Path) -> fingerprint.Fingerprint:
     """Compute the fingerprint of a case folder by the current rules, from its reduced graph if there is one.
 
     Raises:
@@ -114,7 +121,7 @@ def compute_fingerprint(case: Path) -> Fingerprint:
         first_bad=here.first_bad,
         valid=whole.fault is None,
     )
-    return make_fingerprint(
+    return fingerprint.make_fingerprint(
         failure_record.get_verdict(record),
         failure_record.read_blamed_observation(record, case),
         operators,
@@ -129,7 +136,7 @@ def strip_suffix(key: str) -> str:
 
 
 def _apply_moves(
-    index: Index, groups: Sequence[Reassignment], fresh: dict[str, Fingerprint], *, whole: bool
+    index: Index, groups: Sequence[Reassignment], fresh: dict[str, fingerprint.Fingerprint], *, whole: bool
 ) -> None:
     """Move failures to their fingerprints and fingerprints to their clusters; with `whole`, those without a
     case follow.
@@ -160,7 +167,7 @@ def _apply_moves(
     index.refresh_clusters(sorted(touched | {placed[group.to_key][1] for group in groups}))
 
 
-def _ensure_fingerprint(index: Index, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
+def _ensure_fingerprint(index: Index, group: Reassignment, fresh: dict[str, fingerprint.Fingerprint]) -> None:
     """Make a row for the fingerprint of a group unless it has one."""
     if index.find_fingerprint(group.to_key) is None:
         index.add_fingerprint(
@@ -171,7 +178,7 @@ def _ensure_fingerprint(index: Index, group: Reassignment, fresh: dict[str, Fing
 def _rewrite_records(
     folder: Path,
     groups: Sequence[Reassignment],
-    fresh: dict[str, Fingerprint],
+    fresh: dict[str, fingerprint.Fingerprint],
     where: dict[int, str],
     placed: dict[str, tuple[int, int]],
 ) -> None:
@@ -183,11 +190,3 @@ def _rewrite_records(
             record.fingerprint, record.fingerprint_version = group.to_key, now.version
             record.components, record.number = failure_record.encode_components(now), placed[group.to_key][0]
             failure_record.write_failure(case, record)
-
-
-def _map_keys(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]) -> dict[str, list[str]]:
-    """Map each fingerprint to its new ones, itself included if some of its failures keep it."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for group in groups:
-        found[group.key].add(group.to_key)
-    return {key: sorted(new | ({key} & placed.keys())) for key, new in found.items()}

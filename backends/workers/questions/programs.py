@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends import observation, registry
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
@@ -29,7 +28,7 @@ def print_program(program: Program, workers: Workers) -> ModelText:
     printer = ir_of(program).printer(program)
     if not printer:
         return ModelText("", False)
-    (seen,) = workers.observe_many(resolve(printer), [Test(program, {}, as_is=True)])
+    (seen,) = workers.observe_many(registry.resolve(printer), [Test(program, {}, as_is=True)])
     if not seen.outputs or "text" not in seen.outputs:
         return ModelText("", False)
     text = seen.outputs["text"].tobytes().decode("utf-8", "replace")
@@ -52,24 +51,24 @@ def add_script(case: Case, workers: Workers) -> Case:
 # The targets that validate programs of an IR before compilers run.
 
 
-def get_checker(program: Program) -> ResolvedTarget | None:
+def get_checker(program: Program) -> registry.ResolvedTarget | None:
     """Return the target that refuses invalid programs; None if every compiler of the IR does so itself."""
     checker = ir_of(program).checker
-    return resolve(checker) if checker else None
+    return registry.resolve(checker) if checker else None
 
 
-def get_validator(program: Program) -> ResolvedTarget:
+def get_validator(program: Program) -> registry.ResolvedTarget:
     """Return the target that validates programs: the checker of the IR, or a compiler that stops after
     reading them.
     """
-    return resolve(ir_of(program).validator)
+    return registry.resolve(ir_of(program).validator)
 
 
 # Infer types of a model's inner values with onnx's shape inference in workers: a hostile model can crash
 # its C++.
 
 
-INFERRING = resolve("checker:tell=types")
+INFERRING = registry.resolve("checker:tell=types")
 
 
 def infer_types(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:
@@ -87,7 +86,7 @@ def infer_types(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[t
         yield add_inferred_types(program, next(answers))
 
 
-def add_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.ModelProto, str]:
+def add_inferred_types(program: OnnxProgram, answer: observation.Observation) -> tuple[onnx.ModelProto, str]:
     """Add the types in a worker's answer to INFERRING, or return the model unchanged with the reason."""
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome
@@ -137,7 +136,7 @@ def read_script(
     file = files.read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
     wanted = json.dumps({"module": choice.module, "entry": choice.entry, "passes": file}).encode()
     inputs = {"choice": np.frombuffer(wanted, np.uint8)}
-    parser = resolve(ir.script_parser)
+    parser = registry.resolve(ir.script_parser)
     seen = workers.observe(parser, script, inputs)
     if not seen.outputs or "module" not in seen.outputs:
         why = " ".join(seen.message.split())[:300] or seen.outcome

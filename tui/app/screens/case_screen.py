@@ -12,11 +12,9 @@ from textual.widgets import Static
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
-from opsieve.tui.app.services.background import run_in_background
-from opsieve.tui.app.services.job_board import OPSIEVE, Job
+from opsieve.tui.app.services import background, job_board
 from opsieve.tui.app.views import case_pages, case_summary, located_lines, tensor_lines
-from opsieve.tui.app.widgets.screens import KeyFooter, LinesView, PageBar, PagedScreen
-from opsieve.tui.app.widgets.visible import Line, to_one_line
+from opsieve.tui.app.widgets import screens, visible
 
 PAGES = (*case_pages.PAGES, "replay", "path")
 # pages that are prose; the others keep their columns
@@ -29,7 +27,7 @@ _FLOWING = (
 )
 
 
-class CaseScreen(PagedScreen):
+class CaseScreen(screens.PagedScreen):
     """Pages about one failure."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,8 +52,8 @@ class CaseScreen(PagedScreen):
         self.summary_problem = ""
         # Show the case as it was found though a reduced one is there
         self.original = False
-        self.replayed: Job | None = None
-        self.located: Job | None = None
+        self.replayed: job_board.Job | None = None
+        self.located: job_board.Job | None = None
 
     @property
     def subject(self) -> ActionSubject:
@@ -65,14 +63,14 @@ class CaseScreen(PagedScreen):
     def compose(self) -> ComposeResult:
         """Make a headline, the pages, and the view of one of them."""
         yield Static(id="figures", markup=False)
-        yield PageBar(PAGES, id="pages")
-        yield LinesView(id="page")
-        yield KeyFooter()
+        yield screens.PageBar(PAGES, id="pages")
+        yield screens.LinesView(id="page")
+        yield screens.KeyFooter()
 
     def on_mount(self) -> None:
         """Load the case."""
         self.query_one("#page").focus()
-        self.query_one("#figures", Static).update(to_one_line(self.member))
+        self.query_one("#figures", Static).update(visible.to_one_line(self.member))
         self.load_case()
 
     def reload_store(self) -> None:
@@ -82,7 +80,7 @@ class CaseScreen(PagedScreen):
     def load_case(self) -> None:
         """Load the failure from the store, then the contents of its folder."""
         store, member, name = get_app(self).store, self.member, self.cluster.id
-        run_in_background(
+        background.run_in_background(
             self,
             "case",
             lambda: (store.case(member), store.cluster(name)),
@@ -120,7 +118,7 @@ class CaseScreen(PagedScreen):
             self.summary = summary
             self._show_page()
 
-        run_in_background(
+        background.run_in_background(
             self, "sheet", lambda: case_summary.read_summary(folder), show_summary, show_problem
         )
 
@@ -132,32 +130,32 @@ class CaseScreen(PagedScreen):
         line.remove_class("problem")
         line.update(
             f"{case.cluster}  {self.cluster.status}  {case.member.verdict}{which} "
-            f" {to_one_line(case.member.reason or case.member.message, 300)}"
+            f" {visible.to_one_line(case.member.reason or case.member.message, 300)}"
         )
 
     # -- pages
 
-    @on(PageBar.Picked)
+    @on(screens.PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
         if self.case is not None:
-            name = self.query_one(PageBar).page_name
+            name = self.query_one(screens.PageBar).page_name
             if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
                 # Its result was not stored.
                 self._start_replay(self.case.member.target)
             # Only when the page is opened: locating runs the program several times.
             if name == "path" and self.located is None and (folder := self._find_folder()) is not None:
-                command = (*OPSIEVE, "run", str(folder), "--target", self.case.member.target)
+                command = (*job_board.OPSIEVE, "run", str(folder), "--target", self.case.member.target)
                 extra = ("--offline",) if get_app(self).offline else ()
                 self.located = get_app(self).run_job(
                     "replay", self.cluster.id, (*command, "--locate", "--json", *extra)
                 )
             flows = name in _FLOWING
-            self.query_one("#page", LinesView).show_lines(
+            self.query_one("#page", screens.LinesView).show_lines(
                 self._make_lines(self.case), keep=keep is True, wrap=flows
             )
 
-    def _make_lines(self, case: CaseDetails) -> Sequence[Line]:
-        name = self.query_one(PageBar).page_name
+    def _make_lines(self, case: CaseDetails) -> Sequence[visible.Line]:
+        name = self.query_one(screens.PageBar).page_name
         if name == "overview":
             return case_pages.list_overview(case)
         if name == "observed":
@@ -172,7 +170,7 @@ class CaseScreen(PagedScreen):
             return [
                 (
                     (
-                        to_one_line(self.summary_problem) or "reading the case …",
+                        visible.to_one_line(self.summary_problem) or "reading the case …",
                         "warn" if self.summary_problem else "dim",
                     ),
                 )
@@ -210,7 +208,7 @@ class CaseScreen(PagedScreen):
         if case is None or not self._start_replay(target or case.member.target):
             get_app(self).show_notice("it cannot be replayed: its case was not kept", "error")
             return
-        self.query_one(PageBar).current = PAGES.index("replay")
+        self.query_one(screens.PageBar).current = PAGES.index("replay")
         self._show_page()
 
     def _find_folder(self) -> Path | None:
@@ -227,12 +225,12 @@ class CaseScreen(PagedScreen):
             return False
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
         # In a process of its own: a compiler that dies would take the interface with it.
-        command = (OPSIEVE[0], *module, *(["--offline"] if get_app(self).offline else []))
+        command = (job_board.OPSIEVE[0], *module, *(["--offline"] if get_app(self).offline else []))
         self.replayed = get_app(self).run_job("replay", self.cluster.id, command)
         return True
 
-    def update_job(self, job: Job) -> None:
+    def update_job(self, job: job_board.Job) -> None:
         """Update the page after a change of the replay."""
         pages = ("replay", "tensors") if job is self.replayed else ("path",) if job is self.located else ()
-        if self.query_one(PageBar).page_name in pages:
+        if self.query_one(screens.PageBar).page_name in pages:
             self._show_page(keep=True)

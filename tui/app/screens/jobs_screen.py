@@ -20,8 +20,7 @@ from opsieve.gen.model.printable import count_noun
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
-from opsieve.tui.app.services.background import run_in_background
-from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
+from opsieve.tui.app.services import background, job_board
 from opsieve.tui.app.views.rows_shown import CLUSTERS, make_cluster_row
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
 from opsieve.tui.app.widgets.screens import KeyFooter, LineDialog, LinesView, SteadyScreen
@@ -68,12 +67,12 @@ class JobsScreen(SteadyScreen[None]):
         # A silent job still gets older.
         self.set_interval(1.0, self.show_jobs)
 
-    def update_job(self, job: Job) -> None:
+    def update_job(self, job: job_board.Job) -> None:
         """Update the list after a change of a job."""
         self.show_jobs()
 
     @property
-    def chosen_job(self) -> Job | None:
+    def chosen_job(self) -> job_board.Job | None:
         """The job under the cursor."""
         row = self.query_one("#jobs", PagedList).row
         return next(
@@ -106,7 +105,7 @@ class JobsScreen(SteadyScreen[None]):
             get_app(self).show_notice(f"job {job.number} is asked to end")
 
 
-def make_row(job: Job) -> Row:
+def make_row(job: job_board.Job) -> Row:
     """Make the row of a job."""
     spent = int(job.seconds)
     time = f"{spent // 60}:{spent % 60:02d}" if spent < 36000 else f"{spent // 3600}h"
@@ -124,13 +123,13 @@ def make_row(job: Job) -> Row:
 
 def format_command(command: tuple[str, ...]) -> str:
     """Format a command as a person would type it."""
-    for program, name in ((REDUCE, "reduce"), (OPSIEVE, "opsieve")):
+    for program, name in ((job_board.REDUCE, "reduce"), (job_board.OPSIEVE, "opsieve")):
         if command[: len(program)] == program:
             return shlex.join((name, *command[len(program) :]))
     return shlex.join(command)
 
 
-def list_log(job: Job) -> list[Line]:
+def list_log(job: job_board.Job) -> list[Line]:
     """List a job's commands, its output, and its outcome."""
     found: list[Line] = [
         ((f"$ {to_one_line(format_command(command), 600)}", "dim"),) for command in job.commands
@@ -224,7 +223,7 @@ class CampaignScreen(SteadyScreen[None]):
             plans = tuple(describe_plan(each.generator) for each in campaigns)
             return Snapshot(store.counts(), campaigns, plans, newest.rows, store.non_bugs(most=8))
 
-        run_in_background(self, "figures", read_snapshot, self._show_figures, self.show_problem)
+        background.run_in_background(self, "figures", read_snapshot, self._show_figures, self.show_problem)
 
     def _show_figures(self, found: Snapshot) -> None:
         now = get_app(self).now()
@@ -259,7 +258,7 @@ class CampaignScreen(SteadyScreen[None]):
             words = text.split() or ["onnxruntime"]
             # Targets only: an option typed here would be one of `opsieve fuzz`.
             targets = [word for word in words if not word.startswith("-")]
-            command = [*OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
+            command = [*job_board.OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
             for name in targets:
                 command += ["--target", name]
             app.run_job("fuzz", "", tuple(command))

@@ -42,6 +42,8 @@ def main() -> int:
         print(str(error), file=sys.stderr)
         return 2
     verdict = judged.verdict
+    from opsieve.tui.app.services.tensor_difference import compare_values
+
     report: dict[str, Any] = {
         "target": target.display,
         "version": seen.version,
@@ -57,21 +59,17 @@ def main() -> int:
             for each in judged.observations
         ],
         "source": source,
-        "tensors": _compare_tensors(seen.outputs or {}, right),
+        "tensors": [
+            asdict(each)
+            for name, wanted in right.items()
+            for each in compare_values(
+                name, (seen.outputs or {}).get(name), wanted.value, wanted.within, wanted.dtype
+            )
+        ],
         "error_maps": _make_error_maps(seen.outputs or {}, right),
     }
     json.dump(report, sys.stdout)
     return 0
-
-
-def _compare_tensors(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
-    from opsieve.tui.app.services.tensor_difference import compare_values
-
-    return [
-        asdict(each)
-        for name, wanted in right.items()
-        for each in compare_values(name, outputs.get(name), wanted.value, wanted.within, wanted.dtype)
-    ]
 
 
 def _make_error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:

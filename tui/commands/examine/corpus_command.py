@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, printable
-from opsieve.tui.cli import print_problem
+from opsieve.tui import cli, samples
 from opsieve.tui.commands import options
 from opsieve.tui.commands.output import (
     ALLOW_UNJUDGED,
@@ -25,7 +25,6 @@ from opsieve.tui.commands.output import (
     print_message,
     report_faults,
 )
-from opsieve.tui.samples import SAMPLES
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.corpus_file import CorpusResult, State
@@ -89,7 +88,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
                 click.echo(printable(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))
         else:
             refused.append({"model": found.model, "reason": found.reason})
-            print_problem(f"{found.model}: {found.reason}")
+            cli.print_problem(f"{found.model}: {found.reason}")
             faults += [] if found.fault is None else [found.fault]
     if as_json:
         click.echo(json.dumps({"corpus": str(folder), "added": added, "refused": refused}))
@@ -261,7 +260,7 @@ _PAGE = click.option(
 def _complete_bugs(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     from opsieve.triage.corpus.corpus_file import read_bugs
 
-    folder = context.params.get("folder") or SAMPLES
+    folder = context.params.get("folder") or samples.SAMPLES
     return [CompletionItem(name) for name in read_bugs(folder) if name.startswith(begun)]
 
 
@@ -277,9 +276,9 @@ def bugs(context: click.Context, folder: Path | None, page: Path | None, as_json
 
     if context.invoked_subcommand is not None:
         return 0
-    found = read_bugs(folder or SAMPLES)
+    found = read_bugs(folder or samples.SAMPLES)
     if page is not None:
-        _write_page(folder or SAMPLES, page)
+        _write_page(folder or samples.SAMPLES, page)
     if as_json:
         from opsieve.tui.store_api import list_bugs
 
@@ -340,7 +339,7 @@ def replay_bug_cases(
     from opsieve.triage.corpus.session import STATUS, BugsRequest, make_refusal, replay_bugs, update_bugs
     from opsieve.triage.judging import RefusedModel
 
-    output, place = CiOutput(junit, None, github), folder or SAMPLES
+    output, place = CiOutput(junit, None, github), folder or samples.SAMPLES
     output.check_paths()
     results: list[CorpusResult] = []
     faults = []

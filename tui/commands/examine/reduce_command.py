@@ -159,7 +159,18 @@ def command(
             Session(request, pool, listener, further) as session,
         ):
             if verify:
-                return _verify_result(session, as_json)
+                from opsieve.reducer.sessions.output import census_facts, certificate_rows
+
+                found = session.verify()
+                certificate = found.certificate
+                facts = {
+                    "minimal": certificate.minimal,
+                    "checks": found.checks,
+                    **certificate_rows(certificate),
+                }
+                facts |= census_facts(certificate.parts)
+                click.echo(json.dumps(facts) if as_json else _describe_certificate(certificate))
+                return 0 if certificate.minimal else 1
             reduced = session.reduce()
     if as_json:
         # Also for an error, whose facts say how far it came.
@@ -223,17 +234,6 @@ def _open_listener(live: bool) -> Iterator[_Log]:
 
     with Console(stderr=True).status("recording values") as status:
         yield _Live(status)
-
-
-def _verify_result(session: Any, as_json: bool) -> int:
-    from opsieve.reducer.sessions.output import census_facts, certificate_rows
-
-    found = session.verify()
-    certificate = found.certificate
-    facts = {"minimal": certificate.minimal, "checks": found.checks, **certificate_rows(certificate)}
-    facts |= census_facts(certificate.parts)
-    click.echo(json.dumps(facts) if as_json else _describe_certificate(certificate))
-    return 0 if certificate.minimal else 1
 
 
 def _summarise(reduced: "Reduced") -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.durable import check_output, write_output
-from opsieve.gen.model.printable import count_noun, markdown, single_line
+from opsieve.gen.model import durable, printable
 from opsieve.triage.store.queries import Queries
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ def draw_picture(growth: Sequence[Point]) -> str:
                 ' role="img" font-family="sans-serif" font-size="12">'
             ),
             (
-                f"<title>{count_noun(tests, 'test')} and"
-                f" {count_noun(clusters if growth else 0, 'cluster')} over"
+                f"<title>{printable.count_noun(tests, 'test')} and"
+                f" {printable.count_noun(clusters if growth else 0, 'cluster')} over"
                 f" {_format_time(seconds)}</title>"
             ),
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
@@ -150,7 +149,7 @@ def check_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
     for path in paths:
         if path.suffix.lower() not in SUFFIXES:
             raise BadInput(f"a report is Markdown or HTML: end {shown(path, 200)} in .md or .html")
-        check_output(path)
+        durable.check_output(path)
     return tuple(paths)
 
 
@@ -166,7 +165,7 @@ def write_reports(
     for path in paths:
         as_html = path.suffix.lower() == ".html"
         text = write_html(facts, rows, growth) if as_html else write_markdown(facts, rows)
-        write_output(path, text)
+        durable.write_output(path, text)
 
 
 def list_new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -187,15 +186,15 @@ def write_sentences(facts: Mapping[str, Any]) -> list[str]:
     new = len(facts["new_clusters"])
     again = max(0, facts["clusters"] - new)
     lines = [
-        f"{count_noun(facts['tests'], 'test')} with seed {facts['seed']};"
-        f" {count_noun(sum(facts['failures'].values()), 'failure')} in"
-        f" {count_noun(facts['clusters'], 'cluster')}:"
+        f"{printable.count_noun(facts['tests'], 'test')} with seed {facts['seed']};"
+        f" {printable.count_noun(sum(facts['failures'].values()), 'failure')} in"
+        f" {printable.count_noun(facts['clusters'], 'cluster')}:"
         f" {new} that no other campaign of the store has met, {again} met before."
     ]
     if "auto_triage" in facts:
         done = facts["auto_triage"]
         lines.append(
-            f"Beside the hunt {count_noun(done['reduced'], 'case')} reduced, passes asked of"
+            f"Beside the hunt {printable.count_noun(done['reduced'], 'case')} reduced, passes asked of"
             f" {done['attributed']}, releases of {done['bisected']}, in {done['seconds']:.0f} s."
         )
     lines += [
@@ -258,10 +257,10 @@ def _make_tables(
 
 def write_markdown(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the report as Markdown."""
-    lines = ["# Campaign", "", *(markdown(sentence) + "\n" for sentence in write_sentences(facts))]
+    lines = ["# Campaign", "", *(printable.markdown(sentence) + "\n" for sentence in write_sentences(facts))]
     for title, heads, table in _make_tables(facts, rows):
         lines += [f"## {title}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-        lines += [f"| {' | '.join(map(markdown, cells))} |" for cells in table]
+        lines += [f"| {' | '.join(map(printable.markdown, cells))} |" for cells in table]
         lines.append("")
     return "\n".join(lines)
 
@@ -288,4 +287,4 @@ def write_html(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], grow
 
 
 def _escape_html(text: str) -> str:
-    return html.escape(single_line(text))
+    return html.escape(printable.single_line(text))

@@ -52,7 +52,7 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
     from opsieve.backends.releases import interpreters, releases
     from opsieve.backends.stacks import native
     from opsieve.backends.workers.questions.probe_backend import examine_all, list_examined
-    from opsieve.backends.workers.sandbox.isolation import examine_isolation
+    from opsieve.backends.workers.sandbox import isolation, policy
     from opsieve.backends.workers.workers import Workers
 
     with Workers() as workers, output.open_counting_bar(len(list_examined())) as show:
@@ -62,9 +62,8 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
         walls, lacks = workers.get_walls()
     pythons = [".".join(map(str, found.version)) for found in interpreters.find_interpreters()]
-    isolated = examine_isolation(walls, lacks)
+    isolated = isolation.examine_isolation(walls, lacks)
     from opsieve.backends.registry import names, plugin
-    from opsieve.backends.workers.sandbox.policy import select_variables
 
     patterns = [each for name in names() for each in plugin(name).facts.variables]
     facts = {
@@ -76,7 +75,7 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         "release_store": str(releases.ReleaseStore().root),
         "native_frames": native.shim() is not None,
         "isolation": asdict(isolated),
-        "variables_left_out": sorted({*os.environ} - {*select_variables(os.environ, patterns)}),
+        "variables_left_out": sorted({*os.environ} - {*policy.select_variables(os.environ, patterns)}),
     }
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
