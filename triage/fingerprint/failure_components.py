@@ -13,8 +13,22 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frames import read_tracebacks, select_causes
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.fingerprint import mismatch_components, normalise, source_location
 from opsieve.triage.fingerprint.component import Component, ComponentName, Evidence, make_component
+from opsieve.triage.fingerprint.mismatch_components import (
+    INVALID,
+    make_edges,
+    make_evidence,
+    make_operators,
+)
+from opsieve.triage.fingerprint.normalise import (
+    find_blamed_operator,
+    find_operators,
+    has_variables,
+    is_about_data,
+    is_from_interpreter,
+    normalise_message,
+)
+from opsieve.triage.fingerprint.source_location import add_location, describe_location
 from opsieve.triage.fingerprint.stack import Stack, read_stack
 
 # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
@@ -58,23 +72,23 @@ def make_failure_components(
     message = message or verdict.message or observation.message or summary(observation.log)
     if kind == "crash":
         message = summary(observation.log) or message
-    template = normalise.normalise_message(message, names)
+    template = normalise_message(message, names)
     exception = (exception or observation.exception).rpartition(".")[2]
-    frames = source_location.add_location(observation.frames, message)
+    frames = add_location(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
     exhausted = exception == _EXHAUSTED
     chance, died = kind in _BY_CHANCE, kind == "crash"
-    checked = not normalise.is_about_data(exception, template)
+    checked = not is_about_data(exception, template)
     stack = read_stack(
         frames, deep, package=backend, outermost=chance, died=died, exhausted=exhausted, checked=checked
     )
-    blamed = normalise.find_blamed_operator(message) or normalise.find_blamed_operator(observation.log)
+    blamed = find_blamed_operator(message) or find_blamed_operator(observation.log)
     said = _make_message(_remove_callers(template, stack), stack, kind == "crash", exhausted)
     line = _make_line(stack, kind == "crash" or (exhausted and stack.recursive))
     vague = stack.vague and not line.items
     nameless = vague and not blamed
     graph = (evidence.signature and evidence.signature.operators) or operators
-    named = normalise.find_operators(message, operators)
+    named = find_operators(message, operators)
     return [
         make_component(
             ComponentName.STAGE,
@@ -86,7 +100,7 @@ def make_failure_components(
         make_component(ComponentName.SIGNAL, _name_signal(observation.signal), True, "how the process died"),
         make_component(
             ComponentName.PLACE,
-            source_location.describe_location(message),
+            describe_location(message),
             False,
             "the message tells it; it is the innermost frame",
         ),
@@ -101,17 +115,15 @@ def make_failure_components(
         ),
         said,
         _make_blamed(blamed, said, stack, vague),
-        make_component(
-            ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, mismatch_components.INVALID
-        ),
+        make_component(ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, INVALID),
         make_component(
             ComponentName.OPERATORS_NAMED, named, False, "for people: the message counts as a whole"
         ),
-        mismatch_components.make_operators(
+        make_operators(
             graph, needed=_needs_operators(graph, stack, nameless, not template or kind in _SPEECHLESS)
         ),
-        *([mismatch_components.make_edges(evidence.signature, kept=False)] if evidence.signature else ()),
-        *mismatch_components.make_evidence(evidence, kept=False),
+        *([make_edges(evidence.signature, kept=False)] if evidence.signature else ()),
+        *make_evidence(evidence, kept=False),
     ]
 
 
@@ -187,11 +199,11 @@ def _make_message(template: str, stack: Stack, crash: bool, exhausted: bool) -> 
             False,
             "the frames tell more, and broken memory is reported in many ways",
         )
-    if not normalise.has_variables(template):
+    if not has_variables(template):
         return make_component(
             ComponentName.MESSAGE, template, True, "a constant: it separates two errors of one function"
         )
-    if normalise.is_from_interpreter(template) and _ATTRIBUTE not in template:
+    if is_from_interpreter(template) and _ATTRIBUTE not in template:
         return make_component(
             ComponentName.MESSAGE,
             template,
