@@ -172,16 +172,20 @@ def kind_of(mode: int) -> str:
 
 
 READING_SECONDS = 10.0  # of CPU, and one more for each MiB of the file
-READING_MEMORY = 1 << 30  # bytes that become resident, besides four times those of the file
+READING_MEMORY = 256 << 20  # bytes of addresses, besides those for the file
+# A text with one emoji takes four times its bytes, and its values as much again.
+READING_FACTOR = 8
 _Read = TypeVar("_Read", bound=Callable[..., Any])
-_bounds: list[tuple[Path, float, int]] = []  # of the file that is read: where it is, and the most of both
+# The file that is read, its seconds and addresses at most, and the limit of the user's on addresses.
+_bounds: list[tuple[Path, float, int, int]] = []
 
 
 def bound_reading(read: _Read) -> _Read:
     """Bound what a reader, which takes a path, may use in the main thread: BadInput where it is more.
 
-    The kernel's timer of CPU time asks every tenth of a second. Only the main thread gets signals, so the
-    others (of the terminal app) have no bound. A reader that a bounded one calls counts with it.
+    The kernel's timer of CPU time asks every tenth of a second, and its limit on addresses makes allocations
+    fail, also within a call of C. Only the main thread gets signals, so the others (of the terminal app) have
+    no bound. A reader that a bounded one calls counts with it.
     """
 
     @functools.wraps(read)
@@ -194,32 +198,50 @@ def bound_reading(read: _Read) -> _Read:
         except OSError:
             # A name that is too long, or an unreadable folder: the reader reports it.
             size = 0
-        _bounds.append(
-            (
-                path,
-                time.process_time() + READING_SECONDS + size / 2**20,
-                _measure_peak() + READING_MEMORY + 4 * size,
-            )
-        )
-        signal.signal(signal.SIGPROF, _check_bounds)
+        addresses = _measure_addresses()
+        users, hard = resource.getrlimit(resource.RLIMIT_AS)
+        _bounds.append((path, time.process_time() + READING_SECONDS, addresses + READING_MEMORY, users))
+        signal.signal(signal.SIGPROF, _check_time)
         try:
+            allow_reading(size)
             signal.setitimer(signal.ITIMER_PROF, 0.1, 0.1)
             return read(*arguments, **named)
+        except MemoryError:
+            if resource.getrlimit(resource.RLIMIT_AS)[0] == users:
+                raise
+            raise _exceed(path, "memory") from None
         finally:
             _bounds.clear()
             signal.setitimer(signal.ITIMER_PROF, 0)
+            resource.setrlimit(resource.RLIMIT_AS, (users, hard))
 
     return cast(_Read, read_within)
 
 
-def _check_bounds(*_: object) -> None:
-    """Raise BadInput if the file that is read takes too much; a late signal finds none."""
-    for path, seconds, memory in _bounds:
-        what = "time" if time.process_time() > seconds else "memory" if _measure_peak() > memory else ""
-        if what:
-            raise BadInput(f"{shown(path, 200)} takes more {what} to read than a file of its size may")
+def allow_reading(size: int) -> None:
+    """Raise the bounds of the file that is read by those of `size` more bytes, which lie beside it."""
+    for path, seconds, addresses, users in _bounds[:1]:
+        most = addresses + READING_FACTOR * min(size, LIMIT)
+        _bounds[0] = path, seconds + size / 2**20, most, users
+        if users == resource.RLIM_INFINITY or most < users:
+            resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _measure_peak() -> int:
-    """Return the most bytes of this process that were in memory at once."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def _check_time(*_: object) -> None:
+    """Raise BadInput if the file that is read takes too long; a late signal finds none."""
+    for path, seconds, *_rest in _bounds:
+        if time.process_time() > seconds:
+            raise _exceed(path, "time")
+
+
+def _exceed(path: Path, what: str) -> BadInput:
+    return BadInput(f"{shown(path, 200)} takes more {what} to read than a file of its size may")
+
+
+def _measure_addresses() -> int:
+    """Return the bytes of addresses that this process takes; without /proc, more than any limit."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 1 << 62

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pickle
+import resource
 import signal
 import threading
 import time
@@ -11,14 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from commands import opsieve
 from models import X, chain
+from onnx import helper
 from repository import ROOT
 from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model import files
 from opsieve.gen.model.files import bound_reading
 
@@ -51,6 +55,28 @@ def test_a_reader_that_takes_too_much_is_a_sentence(monkeypatch: pytest.MonkeyPa
     with pytest.raises(BadInput, match="takes more memory to read"):
         hoard(Path("there"), kept)
     assert len(kept) < 1000
+
+
+def test_a_call_of_c_takes_no_more_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bytes of a model make a node of a hundred: protobuf itself gets no more memory."""
+    monkeypatch.setattr(files, "READING_MEMORY", 8 << 20)
+    graph = b"\x0a\x00" * (1 << 21)
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x08\x3a\x80\x80\x80\x02" + graph)
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(BadInput, match="takes more memory to read"):
+        load_program(tmp_path / "m.onnx")
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit
+
+
+def test_external_data_may_take_memory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tensors beside a model are taken into it, large ones are not."""
+    model = onnx.load_model_from_string(chain("Relu").model)
+    for at, side in enumerate([200_000] * 80):
+        tensor = helper.make_tensor(f"w{at}", onnx.TensorProto.FLOAT, [side], bytes(4 * side), raw=True)
+        model.graph.initializer.append(tensor)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="data")
+    monkeypatch.setattr(files, "READING_MEMORY", 8 << 20)
+    assert len(load_program(tmp_path / "m.onnx").model) > 60 << 20
 
 
 def test_a_larger_file_may_take_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

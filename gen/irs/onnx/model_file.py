@@ -15,6 +15,7 @@ from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import (
     BUDGET,
     LIMIT,
+    allow_reading,
     bound_reading,
     get_disk_usage,
     get_size,
@@ -65,7 +66,7 @@ def load_program(path: Path) -> OnnxProgram:
     if changed:
         data = model.SerializeToString(deterministic=True)
         # protobuf frees the memory of a message's parts only with the whole message, so it is parsed again.
-        model = onnx.ModelProto.FromString(data)
+        model = parse_model(data, path)
     program = OnnxProgram(data, name=escape_surrogates(path.name))
     # Filling the slot of the `cached_property` saves parsing the bytes again.
     program.__dict__["proto"] = model
@@ -141,6 +142,7 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
             raise BadInput(f"with its external data it {_TOO_BIG}")
         parts.append((tensor, path, offset, length))
     _check_repeated([(path, length) for _, path, _, length in parts])
+    allow_reading(sum(length for *_, length in parts if length < LEAST))
     stored = {id(tensor): tensor for tensor in model.graph.initializer}
     for tensor, path, offset, length in parts:
         if length >= LEAST and id(tensor) in stored:
