@@ -180,6 +180,10 @@ _Read = TypeVar("_Read", bound=Callable[..., Any])
 _bounds: list[tuple[Path, float, int, int]] = []
 
 
+class _TooLongError(BaseException):
+    """A reader took too long; one that goes on after bad items must not catch this."""
+
+
 def bound_reading(read: _Read) -> _Read:
     """Bound what a reader, which takes a path, may use in the main thread: BadInput where it is more.
 
@@ -206,6 +210,8 @@ def bound_reading(read: _Read) -> _Read:
             allow_reading(size)
             signal.setitimer(signal.ITIMER_PROF, 0.1, 0.1)
             return read(*arguments, **named)
+        except _TooLongError:
+            raise _exceed(path, "time") from None
         except MemoryError:
             if resource.getrlimit(resource.RLIMIT_AS)[0] == users:
                 raise
@@ -228,10 +234,9 @@ def allow_reading(size: int) -> None:
 
 
 def _check_time(*_: object) -> None:
-    """Raise BadInput if the file that is read takes too long; a late signal finds none."""
-    for path, seconds, *_rest in _bounds:
-        if time.process_time() > seconds:
-            raise _exceed(path, "time")
+    """End the reader if the file takes too long; a late signal finds none."""
+    if any(time.process_time() > seconds for _path, seconds, *_rest in _bounds):
+        raise _TooLongError
 
 
 def _exceed(path: Path, what: str) -> BadInput:

@@ -236,14 +236,13 @@ def write_tensor(array: np.ndarray[Any, Any], name: str = "") -> TensorProto:
 
 
 def decode(message: M, data: bytes) -> M | None:
-    """Fill `message` from protobuf bytes; returns `None` for malformed bytes. Raises MemoryError."""
+    """Fill `message` from protobuf bytes; `None` for malformed ones. MemoryError, protobuf's DecodeError."""
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        # protobuf has no other exception for memory that it does not get.
-        if "alloc" in str(error):
-            raise MemoryError from None
-        return None
+        if "alloc" not in str(error):
+            return None
+        raise MemoryError from None
     return message
 
 

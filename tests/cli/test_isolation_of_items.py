@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,11 +78,15 @@ def bad_models() -> Iterator[bytes]:
         # A string that is no text cannot be set, only written.
         yield model.SerializeToString().replace(b"ABCD", NOT_TEXT + b"CD")
     yield from (b"", b"\xff" * 100, good[:-3], good * 2, good + b"\x00")
+    dice = random.Random(39)
+    for _ in range(90):
+        at, size = dice.randrange(len(good)), dice.randrange(5)
+        yield good[:at] + dice.randbytes(size) + good[at + dice.randrange(1, 9) :]
 
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """At least two hundred bad items of all kinds, and a good one among them."""
+    """At least three hundred bad items of all kinds, and a good one among them."""
     folder = tmp_path_factory.mktemp("items")
     for number, data in enumerate(bad_models()):
         (folder / f"bad-{number}.onnx").write_bytes(data)
@@ -94,7 +99,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     Path(os.fsdecode(os.fsencode(folder) + b"/bad-\xff\xfe.onnx")).write_bytes(chain("Tanh").model)
     (folder / "good.onnx").write_bytes(good)
     found = sorted(folder.iterdir())
-    assert len(found) > 200
+    assert len(found) > 300
     return found
 
 
@@ -115,6 +120,24 @@ def test_the_good_item_has_its_result(line: str, items: list[Path], tmp_path: Pa
     assert "good.onnx" in out or "good  fake  pass" in out
     if "--json" in words:
         assert isinstance(json.loads(out), dict)
+
+
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.slow(seconds=150))])
+@pytest.mark.parametrize("line", ["run -t fake --json", "corpus add {} -t fake", "import -o {}"])
+def test_a_good_item_beside_each_bad_one(
+    line: str, every: int, items: list[Path], tmp_path: Path, capsys: Capture
+) -> None:
+    (good,) = (item for item in items if item.name == "good.onnx")
+    for number, bad in enumerate(item for item in items[::every] if item != good):
+        folder = tmp_path / f"{number}"
+        pair = [bad, good] if number % 2 else [good, bad]
+        code, out, err = opsieve(*line.format(folder).split(), *pair, capsys=capsys)
+        assert code in (0, 1, 2), (bad, err)
+        if "--json" in line:
+            results = {result["model"]: result["verdict"] for result in json.loads(out)["results"]}
+            assert results[str(good)] == "pass", bad
+        else:
+            assert list(folder.glob("*good*/case.json")), (bad, err)
 
 
 def test_each_item_alone_is_no_fault(items: list[Path], tmp_path: Path, capsys: Capture) -> None:

@@ -26,6 +26,7 @@ from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.durable import check_output, write_output
 from opsieve.triage.campaign.coverage_record import load_record
+from opsieve.triage.external.external_records import read_records
 from opsieve.triage.store.artifacts import read_artifacts
 
 Capture = pytest.CaptureFixture[str]
@@ -159,6 +160,18 @@ def test_a_pickle_makes_no_room_for_what_it_does_not_hold() -> None:
     Path("oracle.pkl").write_bytes(b"\x80\x04" + b"N0" * (1 << 18) + b"N.")
     with pytest.raises(BadInput, match="more than arrays need"):
         read_oracle(Path("oracle.pkl"))
+
+
+def test_what_lies_in_a_failure_is_its_text() -> None:
+    """Else each of many that are not closed would be as long as the report."""
+    inner = "<failure><error>" * 30_000
+    Path("l.xml").write_text(f"<testsuite><failure>{inner}no room</failure><error>no air</error></testsuite>")
+    assert len(list(read_records(Path("l.xml")))) == 2
+
+
+def test_a_reference_of_many_digits_is_text() -> None:
+    Path("l.xml").write_text(f"<testsuite><error message='&#{DIGITS};'>no air &#{DIGITS};</error></testsuite>")
+    assert [found.message[:3] for _, found in read_records(Path("l.xml"))] == ["&#9"]
 
 
 def record(addresses: bytes, path: str, libraries: int = 1) -> str:

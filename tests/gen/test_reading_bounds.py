@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,18 @@ def test_a_reader_that_takes_too_long_is_a_sentence(monkeypatch: pytest.MonkeyPa
         spin(Path("there"))
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
     os.kill(os.getpid(), signal.SIGPROF)  # a late one finds nothing that is read
+
+
+def test_a_reader_that_goes_on_after_bad_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    @bound_reading
+    def read_items(path: Path, items: int) -> None:
+        for _ in range(items):
+            with suppress(Exception):
+                spin(path)
+
+    monkeypatch.setattr(files, "READING_SECONDS", 0.2)
+    with pytest.raises(BadInput, match="takes more time"):
+        read_items(Path("there"), 1 << 30)
 
 
 def test_a_reader_that_takes_too_much_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,8 +237,10 @@ def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
         # A report that was cut off: what is not closed is not read.
         if end < 0:
             break
-        body = html.unescape(text[at:end].replace("<![CDATA[", "").replace("]]>", ""))
-        attributes = {name: html.unescape(value) for name, _, value in _ATTRIBUTE.findall(match[2])}
+        body = _unescape(text[at:end].replace("<![CDATA[", "").replace("]]>", ""))
+        # What lies within a failure is its text, however much looks like another one.
+        at = end
+        attributes = {name: _unescape(value) for name, _, value in _ATTRIBUTE.findall(match[2])}
         count += 1
         if read_trace(body).kind:
             yield Record(text=body)
@@ -248,6 +250,14 @@ def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
             yield BadRecord(count, "it holds no failure")
     if not count:
         yield BadRecord(1, "the report holds no failure")
+
+
+def _unescape(text: str) -> str:
+    """Replace the references to characters, unless one has more digits than a number may."""
+    try:
+        return html.unescape(text)
+    except ValueError:
+        return text
 
 
 def _read_text_log(file: BinaryIO) -> Iterator[Record | BadRecord]:
