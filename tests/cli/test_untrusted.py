@@ -170,7 +170,9 @@ def test_what_lies_in_a_failure_is_its_text() -> None:
 
 
 def test_a_reference_of_many_digits_is_text() -> None:
-    Path("l.xml").write_text(f"<testsuite><error message='&#{DIGITS};'>no air &#{DIGITS};</error></testsuite>")
+    Path("l.xml").write_text(
+        f"<testsuite><error message='&#{DIGITS};'>no air &#{DIGITS};</error></testsuite>"
+    )
     assert [found.message[:3] for _, found in read_records(Path("l.xml"))] == ["&#9"]
 
 
