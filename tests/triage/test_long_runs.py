@@ -54,6 +54,11 @@ def test_a_pause_says_so_once_and_ends_with_the_campaign(capsys: pytest.CaptureF
     assert pause(error)
     assert capsys.readouterr().err.count("the disk of the store s is full: paused until") == 1
     assert not PauseWhileFull(end=0.0)(error)
+    assert not PauseWhileFull(patience=0.0)(error)
+    pause = PauseWhileFull(patience=0.05, again=0.01)
+    assert pause(error)
+    while pause(error):
+        pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

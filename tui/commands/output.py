@@ -323,18 +323,24 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class PauseWhileFull:
-    """Waits for space on a full disk until `end` (of the monotonic clock), with one message each time."""
+    """Waits for space on a full disk, with one message each time: at most `patience` seconds, and until `end`
+    (of the monotonic clock).
+    """
 
-    def __init__(self, end: float = float("inf"), again: float = _AGAIN):
-        self._end, self._again, self._said = end, again, float("-inf")
+    def __init__(self, end: float = float("inf"), patience: float = float("inf"), again: float = _AGAIN):
+        self._end, self._patience, self._again = end, patience, again
+        self._since = self._said = float("-inf")
 
     def __call__(self, error: Exception) -> bool:
         """Wait, and return whether to try again."""
         now = time.monotonic()
+        new = now - self._said > _ANOTHER
+        if new:
+            self._since = now
         # The campaign's time is over, disk or not.
-        if now >= self._end:
+        if now >= min(self._end, self._since + self._patience):
             return False
-        if now - self._said > _ANOTHER:
+        if new:
             print_message(
                 f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends it, and"
                 " --resume goes on"

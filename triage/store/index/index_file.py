@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ from opsieve.triage.store.index.schema import (
 from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, make_folders
 
 INDEX = "index.sqlite"
+# Bytes of a disk that has room for what SQLite writes beside an index
+_LEAST_FREE = 64 << 10
 # Seconds that a statement waits for a reader or a copying tool
 _BUSY = 10.0
 
@@ -189,7 +192,7 @@ def translate_error(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
     if isinstance(error, sqlite3.Error):
         # SQLite tells a full disk only by its message, so the message is searched.
         said = describe_error(folder, error)
-        return DiskFull(said) if "full" in str(error) else BadInput(said)
+        return DiskFull(said) if "is full" in said else BadInput(said)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             f"the disk of the store {shown(folder, 200)} is full; free some space, then go on with --resume"
@@ -202,7 +205,8 @@ def translate_error(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
 def describe_error(folder: Path, error: sqlite3.Error) -> str:
     """Describe an error of SQLite for a user."""
     where, said = shown(folder, 200), str(error)
-    if "full" in said:
+    # Where the memory that connections share has no room, SQLite has an error of the disk.
+    if "full" in said or ("disk I/O" in said and shutil.disk_usage(folder).free < _LEAST_FREE):
         return f"the disk of the store {where} is full; free some space, then go on with --resume"
     if "locked" in said or "busy" in said:
         return (

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
@@ -54,6 +55,11 @@ SHOWN = 5
     help="Start no new test after this time.  [default: no limit]",
 )
 @click.option("--tests", type=click.IntRange(1), help="Number of tests in all.  [default: until Ctrl-C]")
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    help="Minutes to wait for space on a full disk.  [default: 10; at a terminal, until Ctrl-C]",
+)
 @click.option("--strategy", help="Generation strategy (see opsieve gen).  [default: mix]")
 @click.option("--nodes", help="Nodes per program: K, or a range A-B.  [default: 5-30]")
 @click.option(
@@ -174,6 +180,7 @@ def command(
     as_json: bool,
     json_lines: bool,
     quiet: bool,
+    patience: float | None,
     auto_triage: float,
     reports: tuple[Path, ...],
     ci: bool,
@@ -213,7 +220,11 @@ def command(
         given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
         request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
         events = _Events(json_lines)
-        facts, growth, interrupted = _run_campaign(request, begun, auto_triage, events, quiet or ci, local)
+        # A script has no Ctrl-C.
+        patience = (float("inf") if sys.stdin.isatty() else 10) if patience is None else patience
+        facts, growth, interrupted = _run_campaign(
+            request, begun, 60 * patience, auto_triage, events, quiet or ci, local
+        )
         if auto_triage:
             from opsieve.triage.review.review import run_triage
 
@@ -233,7 +244,13 @@ def command(
 
 
 def _run_campaign(
-    request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool, local: "Spawn"
+    request: "FuzzRequest",
+    begun: float,
+    patience: float,
+    auto_triage: float,
+    events: "_Events",
+    quiet: bool,
+    local: "Spawn",
 ) -> "tuple[dict[str, Any], list[Point], bool]":
     """Run the campaign with `local` to start lanes here; return its facts, its growth, and whether it was
     interrupted.
@@ -266,7 +283,7 @@ def _run_campaign(
             going = run_campaign(
                 store, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
                 programs=session.programs, coverage=session.coverage,
-                full=output.PauseWhileFull(started + left if left else float("inf")), start=start,
+                full=output.PauseWhileFull(started + left if left else float("inf"), patience), start=start,
             )  # fmt: skip
 
             def show_progress(done: int) -> None:
