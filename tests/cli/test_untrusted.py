@@ -185,6 +185,18 @@ def record(addresses: bytes, path: str, libraries: int = 1) -> str:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"path": "x"', r'"path": "\u0000\u001b[31m\u202e"'), ('"probes": 3', f'"probes": {"9" * 4000}')],
+)
+def test_a_record_is_shown_escaped_and_short(old: str, new: str, capsys: Capture) -> None:
+    Path("a.json").write_text(record(struct.pack("<3I", 1, 2, 3), "x").replace(old, new))
+    for words in (["a.json"], ["a.json", "a.json"]):
+        code, out, _ = opsieve("coverage", *words, capsys=capsys)
+        assert (code, len(out) < 500) == (0, True)
+        assert "".join(out.split("\n")).isprintable()
+
+
 def odd_libraries() -> Iterator[str]:
     os.mkfifo("lib.so")
     yield "lib.so"

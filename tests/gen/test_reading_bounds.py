@@ -148,8 +148,8 @@ def test_every_reader_has_a_bound_or_a_reason() -> None:
             for node in ast.walk(ast.parse(text)) if any(f"{name}(" in text for name in READS) else ():
                 if not isinstance(node, ast.FunctionDef):
                     continue
-                calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
-                names = {each.id for each in calls if isinstance(each, ast.Name)}
+                calls = (ast.unparse(each.func) for each in ast.walk(node) if isinstance(each, ast.Call))
+                names = {each.removeprefix("files.") for each in calls}
                 bounded = any("bound_reading" in ast.unparse(each) for each in node.decorator_list)
                 if names & READS and not bounded:
                     found.add(f"{path.relative_to(ROOT)}:{node.name}")

@@ -24,6 +24,7 @@ from opsieve.backends.stacks.demangle import demangle
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import bound_reading, read_file
+from opsieve.gen.model.printable import printable
 from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
@@ -186,7 +187,7 @@ def _encode(record: CoverageRecord) -> dict[str, Any]:
 def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     if data["format"] != _FORMAT:
         raise ValueError("another format")
-    record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
+    record = CoverageRecord(_text(data["campaign"]), _text(data["generator"]), _text(data["kind"]))
     # One budget over all libraries: a small file can hold many that each unpack to the limit.
     left = _MOST_ADDRESSES
     for name, of in data["compilers"].items():
@@ -199,14 +200,24 @@ def _decode(data: Mapping[str, Any]) -> CoverageRecord:
                 raise ValueError("more addresses than a compiler has")
             addresses = np.frombuffer(unpacked[: len(unpacked) // 4 * 4], "<u4").astype(np.int64)
             left -= len(addresses)
-            about = str(item["path"]), str(item["build_id"]), int(item["probes"])
+            about = _text(item["path"]), _text(item["build_id"]), _count(item["probes"])
             # Sorted and unique, which the comparisons below rely on and a foreign file need not be.
             libraries.append(ReachedLibrary(*about, np.unique(addresses)))
-        growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
-        record.compilers[str(name)[:_LONGEST_NAME]] = CompilerCoverage(
-            growth, libraries, [str(item) for item in of["effects"]]
+        growth = [(float(seconds), _count(tests), _count(count)) for seconds, tests, count in of["growth"]]
+        record.compilers[_text(name)] = CompilerCoverage(
+            growth, libraries, [_text(item) for item in of["effects"]]
         )
     return record
+
+
+def _text(value: object) -> str:
+    """Return a text of a stranger as it may reach a terminal."""
+    return printable(str(value)[:_LONGEST_NAME])
+
+
+def _count(value: Any) -> int:
+    """Return a number of points or tests, at most as large as a line can show."""
+    return max(0, min(int(value), 1 << 62))
 
 
 Addresses = npt.NDArray[np.int64]
