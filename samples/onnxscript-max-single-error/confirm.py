@@ -1,6 +1,7 @@
 """Confirm that a Max of one input makes the rewriter fail."""
 
 import sys
+import traceback
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,12 +12,10 @@ import onnxscript.optimizer
 
 model = onnx.load(Path(__file__).with_name("model.onnx"))
 feeds = {"x": np.array([1, 2, 3], np.float32)}
-plain = onnxruntime.SessionOptions()
-plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
 def run(model):
-    return onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
 
 
 np.testing.assert_allclose(run(model)[0], np.array([1, 2, 2], np.float32), rtol=1e-5)  # so the model is valid
@@ -24,7 +23,7 @@ try:
     run(onnxscript.optimizer.optimize(model))
     seen = ""
 except Exception as error:
-    seen = repr(error.__cause__ or error)
+    seen = "".join(traceback.format_exception(error))[-200:]
 is_confirmed = "zero-size array" in seen
 print("confirmed:" if is_confirmed else "not confirmed:", version("onnxscript"), seen[:200])
 sys.exit(not is_confirmed)
