@@ -608,3 +608,23 @@ def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     assert (
         make_title(broken("onnxruntime is silent", operators=many)) == "broken model: onnxruntime is silent"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Attention node."
+            " Name:'a' Status Message: past_key is missing",
+            "Fail in Attention: past_key is missing",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Load model failed: FAIL: no shape",
+            "Fail: Load model failed: FAIL: no shape",
+        ),
+    ],
+)
+def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> None:
+    seen = Observation("onnxruntime", "", "error", "run", exception="Fail", message=said)
+    verdict = Verdict("fail", "", "error", "run", said)
+    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == title

@@ -120,6 +120,14 @@ _WRONG = {
 }
 
 
+# What onnxruntime writes before the reason: the name of the status, which the exception's class repeats.
+_STATUS = re.compile(
+    r"\A(?:FAIL|RUNTIME_EXCEPTION|INVALID_\w+|NOT_IMPLEMENTED|EP_FAIL): "
+    r"(?:Non-zero status code returned while running \w+ node\. Name:\S* Status Message: "
+    r"|Exception during initialization: |This is an invalid model\. )?(?=.)"
+)
+
+
 def make_title(found: Fingerprint) -> str:
     """Make a title of at most 120 characters: `ValueError in Split: no value in Constant` (failure, place,
     message).
@@ -141,11 +149,12 @@ def make_title(found: Fingerprint) -> str:
     elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:
         graph = found.find_component(ComponentName.OPERATORS)
         text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
-        text += f": {found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)}"
+        said = found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)
+        text += f": {_STATUS.sub('', said, count=1)}"
     else:
         kind = found.get_value(ComponentName.KIND)
         what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
-        said = found.get_value(ComponentName.MESSAGE)
+        said = _STATUS.sub("", found.get_value(ComponentName.MESSAGE), count=1)
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
