@@ -599,6 +599,16 @@ def test_a_broken_model_is_told_like_a_wrong_result() -> None:
     assert broken("", small).key != broken("", replace(small, signature=Signature(("Pad",), (">Pad",)))).key
 
 
+def test_before_reduction_the_guilty_pass_says_more_than_the_operators() -> None:
+    fused, folded = (Evidence(guilty_passes=(name,)) for name in ("fuse", "fold"))
+    assert wrong(fused, ("Add", "Pad")).key == wrong(fused, ("Conv",)).key
+    assert make_title(wrong(fused, ("Add", "Pad"))) == "wrong values by pass fuse (float)"
+    assert wrong(fused).key != wrong(folded).key
+    assert wrong(NOTHING, ("Add", "Pad")).key != wrong(NOTHING, ("Conv",)).key
+    small = [replace(fused, signature=Signature((name,), (f">{name}",))) for name in ("Add", "Conv")]
+    assert wrong(small[0]).key != wrong(small[1]).key
+
+
 def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     refused = "onnx.checker accepts the original and refuses the transformed model: {}"
     many = tuple(f"Op{at}" for at in range(9))

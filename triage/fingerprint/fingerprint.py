@@ -142,8 +142,11 @@ def make_title(found: Fingerprint) -> str:
         else operator or innermost or found.get_value(ComponentName.PLACE)
     )
     if what := found.get_value(ComponentName.MISMATCH):
-        of = found.get_value(ComponentName.OPERATORS)
-        text = _WRONG.get(what, what) + (f" of {of}" if of else "")
+        of, guilty = (found.get_value(name) for name in (ComponentName.OPERATORS, ComponentName.GUILTY_PASS))
+        graph = found.find_component(ComponentName.OPERATORS)
+        if guilty and not (graph and graph.kept):
+            of = ""
+        text = _WRONG.get(what, what) + (f" of {of}" if of else f" by pass {guilty}" if guilty else "")
         if dtype := found.get_value(ComponentName.DTYPE):
             text += f" ({dtype})"
     elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:

@@ -68,6 +68,10 @@ def make_mismatch_components(
     mismatch = verdict.mismatch
     assert mismatch is not None
     shape = evidence.signature
+    reduced = bool(shape and shape.operators)
+    left = shape.operators if shape and reduced else operators
+    # What else an unreduced program holds is chance, once the pass is known.
+    known = reduced or bool(evidence.guilty_passes)
     return [
         make_component(
             ComponentName.MISMATCH,
@@ -75,7 +79,7 @@ def make_mismatch_components(
             True,
             "NaN, a wrong shape and a wrong value have different causes",
         ),
-        _make_dtype(_classify_dtype(observation, mismatch.output), bool(shape and shape.operators)),
+        _make_dtype(_classify_dtype(observation, mismatch.output), known),
         make_component(ComponentName.BLAME, verdict.blame, True, "whether the unoptimised build is right"),
         make_component(
             ComponentName.STAGE,
@@ -90,7 +94,7 @@ def make_mismatch_components(
             False,
             "the size of an error depends on the inputs",
         ),
-        make_operators(shape.operators if shape and shape.operators else operators, needed=True),
+        make_operators(left, needed=reduced or not known),
         *(_make_shape(shape) if shape else ()),
         *make_evidence(evidence, kept=True),
     ]
@@ -149,13 +153,13 @@ def make_broken_model_components(
     ]
 
 
-def _make_dtype(dtype: str, is_reduced: bool) -> Component:
-    """Make the component of the output's class of type.
+def _make_dtype(dtype: str, is_known: bool) -> Component:
+    """Make the component of the output's class of type; `is_known`: a reduced graph or a pass tells more.
 
     Large programs of one class share more than their bug; the reduced graph says more, and one bug appears
     with integers and floats. Narrow floats stay apart: their rounding problems are seldom wrong elsewhere.
     """
-    if is_reduced and dtype != "narrow float":
+    if is_known and dtype != "narrow float":
         return make_component(
             ComponentName.DTYPE, dtype, False, "the reduced graph tells more: one bug shows in several types"
         )

@@ -27,13 +27,16 @@ _APART = 3
     type=options.PATH,
     help="Cluster the failures of this file or folder instead: .jsonl, .jsonl.gz, text, JUnit, run --save.",
 )
+@click.option(
+    "--attribute", is_flag=True, help="First find the pass that causes each wrong result (see attribute)."
+)
 @click.option("--reduce", "reduce_", is_flag=True, help="First reduce cases, then fingerprint them again.")
 @click.option(
     "--budget",
     type=click.FloatRange(1, 604800),
     default=600.0,
     show_default=True,
-    help="Time limit of --reduce, in seconds.",
+    help="Time limit of --reduce, and of --attribute, in seconds.",
 )
 @click.option(
     "--members",
@@ -64,7 +67,13 @@ _APART = 3
 @options.NO_SANDBOX
 @options.JSON
 def command(
-    place: Path | None, folder: Path, logs: Path | None, reduce_: bool, as_json: bool, **given: Any
+    place: Path | None,
+    folder: Path,
+    logs: Path | None,
+    attribute: bool,
+    reduce_: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Rank the clusters of STORE, match them with the rules of known bugs, and merge the results of reduce
     and bisect.
@@ -77,6 +86,10 @@ def command(
     from opsieve.reducer.sessions.triage_session import TriageRequest, triage_store
 
     request = TriageRequest(place or folder, reduce=reduce_, **given)
+    if attribute:
+        from opsieve.bisect.sessions.store_attribution import attribute_store
+
+        attribute_store(request.store, request.budget, request.offline, output.print_message)
     answer = triage_store(request, output.print_message, lambda _: None)
     facts = answer.facts
     for problem in [*answer.unread[:_PROBLEMS], *facts.get("problems", ())]:
