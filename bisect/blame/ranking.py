@@ -103,12 +103,18 @@ def sum_weights(clues: Iterable[Clue]) -> float:
     return sum(WEIGHTS[kind] for kind in clues)
 
 
-def rank_by_evidence(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
-    """Rank `commits` (the newest last) by the clues found for each; among equals the newest comes first."""
+def rank_by_evidence(
+    commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]], is_exact: bool = False
+) -> Ranking:
+    """Rank `commits` (the newest last) by the clues found for each; among equals the newest comes first.
+
+    If the range `is_exact`, the culprit is hardly outside: that weighs no more than all of its commits.
+    """
     scores = {sha: sum_weights(found.get(sha, ())) for sha in commits}
-    top = max([NONE, *scores.values()])
+    outside = min(NONE, math.log(max(1, len(commits)))) if is_exact else NONE
+    top = max([outside, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}
-    total = math.exp(NONE - top) + sum(shares.values())
+    total = math.exp(outside - top) + sum(shares.values())
     order = sorted(range(len(commits)), key=lambda place: (-scores[commits[place]], -place))
     suspects = []
     for place in order:
@@ -117,4 +123,5 @@ def rank_by_evidence(commits: Sequence[str], found: Mapping[str, Mapping[Clue, s
         if clues and scores[sha] > 0:
             reasons = tuple(kind.value.format(found[sha][kind]) for kind in clues)
             suspects.append(Suspect(sha, shares[sha] / total, reasons))
-    return Ranking(tuple(suspects), math.exp(NONE - top) / total)
+    # A commit without evidence is none of these, too.
+    return Ranking(tuple(suspects), max(0.0, 1 - sum(suspect.probability for suspect in suspects)))

@@ -115,6 +115,20 @@ def test_without_evidence_it_is_none_of_these(tmp_path: Path) -> None:
     assert found.none > 0.5
 
 
+def test_a_short_exact_range_leaves_little_doubt() -> None:
+    """Beside one commit that raises the version, a weak sign is enough; another end would be a guess."""
+    found = {"fix": {Clue.MENDS: "fix", Clue.RARE_WORD: "folding"}}
+    exact, near = (rank_by_evidence(["release", "fix"], found, is_exact) for is_exact in (True, False))
+    assert exact.suspects[0].sha == "fix"
+    assert exact.suspects[0].probability > 0.8
+    assert near.none > 0.7
+    many = rank_by_evidence([*(f"c{at}" for at in range(99)), "fix"], found, is_exact=True)
+    assert many.none > 0.8
+    for ranking in (exact, near, many):
+        total = ranking.none + sum(suspect.probability for suspect in ranking.suspects)
+        assert total == pytest.approx(1)
+
+
 def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: Path) -> None:
     made, files = History(tmp_path / "r"), dict(FILES)
     made.commit([], "x", files=files, subject="start")
@@ -162,7 +176,7 @@ def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely
     commits = [f"c{place}" for place in range(len(found))]
     evidence = dict(zip(commits, found, strict=True))
     ranking = rank_by_evidence(commits, evidence)
-    assert 0 < ranking.none < 1
+    assert 0 < ranking.none <= 1
     assert sum(suspect.probability for suspect in ranking.suspects) + ranking.none <= 1 + 1e-9
     scores = {sha: sum(WEIGHTS[kind] for kind in evidence[sha]) for sha in commits}
     order = [scores[suspect.sha] for suspect in ranking.suspects]

@@ -599,16 +599,6 @@ def test_a_broken_model_is_told_like_a_wrong_result() -> None:
     assert broken("", small).key != broken("", replace(small, signature=Signature(("Pad",), (">Pad",)))).key
 
 
-def test_before_reduction_the_guilty_pass_says_more_than_the_operators() -> None:
-    fused, folded = (Evidence(guilty_passes=(name,)) for name in ("fuse", "fold"))
-    assert wrong(fused, ("Add", "Pad")).key == wrong(fused, ("Conv",)).key
-    assert make_title(wrong(fused, ("Add", "Pad"))) == "wrong values by pass fuse (float)"
-    assert wrong(fused).key != wrong(folded).key
-    assert wrong(NOTHING, ("Add", "Pad")).key != wrong(NOTHING, ("Conv",)).key
-    small = [replace(fused, signature=Signature((name,), (f">{name}",))) for name in ("Add", "Conv")]
-    assert wrong(small[0]).key != wrong(small[1]).key
-
-
 def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     refused = "onnx.checker accepts the original and refuses the transformed model: {}"
     many = tuple(f"Op{at}" for at in range(9))
@@ -618,23 +608,3 @@ def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     assert (
         make_title(broken("onnxruntime is silent", operators=many)) == "broken model: onnxruntime is silent"
     )
-
-
-@pytest.mark.parametrize(
-    ("said", "title"),
-    [
-        (
-            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Attention node."
-            " Name:'a' Status Message: past_key is missing",
-            "Fail in Attention: past_key is missing",
-        ),
-        (
-            "[ONNXRuntimeError] : 1 : FAIL : Load model failed: FAIL: no shape",
-            "Fail: Load model failed: FAIL: no shape",
-        ),
-    ],
-)
-def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> None:
-    seen = Observation("onnxruntime", "", "error", "run", exception="Fail", message=said)
-    verdict = Verdict("fail", "", "error", "run", said)
-    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == title

@@ -289,6 +289,8 @@ def run_onnxslim(model: Any, options: Options) -> Any:
         skipped = pass_options.check_names("onnxslim", pass_options.split_names(options["skip"]), every)
         if options["trace"] == "on":
             pass_options.report_passes("ran", [name for name in every if name not in skipped])
+            # It only runs the patterns.
+            pass_options.report_passes("host", [name for name in steps if name == "graph_fusion"])
         chosen["skip_optimizations"] = [name for name in skipped if name in steps]
         chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
     return onnxslim.slim(model, **chosen)

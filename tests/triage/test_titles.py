@@ -1,0 +1,48 @@
+"""Titles of failures, and what a guilty pass makes of the fingerprint of a wrong result."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
+
+
+def wrong(evidence: Evidence = NOTHING, operators: Sequence[str] = ("Conv", "Pad", "Relu")) -> Fingerprint:
+    observation = Observation("onnxruntime", "1", "ok", outputs={"y": np.zeros(1, np.float32)})
+    verdict = Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value"), blame="optimiser")
+    return make_fingerprint(verdict, observation, operators, evidence)
+
+
+def test_before_reduction_the_guilty_pass_says_more_than_the_operators() -> None:
+    fused, folded = (Evidence(guilty_passes=(name,)) for name in ("fuse", "fold"))
+    assert wrong(fused, ("Add", "Pad")).key == wrong(fused, ("Conv",)).key
+    assert make_title(wrong(fused, ("Add", "Pad"))) == "wrong values by pass fuse (float)"
+    assert wrong(fused).key != wrong(folded).key
+    assert wrong(NOTHING, ("Add", "Pad")).key != wrong(NOTHING, ("Conv",)).key
+    small = [replace(fused, signature=Signature((name,), (f">{name}",))) for name in ("Add", "Conv")]
+    assert wrong(small[0]).key != wrong(small[1]).key
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Attention node."
+            " Name:'a' Status Message: past_key is missing",
+            "Fail in Attention: past_key is missing",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Load model failed: FAIL: no shape",
+            "Fail: Load model failed: FAIL: no shape",
+        ),
+    ],
+)
+def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> None:
+    seen = Observation("onnxruntime", "", "error", "run", exception="Fail", message=said)
+    verdict = Verdict("fail", "", "error", "run", said)
+    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == title
