@@ -39,11 +39,13 @@ _EDITS = TorchEdits()
 
 def yield_values(subject: TorchSubject) -> Iterator[TorchEdit]:
     """Return an earlier value alone, the earliest first: all behind it goes."""
-    for place, call in enumerate(subject.graph.calls):
-        for name in call.results if place + 1 < len(subject.graph.calls) else ():
+    calls = subject.graph.calls
+    for place, call in enumerate(calls):
+        gone = frozenset(each.key for each in calls[place + 1 :])
+        for name in call.results if gone else ():
             if name and (name,) != subject.graph.outputs:
                 change = partial(yield_value, name=name)
-                yield Edit(f"return {name} alone", frozenset(["outputs"]), change, frozenset([call.key]))
+                yield Edit(f"return {name} alone", frozenset(["outputs"]), change, gone)
 
 
 def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:

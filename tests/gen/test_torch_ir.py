@@ -217,6 +217,8 @@ def test_the_text_is_python_that_says_the_same() -> None:
     graph = small()
     source = program_text(replace(graph, constants={"w": np.array([1.5, np.nan, 2], np.float32)}))
     compile(source, "program", "exec")
+    # A stored tensor is no literal of the function, which torch.compile would fold.
+    assert source.index("w = torch.frombuffer") < source.index("def program(x, y):")
     assert source.endswith(
         """    a = torch.ops.aten.relu.default(x)
     b = torch.ops.aten.add.Tensor(a, w, alpha=2)

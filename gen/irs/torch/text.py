@@ -15,8 +15,9 @@ _FEW = 64
 
 def program_text(graph: TorchGraph) -> str:
     """Return the source of `program`; what it makes is what the graph makes."""
-    lines = [f"def program({', '.join(graph.inputs)}):"]
-    lines += [f"    {name} = {_tensor_text(array)}" for name, array in graph.constants.items()]
+    # Outside of the function: torch.compile then takes them as inputs, as it takes the parameters of a module.
+    held = [f"{name} = {_tensor_text(array)}" for name, array in graph.constants.items()]
+    lines = [*held, *[""] * bool(held), "", f"def program({', '.join(graph.inputs)}):"]
     lines += [f"    {line}" for call in graph.calls for line in _call_lines(call)]
     ends = "".join(f"{name}, " for name in graph.outputs)
     lines.append(f"    return ({ends.rstrip() if len(graph.outputs) < 2 else ends.rstrip(', ')})")
@@ -25,7 +26,7 @@ def program_text(graph: TorchGraph) -> str:
         head += [f"# Strides of inputs that are not contiguous\nSTRIDES = {dict(graph.strides)}", ""]
     if any("base64" in line for line in lines):
         head.insert(0, "import base64")
-    return "\n".join([*head, "", *lines]) + "\n"
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _call_lines(call: TorchCall) -> Iterator[str]:
