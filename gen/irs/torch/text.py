@@ -15,7 +15,7 @@ _FEW = 64
 
 def program_text(graph: TorchGraph) -> str:
     """Return the source of `program`; what it makes is what the graph makes."""
-    # Outside of the function: torch.compile then takes them as inputs, as it takes the parameters of a module.
+    # Outside of the function: torch.compile then takes them as inputs, as it takes parameters of a module.
     held = [f"{name} = {_tensor_text(array)}" for name, array in graph.constants.items()]
     lines = [*held, *[""] * bool(held), "", f"def program({', '.join(graph.inputs)}):"]
     lines += [f"    {line}" for call in graph.calls for line in _call_lines(call)]
