@@ -202,7 +202,7 @@ def bound_reading(read: _Read) -> _Read:
         except OSError:
             # A name that is too long, or an unreadable folder: the reader reports it.
             size = 0
-        addresses = _measure_addresses()
+        addresses = measure_addresses()
         users, hard = resource.getrlimit(resource.RLIMIT_AS)
         _bounds.append((path, time.process_time() + READING_SECONDS, addresses + READING_MEMORY, users))
         signal.signal(signal.SIGPROF, _check_time)
@@ -243,7 +243,7 @@ def _exceed(path: Path, what: str) -> BadInput:
     return BadInput(f"{shown(path, 200)} takes more {what} to read than a file of its size may")
 
 
-def _measure_addresses() -> int:
+def measure_addresses() -> int:
     """Return the bytes of addresses that this process takes; without /proc, more than any limit."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:

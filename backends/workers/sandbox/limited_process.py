@@ -2,18 +2,17 @@
 time to write down and much to read.
 """
 
-import contextlib
 import importlib
 import os
 import resource
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from opsieve.backends.workers.sandbox.helper_walls import drop_rights
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import measure_addresses
 
 # Of CPU
 SECONDS = 6
@@ -63,11 +62,8 @@ def serve() -> NoReturn:
     module, _, name = sys.argv[1].partition(":")
     read = getattr(importlib.import_module(module), name)
     data = sys.stdin.buffer.read()
-    taken = 0
     # The limit is on top of what the process already takes, which differs by its imports.
-    with contextlib.suppress(OSError):
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    most = (taken or 2 << 30) + _MEMORY + 3 * len(data)
+    most = measure_addresses() + _MEMORY + 3 * len(data)
     seconds = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     # The soft limit sends SIGXCPU, which names the reason; a second later the hard one kills.
