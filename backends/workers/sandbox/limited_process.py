@@ -42,12 +42,12 @@ def read_limited(reader: str, data: bytes, seconds: int = SECONDS) -> bytes:
             command,
             input=data,
             capture_output=True,
-            timeout=10 * seconds,
+            timeout=30 * seconds,
             check=False,
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        raise BadInput(f"it is not read within {10 * seconds} s") from None
+        raise BadInput(f"it is not read within {30 * seconds} s") from None
     if done.returncode == 0:
         return done.stdout
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
