@@ -23,7 +23,7 @@ try:
     run(onnxscript.optimizer.optimize(model))
     seen = ""
 except Exception as error:
-    seen = "".join(traceback.format_exception(error))[-200:]
+    seen = repr(traceback.format_exception(error))
 is_confirmed = "zero-size array" in seen
 print("confirmed:" if is_confirmed else "not confirmed:", version("onnxscript"), seen[:200])
 sys.exit(not is_confirmed)

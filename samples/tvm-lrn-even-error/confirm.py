@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
@@ -14,8 +13,6 @@ from tvm.relax.frontend.onnx import from_onnx
 path = Path(__file__).with_name("model.onnx")
 feeds = {"x": np.array([[[1], [1]]], np.float32)}
 wanted = np.array([[[0.333333], [0.5]]], np.float32)  # 1 / (1 + 2 / 2 * n), n = 2 and 1
-[valid] = onnxruntime.InferenceSession(path).run(["y"], feeds)
-np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
 try:
     with tvm.target.Target("llvm"):
         built = relax.build(from_onnx(onnx.load(path), keep_params_in_input=False), "llvm")
