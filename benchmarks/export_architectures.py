@@ -30,8 +30,8 @@ from benchmarks.architecture_modules import MODULES, Module
 from onnx import AttributeProto, GraphProto, ModelProto, helper, numpy_helper
 
 from opsieve.gen.declarations.catalogue import OLDEST
-from opsieve.gen.generation.architectures import Architecture, read_at
 from opsieve.gen.generation.random_graph import SUPPORTED
+from opsieve.gen.strategies.mutate import Architecture, read_at
 
 OUT = Path(__file__).parent.parent / "gen" / "generation" / "exported.txt"
 _OPSET = 18

@@ -28,8 +28,7 @@ from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.problem.onnx_form import OnnxForm
-from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.order import OnnxForm, count_nodes
 from opsieve.reducer.problem.recording import record_values
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed

@@ -1,6 +1,6 @@
 """The protocol that an IR implements to be reduced: all the engine knows of it.
 
-`docs/explanation/reduction.md` and `reducer/README.md` show how a form plugs in; `problem/onnx_form.py` is
+`docs/explanation/reduction.md` and `reducer/README.md` show how a form plugs in; `problem/order.py` is
 the one of ONNX models.
 """
 

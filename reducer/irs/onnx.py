@@ -15,17 +15,17 @@ from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
+from opsieve.reducer.nodes.localise import optimised_graph
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
-from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
-from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OPENING, OUTPUTS
 from opsieve.reducer.passes.operators import PASS as PLAINER, WORDED
-from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
+from opsieve.reducer.problem.order import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import record_values
 
 GROUP = "opsieve.reductions"

@@ -15,8 +15,7 @@ from opsieve.gen.model.printable import count_noun
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
-from opsieve.reducer.nodes.localise import hint, likelihood
-from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
+from opsieve.reducer.nodes.localise import beside, hint, likelihood, made_into, rewritten
 
 # The number of nodes up to which single edits are as cheap as a search.
 ENOUGH = 6

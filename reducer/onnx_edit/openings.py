@@ -31,10 +31,9 @@ from opsieve.gen.irs.view import Opening
 from opsieve.gen.model.structure import all_nodes, bodies, list_names, ports_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
-from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.problem.onnx_form import Change
+from opsieve.reducer.onnx_edit.typed_view import changing, plain_tensor
+from opsieve.reducer.problem.order import Change
 
 # The body's input; operator, what it takes from, index, axis.
 _Element: TypeAlias = tuple[str, tuple[str, str, int, int]]

@@ -49,8 +49,7 @@ from opsieve.reducer.engine.census import Part
 from opsieve.reducer.onnx_edit.dimension_classes import is_counted
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import stored_tensors, view
-from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
-from opsieve.reducer.problem.order import value_complexity
+from opsieve.reducer.problem.order import Change, OnnxEdit, value_complexity
 
 OnnxPart: TypeAlias = Part[Subject]
 # Attributes that name an element type; `reducer/passes/values.py` changes them with the tensors that have it.

@@ -31,7 +31,7 @@ from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 # Lists with an item for each axis, or two: a shorter one contradicts the rank.
 _RANKED = frozenset(

@@ -33,17 +33,17 @@ from opsieve.gen.model.structure import bodies, ports_of
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
-from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
     GraphTensor,
     Step,
     View,
     changing,
+    plain_tensor,
     view,
 )
 from opsieve.reducer.passes.nodes import open_bodies
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 # The number of values that are tried in the place of a result; each costs a test.
 _MOST_STAND_INS = 3

@@ -15,7 +15,7 @@ from opsieve.reducer.onnx_edit.edits import EDITS
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes.values import freeze_inputs, simplify_values
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 
 def simplify_tensors(subject: Subject) -> Iterator[OnnxEdit]:

@@ -23,7 +23,7 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes import attributes, bodies, initializers, operators
 from opsieve.reducer.passes.onnx import OUTPUTS
-from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
+from opsieve.reducer.problem.order import OnnxEdit, OnnxPass
 
 _INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, initializers.PASS)
 # The most functions of a model whose insides are reduced; a model with more is not small yet.

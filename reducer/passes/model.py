@@ -34,8 +34,7 @@ from opsieve.reducer.onnx_edit.canonical_names import make_canonical
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.problem.onnx_form import OnnxEdit
-from opsieve.reducer.problem.order import simpler
+from opsieve.reducer.problem.order import OnnxEdit, simpler
 
 # The most named nodes for which each name is dropped by an edit of its own.
 _FEW = 6

@@ -16,7 +16,7 @@ from opsieve.gen.irs.onnx.view import Subject, graph_at, label, node_at, nodes
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 # The fields that an operator replaces. Name and documentation of the node stay.
 _CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")

@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.typed_view import (
     only_simpler,
     view,
 )
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
 

@@ -10,7 +10,7 @@ from opsieve.gen.irs.onnx.view import Array, Subject
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 _Tensors = list[Array]
 

@@ -19,7 +19,7 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 # The most inputs and stored tensors of a model that are shared; a model with more is not small yet.
 _MOST = 32

@@ -20,7 +20,7 @@ from opsieve.gen.model.attributes import constant_array
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.order import OnnxEdit
 
 # The largest graph, in nodes, whose numbers are shrunk together.
 _MOST = 16

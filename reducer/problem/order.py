@@ -1,4 +1,5 @@
-"""The meaning of "smaller": one explicit total order over subjects.
+"""The meaning of "smaller": one explicit total order over ONNX models with their inputs, and the form by
+which the engine reduces them (`opsieve.reducer.engine.form`).
 
 The parts of the key, the weightiest first: nodes (bodies and functions included), graph inputs, graph
 outputs, tensor elements that are stored (inputs, initializers, constants), complexity of attributes, rank of
@@ -7,9 +8,10 @@ model, and at last the bytes themselves, so that two different models are never 
 because every step it takes makes this key smaller.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -18,7 +20,10 @@ from onnx import AttributeProto, TensorProto
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.detached import detached_bytes
 from opsieve.gen.model.structure import all_graphs, model_nodes
-from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
+from opsieve.gen.model.tensors import DTYPES, Value, elements, read_tensor
+from opsieve.reducer.engine.edit import Edit, Pass
+from opsieve.reducer.engine.engine import DIGITS
+from opsieve.reducer.engine.form import Size
 
 # Ranks of dtypes: the lower, the more compilers handle them well. Dtypes that are missing here come last.
 DTYPE_RANKS = {
@@ -243,3 +248,49 @@ _PARTS: tuple[Callable[[Subject], int | bytes], ...] = (
     _bytes,
     _text,
 )
+OnnxEdit: TypeAlias = Edit[Subject]
+OnnxPass: TypeAlias = Pass[Subject]
+# Changes a model and its inputs in place, and gives the inputs that are left; None where it does not apply.
+Change: TypeAlias = Callable[[onnx.ModelProto, dict[str, Value]], dict[str, Value] | None]
+
+
+class OnnxForm:
+    """Order, digests and sizes of subjects; inputs are hashed once an array."""
+
+    def __init__(self) -> None:
+        # The arrays are kept alive: a freed array's id could be given to another one.
+        self._arrays: dict[int, tuple[Any, bytes]] = {}
+        self._last: tuple[Subject, Size] | None = None
+
+    def simpler(self, candidate: Subject, than: Subject) -> bool:
+        """Compare by the order of `opsieve.reducer.problem.order`."""
+        return simpler(candidate, than)
+
+    def size(self, subject: Subject) -> Size:
+        """Return the nodes and bytes of the model; caches the last answer, because protobuf walks the whole
+        model to measure it.
+        """
+        if self._last is None or self._last[0] is not subject:
+            self._last = subject, Size(*count_nodes(subject.model), byte_size(subject.model))
+        return self._last[1]
+
+    def digest(self, subject: Subject) -> str:
+        """Return a digest of the model's bytes and of the values fed."""
+        state = hashlib.sha256(subject.program.model)
+        for name, value in sorted(subject.inputs.items()):
+            state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
+        return state.hexdigest()[:DIGITS]
+
+    def _value(self, value: Any) -> bytes:
+        if value is None:
+            return b"-"
+        if isinstance(value, list):
+            return b"[" + b"".join(map(self._value, value)) + b"]"
+        held = self._arrays.get(id(value))
+        if held is None:
+            array = np.asarray(value)
+            # Strings are objects, whose bytes in numpy are addresses.
+            data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+            text = f"{array.dtype.name}{array.shape}".encode()
+            held = self._arrays[id(value)] = (value, hashlib.sha256(text + data).digest())
+        return held[1]

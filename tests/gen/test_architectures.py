@@ -10,15 +10,10 @@ from opsieve.gen.analysis.reading import Source
 from opsieve.gen.declarations.catalogue import OLDEST
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Tensor
-from opsieve.gen.generation.architectures import (
-    draw_architecture,
-    load_architectures,
-    read_architecture,
-    read_at,
-)
 from opsieve.gen.generation.pieces import cut_piece
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
+from opsieve.gen.strategies.mutate import draw_architecture, load_architectures, read_architecture, read_at
 from opsieve.gen.strategies.registry import generate
 
 

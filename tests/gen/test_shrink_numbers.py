@@ -21,8 +21,7 @@ from opsieve.gen.model.structure import check_structure
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
-from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
-from opsieve.reducer.problem.order import simpler
+from opsieve.reducer.problem.order import OnnxEdit, OnnxPass, simpler
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 

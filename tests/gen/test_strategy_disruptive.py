@@ -20,13 +20,12 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import choices, operators
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.constraint_violations import find_false_relations, list_violations
 from opsieve.gen.generation.random_graph import GenRequest, build_single_node
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.irs.onnx.model_file import check
 from opsieve.gen.irs.onnx.program import OnnxProgram, read_broken_mark
 from opsieve.gen.model.program import KINDS, Broken
-from opsieve.gen.strategies.disruptive import BATCH, disruptive
+from opsieve.gen.strategies.disruptive import BATCH, disruptive, find_false_relations, list_violations
 from opsieve.gen.strategies.registry import generate
 
 FAKE = resolve("fake")

@@ -18,7 +18,6 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.catalogue import first_dtypes, name_with_domain, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.generation.constraint_violations import Violation, list_violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.irs.onnx.model_file import check, infer_types
@@ -33,6 +32,7 @@ from opsieve.gen.model.tensors import (
     read_tensor,
     read_type,
 )
+from opsieve.gen.strategies.disruptive import Violation, list_violations
 from opsieve.gen.strategies.registry import generate
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'

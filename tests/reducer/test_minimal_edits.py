@@ -20,8 +20,7 @@ from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.passes.bodies import PASS as BODIES
-from opsieve.reducer.problem.onnx_form import OnnxPass
-from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.order import OnnxPass, count_nodes
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'

@@ -14,8 +14,7 @@ from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.nodes import node_phase
-from opsieve.reducer.nodes.localise import likelihood
-from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
+from opsieve.reducer.nodes.localise import beside, likelihood, made_into, rewritten
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 

@@ -13,7 +13,7 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
-from opsieve.reducer.onnx_edit.plain_values import plain_values
+from opsieve.reducer.onnx_edit.typed_view import plain_values
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.recording import record_values
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure

@@ -19,8 +19,7 @@ from opsieve.reducer.passes.model import PASS as MODEL
 from opsieve.reducer.passes.onnx import DIMENSIONS, DTYPES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
-from opsieve.reducer.problem.onnx_form import OnnxPass
-from opsieve.reducer.problem.order import simpler
+from opsieve.reducer.problem.order import OnnxPass, simpler
 
 MOST = 25  # edits looked at of one subject and pass
 

@@ -11,8 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.reducer.problem.onnx_form import OnnxPass
-from opsieve.reducer.problem.order import simpler
+from opsieve.reducer.problem.order import OnnxPass, simpler
 
 
 def subject(text: str, **inputs: object) -> Subject:

@@ -18,7 +18,7 @@ from repository import SAMPLES
 from rich.cells import cell_len
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.onnx.drawing import Box, draw_boxes
+from opsieve.gen.irs.onnx.ir import Box, draw_boxes
 from opsieve.triage.campaign.plan import describe_plan
 from opsieve.tui.app.screens.export_screen import preview_file
 from opsieve.tui.app.screens.jobs_screen import compute_rate, format_command
