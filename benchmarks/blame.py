@@ -33,7 +33,7 @@ from opsieve.bisect.blame.release_commit import ReleaseEnd
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.outcome import evaluate
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import BadInput
 
 ROOT = Path(__file__).resolve().parent

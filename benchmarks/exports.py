@@ -23,7 +23,7 @@ from pathlib import Path
 
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.sessions.export import reproduce_failure
 from opsieve.triage.corpus.corpus_file import read_bugs

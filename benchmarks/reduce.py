@@ -36,7 +36,7 @@ from benchmarks.reducing.users import as_a_user
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.target_test import TargetTest

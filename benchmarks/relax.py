@@ -27,7 +27,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, operators
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
 from opsieve.gen.irs.relax.policies import FORMS, POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram

@@ -18,8 +18,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.programs import add_script, get_checker
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.case import Case, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, open_case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.printable import facts_table

@@ -62,7 +62,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
     Examples:
         >>> opsieve.open_case("model.onnx").program.operators()
     """
-    from opsieve.gen.case.open_case import open_case as opened
+    from opsieve.gen.case.case import open_case as opened
 
     with write_files(model, inputs, expected) as files:
         return opened(files.model, files.inputs, files.expected, seed)
@@ -464,7 +464,7 @@ def _write_values(values: Values, model: Path, scratch: str, role: Any) -> Path 
     """Write the values of inputs or outputs as a data set; a path stays as it is."""
     if values is None or isinstance(values, (str, os.PathLike)):
         return None if values is None else Path(values)
-    from opsieve.gen.case.open_case import program_at
+    from opsieve.gen.case.case import program_at
     from opsieve.gen.data.data_set import fit_values, write_folder
 
     program = program_at(model)

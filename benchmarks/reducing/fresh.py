@@ -20,7 +20,7 @@ from onnx.parser import parse_model
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.structure import all_nodes
 

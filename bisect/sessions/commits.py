@@ -15,7 +15,7 @@ from opsieve.bisect.sessions import answers, sentences, version_rows
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources import outcome, release_source, version_sequence
 from opsieve.bisect.sources.commit_source import CaseCheck, Commits
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import count_noun
 

@@ -31,8 +31,7 @@ from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources import git_history, outcome
 from opsieve.bisect.sources.release_source import Releases, VersionStore, find_backend, is_pure
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, find_place, load_opener
-from opsieve.gen.case.case import Case
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import count_noun
 from opsieve.triage.fingerprint.fingerprint import VERSION

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from opsieve.gen.case.case import Case, Origin, is_case
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, Origin, is_case, open_case
 from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.data.data_set import check_values, fit_values, read_npy
 from opsieve.gen.errors import BadInput, shown

@@ -22,7 +22,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
 from opsieve.gen.irs.relax.mutation import incorrect, mutate_module
 from opsieve.gen.irs.relax.policies import POLICIES, GenerationPolicy, KnownFaults

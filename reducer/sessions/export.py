@@ -16,8 +16,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.case import Case
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, open_case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for

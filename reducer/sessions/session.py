@@ -24,8 +24,7 @@ from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import reword_oracles
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
-from opsieve.gen.case.case import Case, Origin, is_case, load
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, Origin, is_case, load, open_case
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file

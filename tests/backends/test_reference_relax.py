@@ -17,8 +17,7 @@ from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators
-from opsieve.gen.irs.relax.declaration import attributes
-from opsieve.gen.irs.relax.draw import Draw, number, numbers
+from opsieve.gen.irs.relax.declaration import Draw, attributes, number, numbers
 from opsieve.gen.irs.relax.generator import Generated, Generator, generate
 from opsieve.gen.irs.relax.kernels import kernel
 from opsieve.gen.irs.relax.outlining import with_own_sides

@@ -22,7 +22,7 @@ from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import operators, spelling_of
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import Generator
 from opsieve.gen.irs.relax.policies import GenerationPolicy
 from opsieve.gen.irs.relax.program import RelaxProgram

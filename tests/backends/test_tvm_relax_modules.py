@@ -13,7 +13,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import read_program
-from opsieve.gen.irs.relax.draw import number, numbers
+from opsieve.gen.irs.relax.declaration import number, numbers
 from opsieve.gen.irs.relax.passes import RULES
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import (

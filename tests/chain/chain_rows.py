@@ -16,8 +16,7 @@ from repository import SAMPLES
 
 from opsieve.backends.judge.reasons import Cause
 from opsieve.backends.verdict import Kind
-from opsieve.gen.case.case import Case
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, open_case
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import Bind, BindingBlock, Call, Function, Module, RelaxOperator, Seq, Var

@@ -19,7 +19,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.triage.corpus.corpus_file import read_bugs
 
 FACTS = {FOLDER / name: bug for name, (_, bug) in read_bugs(FOLDER).items()}

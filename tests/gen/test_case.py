@@ -12,8 +12,7 @@ import valid_models
 from onnx import TensorProto, helper, numpy_helper
 from repository import ROOT
 
-from opsieve.gen.case.case import Case, Origin, load, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, Origin, load, open_case, save
 from opsieve.gen.data import data_set
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput

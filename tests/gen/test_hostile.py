@@ -10,7 +10,7 @@ import hostile
 import hostile_inputs
 import pytest
 
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 
 # One process for all: a crash, a hang or a leak of any of them shows here and not in the test runner.
 _READ = """

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tvm_programs import RELAX, tir_program
 
-from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, load, open_case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs
 from opsieve.gen.irs.relax.reading import from_json

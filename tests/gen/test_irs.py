@@ -13,8 +13,7 @@ from repository import ROOT
 from tvm_programs import RELAX, tir_program
 
 from opsieve.backends.registry import resolve
-from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.case.open_case import open_case, program_at
+from opsieve.gen.case.case import Case, load, open_case, program_at, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.ir import IR
 from opsieve.gen.irs.onnx.program import onnx_program

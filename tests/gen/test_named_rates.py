@@ -22,5 +22,5 @@ def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
     ]
     assert not found, (
         "a field of Style, of SamplerRates (gen/declarations/builder.py) of gen/irs/tir/rates.py or"
-        " gen/irs/relax/draw.py, or of the strategy's own rates"
+        " gen/irs/relax/declaration.py, or of the strategy's own rates"
     )

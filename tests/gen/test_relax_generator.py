@@ -6,8 +6,7 @@ from hypothesis import given, settings, strategies as st
 from relax_interface import inputs, operators as operators_of, outputs
 
 from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
-from opsieve.gen.irs.relax.declaration import Solution, Want
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw, Solution, Want
 from opsieve.gen.irs.relax.generator import Generated, generate
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, FusableChains
 from opsieve.gen.irs.relax.reading import from_json

@@ -12,7 +12,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs
 from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram

@@ -10,8 +10,7 @@ import pytest
 from commands import opsieve
 from models import X, chain
 
-from opsieve.gen.case.case import Case, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, open_case, save
 
 Capture = pytest.CaptureFixture[str]
 CRASHES, ERRS = "fake:crash@Relu>Clip", "fake:error@Exp"

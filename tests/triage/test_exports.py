@@ -28,8 +28,7 @@ from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.backends.observation import Frame
 from opsieve.backends.workers.questions.programs import print_program
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.case.case import load
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import load, open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tvm.program import TvmProgram

@@ -28,9 +28,8 @@ from tvm_programs import RELAX
 
 from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.probing.support_tables import SupportTable
-from opsieve.gen.case.case import Case, save
+from opsieve.gen.case.case import Case, open_case, save
 from opsieve.gen.case.import_folder import Imported, gather
-from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign import coverage_record, plan
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary

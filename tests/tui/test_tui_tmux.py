@@ -15,7 +15,7 @@ import pytest
 from repository import SAMPLES
 from stores import CAMPAIGN, filled, finding
 
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.triage.store.finished_test import FinishedTest
 from opsieve.triage.store.queries import Queries
 

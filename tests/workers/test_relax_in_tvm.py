@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.mutation import incorrect, mutate_module
 from opsieve.gen.irs.relax.policies import POLICIES

@@ -21,8 +21,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import JUDGED
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.case import DATA, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import DATA, open_case, save
 from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.model import durable, files
 from opsieve.triage.corpus.corpus_file import (

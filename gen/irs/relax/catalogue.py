@@ -7,8 +7,7 @@ import random
 from functools import cache, lru_cache
 
 from opsieve.gen.declarations.catalogue import operators as onnx_operators
-from opsieve.gen.irs.relax.declaration import Declared, Recogniser, Solution
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Declared, Draw, Recogniser, Solution
 from opsieve.gen.irs.relax.operators import (
     elementwise,
     layouts,

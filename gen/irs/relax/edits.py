@@ -10,10 +10,17 @@ import numpy as np
 from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import plain
-from opsieve.gen.irs.relax.declaration import attributes
-from opsieve.gen.irs.relax.draw import numbers
-from opsieve.gen.irs.relax.renaming import all_names, renew
-from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, expressions, functions, list_called
+from opsieve.gen.irs.relax.declaration import attributes, numbers
+from opsieve.gen.irs.relax.walk import (
+    Rebuild,
+    Substitute,
+    all_bindings,
+    all_names,
+    expressions,
+    functions,
+    list_called,
+    renew,
+)
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 # The most elements of a literal.

@@ -14,8 +14,17 @@ from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
-from opsieve.gen.irs.relax.declaration import Declared, Given, Solution, Want
-from opsieve.gen.irs.relax.draw import RATES, Draw, number, real, whole
+from opsieve.gen.irs.relax.declaration import (
+    RATES,
+    Declared,
+    Draw,
+    Given,
+    Solution,
+    Want,
+    number,
+    real,
+    whole,
+)
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.known_faults import fault_of, settles
 from opsieve.gen.irs.relax.outlining import with_own_sides

@@ -9,8 +9,15 @@ from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.branch_storage import Side, lending
 from opsieve.gen.irs.relax.known_faults import captures
-from opsieve.gen.irs.relax.renaming import Renamed, all_names, symbols_in
-from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, functions
+from opsieve.gen.irs.relax.walk import (
+    Rebuild,
+    Renamed,
+    all_bindings,
+    all_names,
+    expressions,
+    functions,
+    symbols_in,
+)
 
 
 def with_own_sides(module: R.Module) -> R.Module:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.catalogue import family
-from opsieve.gen.irs.relax.draw import DTYPES, Draw
+from opsieve.gen.irs.relax.declaration import DTYPES, Draw
 
 # The forms of expression, with the share that the general policy gives each.
 FORMS: Mapping[str, float] = {

@@ -19,8 +19,7 @@ from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.relax.renaming import all_names
-from opsieve.gen.irs.relax.walk import functions
+from opsieve.gen.irs.relax.walk import all_names, functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.model.tensors import Value

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from opsieve.gen.irs.relax import tree as R
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, operators
-from opsieve.gen.irs.relax.declaration import Declared, Given, Want
-from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.declaration import Declared, Draw, Given, Want
 from opsieve.gen.irs.relax.known_faults import fault_of
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.writing import to_json

@@ -26,8 +26,7 @@ from opsieve.gen.irs.relax.edits import (
 )
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.relax.renaming import Retyped, make_constant
-from opsieve.gen.irs.relax.walk import bodies, functions, reads
+from opsieve.gen.irs.relax.walk import Retyped, bodies, functions, make_constant, reads
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.tensors import to_numpy

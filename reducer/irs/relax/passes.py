@@ -22,8 +22,7 @@ from opsieve.gen.irs.relax.edits import (
     yield_leaf,
 )
 from opsieve.gen.irs.relax.known_faults import captures
-from opsieve.gen.irs.relax.renaming import Retyped, all_names, renew
-from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
+from opsieve.gen.irs.relax.walk import Retyped, all_bindings, all_names, functions, reads, renew
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass

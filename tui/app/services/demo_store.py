@@ -27,7 +27,7 @@ def make_demo(folder: Path) -> Path:
     import msgspec
 
     from opsieve.backends.observation import Observation
-    from opsieve.gen.case.open_case import open_case
+    from opsieve.gen.case.case import open_case
     from opsieve.triage.fingerprint import fingerprint, program_graph
     from opsieve.triage.review.review import review_store
     from opsieve.triage.store import failure_record, finished_test

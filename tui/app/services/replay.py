@@ -19,7 +19,7 @@ def main() -> int:
     from opsieve.backends.workers.questions.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
-    from opsieve.gen.case.open_case import open_case
+    from opsieve.gen.case.case import open_case
     from opsieve.gen.errors import BadInput
     from opsieve.triage.export.export_input import find_expected
 

@@ -74,7 +74,7 @@ def command(
     .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model is unusable or a target
     gave no verdict.
     """
-    from opsieve.gen.case.open_case import list_models
+    from opsieve.gen.case.case import list_models
     from opsieve.triage.judging import JudgeResult, judge_models
 
     started = time.monotonic()

@@ -9,19 +9,24 @@ from opsieve.gen.irs.relax.declaration import (
     FLOATS,
     INTEGERS,
     NUMBERS,
+    RATES,
     SIGNED,
     UNSIGNED,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Solver,
     Want,
     attributes,
+    number,
+    numbers,
     pick,
+    real,
     static_sizes,
     tensor,
+    whole,
 )
-from opsieve.gen.irs.relax.draw import RATES, Draw, number, numbers, real, whole
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 
 # Types that TVM lowers to the mathematical functions of LLVM and libm.

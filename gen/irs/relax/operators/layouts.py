@@ -8,16 +8,19 @@ from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.declaration import (
     ALL,
     FLOATS,
+    LIMIT,
     NUMBERS,
+    RATES,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Want,
     attributes,
     static_sizes,
     tensor,
+    whole,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw, whole
 from opsieve.gen.irs.relax.operators.reductions import unfold_shape
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 

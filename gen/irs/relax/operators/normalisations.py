@@ -1,7 +1,9 @@
 """Normalisations, attention and losses."""
 
 from opsieve.gen.irs.relax.declaration import (
+    RATES,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Want,
@@ -9,7 +11,6 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import RATES, Draw
 from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
 
 _WIDE = ("float32", "float64")

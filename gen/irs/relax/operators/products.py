@@ -2,7 +2,9 @@
 
 from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.declaration import (
+    RATES,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Solver,
@@ -11,7 +13,6 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import RATES, Draw
 from opsieve.gen.irs.tvm.nodes import Dtype, Value
 
 _FLOATS = ("float32", "float64")

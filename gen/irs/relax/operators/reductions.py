@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.relax.declaration import (
     FLOATS,
+    LIMIT,
+    RATES,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Solver,
@@ -14,7 +17,6 @@ from opsieve.gen.irs.relax.declaration import (
     static_sizes,
     tensor,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 _WIDE = ("float32", "float64")

@@ -3,16 +3,20 @@
 from opsieve.gen.irs.relax.declaration import (
     ALL,
     FLOATS,
+    LIMIT,
+    RATES,
     Declared,
+    Draw,
     Given,
     Recogniser,
     Solution,
     Want,
     attributes,
+    numbers,
     static_sizes,
     tensor,
+    whole,
 )
-from opsieve.gen.irs.relax.draw import LIMIT, RATES, Draw, numbers, whole
 from opsieve.gen.irs.relax.tree import Tuple
 from opsieve.gen.irs.relax.types import RelaxTensorType
 

@@ -5,15 +5,19 @@ from opsieve.gen.irs.relax.declaration import (
     ALL,
     FLOATS,
     NUMBERS,
+    RATES,
     Declared,
+    Draw,
     Recogniser,
     Solution,
     Want,
     attributes,
+    numbers,
+    real,
     static_sizes,
     tensor,
+    whole,
 )
-from opsieve.gen.irs.relax.draw import RATES, Draw, numbers, real, whole
 from opsieve.gen.irs.tvm.nodes import Dtype
 
 _WIDE = ("float32", "float64")
