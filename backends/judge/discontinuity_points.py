@@ -87,7 +87,7 @@ def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> Mo
 
     The model's own result for each becomes an output called `<name>__made`, beside the wanted `outputs`.
     """
-    copy = edits.copied(model)
+    copy = structure.copied(model)
     _rename_made(copy.graph, frozenset(names))
     _keep_outputs(copy.graph, outputs, names)
     for name in names:
@@ -107,7 +107,7 @@ def cut_prefix(model: ModelProto, names: Sequence[str]) -> ModelProto:
 
 def feed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
     """Return the model with the constants of `names` as inputs, and its inputs with their values."""
-    held, copy = get_constants(model), edits.copied(model)
+    held, copy = get_constants(model), structure.copied(model)
     for name in names:
         copy.graph.input.append(
             helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
@@ -121,7 +121,7 @@ def add_shifts(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) 
     """Return the model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is
     made.
     """
-    copy = edits.copied(model)
+    copy = structure.copied(model)
     graph = copy.graph
     _rename_made(graph, frozenset(names))
     nodes: list[NodeProto] = []

@@ -21,9 +21,9 @@ from opsieve.backends.workers.questions.programs import INFERRING, add_inferred_
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis import input_ranges, typed_graph
 from opsieve.gen.declarations.tensor import Bounds
-from opsieve.gen.irs.onnx.edits import copied, tap_model
+from opsieve.gen.irs.onnx.edits import tap_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.structure import lacks_types
+from opsieve.gen.model.structure import copied, lacks_types
 
 # The backend of the gradient search, which the research kit brings (benchmarks/research)
 GRADIENT = "value-search"

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
+
+from opsieve.gen.model.structure import bodies
 
 Inputs = Sequence[Any]
 Rule = Callable[[Any, Inputs], str]
@@ -266,13 +268,8 @@ def _faults(graph: GraphProto, opsets: Mapping[str, int], outer: Mapping[str, in
             spelt = f"tensor({TensorProto.DataType.Name(element).lower()})"
             if element != TensorProto.UNDEFINED and spelt not in taken[min(place, len(taken) - 1)]:
                 yield f"{node.op_type} of opset {opsets[node.domain]} takes no {spelt} as input {place + 1}"
-        for body in _bodies(node):
+        for body in bodies(node):
             yield from _faults(body, opsets, types)
-
-
-def _bodies(node: NodeProto) -> Iterable[GraphProto]:
-    for attribute in node.attribute:
-        yield from ([attribute.g] if attribute.HasField("g") else attribute.graphs)
 
 
 @functools.lru_cache(maxsize=4096)

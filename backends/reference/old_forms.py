@@ -8,15 +8,17 @@ reductions...) are left to it.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.reference.op_run import OpRun
 
 from opsieve.backends.reference import reference_ops_control, reference_ops_indices
 from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, not_computed, standard
+from opsieve.gen.irs.onnx.edits import keep
+from opsieve.gen.model.structure import all_nodes, copied
 
 # The first opset without an old form that is evaluated here
 NEW = 19
@@ -48,29 +50,15 @@ def without_history(model: ModelProto) -> ModelProto:
     """Return a copy of an old model without the attributes that have no effect on results, and with element
     types as numbers.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for node in _nodes(copy.graph):
-        kept = [attribute for attribute in node.attribute if attribute.name not in _WITHOUT_EFFECT]
-        if len(kept) < len(node.attribute):
-            # Copied first: deleting from a repeated field may free its messages.
-            copies = [type(attribute).FromString(attribute.SerializeToString()) for attribute in kept]
-            del node.attribute[:]
-            node.attribute.extend(copies)
+    copy = copied(model)
+    for node in all_nodes(copy.graph.node):
+        keep(node.attribute, lambda attribute: attribute.name not in _WITHOUT_EFFECT)
         for attribute in node.attribute:
             # Before opset 6 the type was a name.
             if node.op_type == "Cast" and attribute.name == "to" and attribute.type == AttributeProto.STRING:
                 number = TensorProto.DataType.Value(attribute.s.decode("utf-8").upper())
                 attribute.CopyFrom(helper.make_attribute("to", int(number)))
     return copy
-
-
-def _nodes(graph: GraphProto) -> Iterable[NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _nodes(body)
 
 
 def operators(opset: int) -> tuple[type[OpRun], ...]:

@@ -20,8 +20,8 @@ from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Tensor
 from opsieve.gen.graph.writing import fill_array
-from opsieve.gen.irs.onnx.edits import copied
-from opsieve.gen.model.tensors import write_tensor
+from opsieve.gen.irs.onnx.edits import replace_tensor
+from opsieve.gen.model.structure import copied
 
 # Places where usual operators are defined, wide ones first; then points.
 _MENU: tuple[Bounds, ...] = (
@@ -144,14 +144,8 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, 
     if not weights:
         return model
     made = copied(model)
-    for proto in made.graph.initializer:
-        if proto.name in weights:
-            proto.CopyFrom(write_tensor(weights[proto.name], proto.name))
-    for node in made.graph.node:
-        if node.op_type == "Constant" and node.output and node.output[0] in weights:
-            for attribute in node.attribute:
-                if attribute.name == "value":
-                    attribute.t.CopyFrom(write_tensor(weights[node.output[0]]))
+    for name, array in weights.items():
+        replace_tensor(made, (), name, array)
     return made
 
 

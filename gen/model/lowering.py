@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import all_nodes, copied
 
 # What each IR version brought (the comments on `Version` in onnx.proto), beside what its operator sets ask
 # for.
@@ -74,8 +74,7 @@ def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:
     version unchanged.
     """
     lowest = lowest_opset(model)
-    lowered = onnx.ModelProto()
-    lowered.CopyFrom(model)
+    lowered = copied(model)
     for owner in (lowered, *lowered.functions):
         for entry in owner.opset_import:
             if entry.domain in ("", "ai.onnx"):

@@ -9,12 +9,15 @@ in a worker (`opsieve.gen.irs.onnx.model_file.check`).
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TypeVar
 
 import onnx
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.tensors import DTYPES, tensor_problem
+
+_M = TypeVar("_M", onnx.ModelProto, onnx.GraphProto, onnx.NodeProto, onnx.AttributeProto, onnx.TypeProto)
 
 
 def check_structure(model: onnx.ModelProto) -> None:
@@ -62,6 +65,13 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def copied(message: _M) -> _M:
+    """Return a copy of a part of a model that may be changed."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +359,7 @@ def lacks_types(model: onnx.ModelProto) -> bool:
 
 def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
-    typed = onnx.ModelProto()
-    typed.CopyFrom(model)
+    typed = copied(model)
     for graph, typed_part in zip(all_graphs(typed.graph), all_graphs(inferred.graph), strict=False):
         del graph.value_info[:]
         graph.value_info.extend(typed_part.value_info)

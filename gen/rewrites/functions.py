@@ -24,7 +24,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import PLAIN, Tensor
 from opsieve.gen.graph.scope import Supports
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import all_nodes, copied
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.rewrites.parts import (
     RATES,
@@ -273,8 +273,7 @@ def _share_function(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
 def _repeat_call(taken: Parts, call: NodeProto, rng: Rng) -> None:
     """Call a function a second time on the same inputs, for some readers of the results."""
     place = taken.nodes.index(call)
-    again = NodeProto()
-    again.CopyFrom(call)
+    again = copied(call)
     again.name = f"{call.name}_again"
     twins = {name: f"{name}_{call.op_type}" for name in call.output if name}
     again.output[:] = [twins.get(name, "") for name in call.output]

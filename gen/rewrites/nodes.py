@@ -19,9 +19,9 @@ from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.onnx.edits import copied, replace_items
+from opsieve.gen.irs.onnx.edits import replace_items
 from opsieve.gen.irs.onnx.view import list_captured, opset_of
-from opsieve.gen.model.structure import bodies, list_names
+from opsieve.gen.model.structure import bodies, copied, list_names
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 
 # Selects places of a rewrite; each is named by a value there.
@@ -154,7 +154,7 @@ def duplicate_results(at: Rewriting) -> None:
     for node in at.nodes:
         for name in list_captured(node):
             uses[name] = uses.get(name, 0) + 1
-    copied = {
+    doubled = {
         name: node
         for node in at.nodes
         if node.op_type != "Constant" and not any(True for _ in bodies(node))
@@ -165,12 +165,11 @@ def duplicate_results(at: Rewriting) -> None:
     seen = set(at.outputs)
     for node in at.nodes:
         for place, name in enumerate(node.input):
-            if name in copied and name in seen:
-                copy = NodeProto()
-                copy.CopyFrom(copied[name])
+            if name in doubled and name in seen:
+                copy = copied(doubled[name])
                 copy.name = at.fresh(copy.name or name)
                 copy.output[:] = [each and at.fresh(each) for each in copy.output]
-                node.input[place] = copy.output[list(copied[name].output).index(name)]
+                node.input[place] = copy.output[list(doubled[name].output).index(name)]
                 made.append(copy)
                 at.rewritten = True
             seen.add(name)

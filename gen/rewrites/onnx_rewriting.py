@@ -22,7 +22,7 @@ from opsieve.gen.declarations.properties import (
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.view import list_captured
-from opsieve.gen.model.structure import bodies, model_nodes
+from opsieve.gen.model.structure import bodies, copied, model_nodes
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.rewrites import nodes as rewrites
 from opsieve.gen.rewrites.nodes import Rewrite, Rewriting, start_rewriting
@@ -68,8 +68,7 @@ def _copy_half(
     at: Rewriting, node: NodeProto, split: Sequence[bool], parts: Mapping[str, tuple[str, str]], side: int
 ) -> NodeProto:
     """Return the copy of a node for one part of the rows."""
-    half = NodeProto()
-    half.CopyFrom(node)
+    half = copied(node)
     half.name = at.fresh(node.name or node.output[0])
     half.input[:] = [
         parts[name][side] if apart else name for name, apart in zip(node.input, split, strict=True)

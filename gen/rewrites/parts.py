@@ -14,7 +14,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.view import list_captured
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.structure import all_nodes, bodies, copied
 from opsieve.gen.model.tensors import DTYPES
 
 _LIFTED: Final = frozenset(
@@ -262,8 +262,7 @@ def _lift_attributes(taken: Parts, function: FunctionProto, call: NodeProto, rng
             while name in named:
                 name += "_"
             named.add(name)
-            value = AttributeProto()
-            value.CopyFrom(attribute)
+            value = copied(attribute)
             value.name = name
             inner, kind = attribute.name, attribute.type
             attribute.Clear()

@@ -33,9 +33,9 @@ from opsieve.gen.generation.random_graph import (
     finish,
     start,
 )
-from opsieve.gen.irs.onnx.edits import copied
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model.durable import write_file
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import Value
 
 NAME = "documented"

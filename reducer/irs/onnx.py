@@ -9,9 +9,10 @@ import numpy as np
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.edits import copied, cut, replace_tensor
+from opsieve.gen.irs.onnx.edits import cut, replace_tensor
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.gen.irs.onnx.view import Graph, Subject
+from opsieve.gen.model.structure import copied
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in

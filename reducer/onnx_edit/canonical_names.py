@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import onnx
 
-from opsieve.gen.irs.onnx.edits import copied, keep
+from opsieve.gen.irs.onnx.edits import keep
 from opsieve.gen.irs.onnx.program import read_broken_mark
 from opsieve.gen.irs.onnx.view import Subject
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.structure import all_nodes, bodies, copied
 
 
 def make_canonical(subject: Subject) -> Subject | None:

@@ -5,17 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.edits import (
-    add_initializers,
-    copied,
-    cut,
-    encode_array,
-    put_array,
-    replace_items,
-    reread,
-)
+from opsieve.gen.irs.onnx.edits import add_initializers, cut, encode_array, put_array, replace_items, reread
 from opsieve.gen.irs.onnx.view import Array, Graph, Subject, first_output, held_array
 from opsieve.gen.irs.view import Opening, Operation, SizeClass, StoredTensor, TypeClass
+from opsieve.gen.model.structure import copied
 from opsieve.reducer.onnx_edit.openings import find_openings
 from opsieve.reducer.onnx_edit.resizing import resize, size_classes
 from opsieve.reducer.onnx_edit.retyping import retype, type_classes

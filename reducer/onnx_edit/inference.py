@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
 from opsieve.gen.declarations.catalogue import has_bodies
-from opsieve.gen.irs.onnx.edits import copied, encode_array, forget_element
+from opsieve.gen.irs.onnx.edits import encode_array, forget_element
 from opsieve.gen.irs.onnx.view import Subject, declared_type
 from opsieve.gen.model.detached import tensor_bytes
-from opsieve.gen.model.structure import bodies, ports_of
+from opsieve.gen.model.structure import bodies, copied, ports_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 

@@ -28,7 +28,7 @@ from opsieve.gen.irs.onnx.view import (
     stored_tensor,
 )
 from opsieve.gen.irs.view import Opening
-from opsieve.gen.model.structure import all_nodes, bodies, list_names, ports_of
+from opsieve.gen.model.structure import all_nodes, bodies, copied, list_names, ports_of
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.settle import settle
@@ -276,8 +276,7 @@ def _splice(
     model: onnx.ModelProto, graph: onnx.GraphProto, node: onnx.NodeProto, body: onnx.GraphProto, turn: _Turn
 ) -> bool:
     """Put a copy of the body in the place of its node."""
-    body_copy = onnx.GraphProto()
-    body_copy.CopyFrom(body)
+    body_copy = copied(body)
     for info in body_copy.output:
         info.ClearField("type")
     taken = FreshNames(list_names(model))

@@ -17,16 +17,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.irs.onnx.edits import (
-    bypass,
-    copied,
-    cut,
-    drop_unused,
-    keep,
-    put_array,
-    reread,
-    set_attribute,
-)
+from opsieve.gen.irs.onnx.edits import bypass, cut, drop_unused, keep, put_array, reread, set_attribute
 from opsieve.gen.irs.onnx.view import (
     Array,
     Graph,
@@ -44,6 +35,7 @@ from opsieve.gen.irs.onnx.view import (
 )
 from opsieve.gen.model.attributes import is_constant, tensor_array
 from opsieve.gen.model.lowering import lowest_ir, lowest_opset
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.onnx_edit.dimension_classes import is_counted

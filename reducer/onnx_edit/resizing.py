@@ -12,9 +12,10 @@ import onnx
 
 from opsieve.gen.declarations.catalogue import shape_input, size_rule
 from opsieve.gen.declarations.declaration import SizeRule
-from opsieve.gen.irs.onnx.edits import copied, put_array, set_attribute
+from opsieve.gen.irs.onnx.edits import put_array, set_attribute
 from opsieve.gen.irs.onnx.view import Array, Subject, held_array, node_at
 from opsieve.gen.irs.view import SizeClass
+from opsieve.gen.model.structure import copied
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, integer
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.sizes import Sizes, adjust_attributes

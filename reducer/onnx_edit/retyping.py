@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.irs.onnx.edits import copied, encode_array, put_array, set_attribute
+from opsieve.gen.irs.onnx.edits import encode_array, put_array, set_attribute
 from opsieve.gen.irs.onnx.view import Array, Subject, attribute_of, held_array, node_at, schema_of
 from opsieve.gen.irs.view import TypeClass
-from opsieve.gen.model.structure import ports_of
+from opsieve.gen.model.structure import copied, ports_of
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle

@@ -8,6 +8,7 @@ import onnx
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
 from opsieve.gen.irs.onnx.view import Path, Subject, graphs
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
@@ -178,8 +179,7 @@ def _is_empty(subject: Subject) -> bool:
 
 def _open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
     """Return a tensor type of the same rank with unknown sizes."""
-    bare = onnx.TypeProto()
-    bare.CopyFrom(type_)
+    bare = copied(type_)
     for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
         dim.Clear()
     return bare

@@ -17,6 +17,7 @@ from opsieve.gen.declarations.catalogue import size_rule
 from opsieve.gen.declarations.declaration import SizeRule
 from opsieve.gen.irs.onnx.edits import set_attribute
 from opsieve.gen.irs.onnx.view import attribute_of
+from opsieve.gen.model.structure import copied
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.dimension_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
@@ -79,8 +80,7 @@ def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodePr
     rule = size_rule(node.domain, node.op_type)
     if rule not in _FILTERED or len(shapes) < 2 or shapes[0] is None or shapes[1] is None:
         return node
-    changed = onnx.NodeProto()
-    changed.CopyFrom(node)
+    changed = copied(node)
     x, w = shapes[0], shapes[1]
     if attribute_of(node, "kernel_shape") is not None:
         set_attribute(changed, "kernel_shape", list(w[2:]))
@@ -231,8 +231,7 @@ class _Propagation:
         return False
 
     def _infer(self, step: Step, shapes: Sequence[Shape | None]) -> list[Shape | None] | None:
-        node = onnx.NodeProto()
-        node.CopyFrom(adjust_attributes(step, shapes))
+        node = copied(adjust_attributes(step, shapes))
         types: dict[str, onnx.TypeProto] = {}
         known: list[TensorProto] = []
         for place, (number, shape) in enumerate(zip(step.inputs, shapes, strict=True)):

@@ -11,7 +11,6 @@ from onnx import helper
 
 from opsieve.gen.analysis.validity import KNOWN, check_node, leaves
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.irs.onnx.edits import copied
 from opsieve.gen.irs.onnx.view import (
     Array,
     Graph,
@@ -24,6 +23,7 @@ from opsieve.gen.irs.onnx.view import (
 )
 from opsieve.gen.irs.view import StoredTensor
 from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, dtype_name, read_type
 from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
 from opsieve.reducer.onnx_edit.settle import settle

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import onnx
 from onnx import TensorProto
 
-from opsieve.gen.irs.onnx.edits import copied, encode_array, keep, reread
+from opsieve.gen.irs.onnx.edits import encode_array, keep, reread
 from opsieve.gen.irs.onnx.view import Subject, graphs, list_definitions, stored_tensor
 from opsieve.gen.model.attributes import tensor_array
 from opsieve.gen.model.detached import part_of
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS

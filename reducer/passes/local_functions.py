@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.gen.irs.onnx.edits import SMALL, copied, drop_unused, encode_array
+from opsieve.gen.irs.onnx.edits import SMALL, drop_unused, encode_array
 from opsieve.gen.irs.onnx.view import Graph, Subject, declared_type, uses
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import all_nodes, copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit import onnx_subprocess

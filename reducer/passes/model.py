@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.edits import add_initializers, copied, drop_unused, encode_array, keep
+from opsieve.gen.irs.onnx.edits import add_initializers, drop_unused, encode_array, keep
 from opsieve.gen.irs.onnx.view import (
     Path,
     Subject,
@@ -27,7 +27,7 @@ from opsieve.gen.irs.onnx.view import (
 )
 from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.structure import all_nodes, bodies, copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.canonical_names import make_canonical

@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 
 from opsieve.gen.declarations.catalogue import find_operator
-from opsieve.gen.irs.onnx.edits import copied, put_array, replace_tensor, set_attribute
+from opsieve.gen.irs.onnx.edits import put_array, replace_tensor, set_attribute
 from opsieve.gen.irs.onnx.view import Subject, attribute_of, held_array, node_at, stored_tensor
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.dimension_classes import integer, integers, is_counted

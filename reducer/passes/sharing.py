@@ -11,9 +11,10 @@ from functools import partial
 import numpy as np
 import onnx
 
-from opsieve.gen.irs.onnx.edits import copied, drop_unused, put_array, reread
+from opsieve.gen.irs.onnx.edits import drop_unused, put_array, reread
 from opsieve.gen.irs.onnx.view import Array, Graph, Subject
 from opsieve.gen.irs.view import Operation
+from opsieve.gen.model.structure import copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from test_shrink_examples import HEAD, operators, reduced, runs, subject, valid
 
-from opsieve.gen.irs.onnx.edits import copied
 from opsieve.gen.irs.onnx.view import Subject
-from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.structure import all_nodes, copied
 from opsieve.reducer.onnx_edit.openings import splice_turn
 from opsieve.reducer.passes.bodies import PASS as BODIES
 

@@ -25,7 +25,7 @@ from opsieve.gen.irs.onnx.view import (
     uses,
 )
 from opsieve.gen.model.attributes import CONSTANT_LISTS, CONSTANT_SCALARS
-from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.structure import bodies, copied
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, type_of, write_tensor
 
 _FIELDS = {
@@ -42,13 +42,6 @@ _CONTENT = frozenset(
 )
 # The most nodes that are kept to compute one large constant; otherwise it becomes an input.
 _LONGEST_CLOSURE = 8
-
-
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy that may be changed."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
 
 
 def tap_model(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
@@ -220,8 +213,7 @@ def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
     """
     for info in model.graph.input:
         if info.name == name:
-            old = onnx.TypeProto()
-            old.CopyFrom(info.type)
+            old = copied(info.type)
             info.type.CopyFrom(declared_type(array))
             dims, was = info.type.tensor_type.shape.dim, old.tensor_type.shape.dim
             if old.tensor_type.HasField("shape") and len(dims) == len(was):
