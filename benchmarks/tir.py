@@ -17,10 +17,9 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.arguments import program, values
+from opsieve.gen.irs.tir.arguments import basic, program, values
 from opsieve.gen.irs.tir.fuzzing import mutate_function
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 from opsieve.reducer.irs.tvm_reduction import TirReduction
 

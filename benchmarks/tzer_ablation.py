@@ -28,9 +28,8 @@ from opsieve.backends.coverage.points import own_functions
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.irs.tir.arguments import arguments, program
+from opsieve.gen.irs.tir.arguments import arguments, basic, program
 from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.line_plot import draw_lines
 
 TARGET = resolve("tvm:stop=lower")

@@ -9,9 +9,8 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.irs.tir import passes
-from opsieve.gen.irs.tir.arguments import program, values
+from opsieve.gen.irs.tir.arguments import basic, program, values
 from opsieve.gen.irs.tir.fuzzing import mutate_function
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.strategies.registry import TIR
 
 

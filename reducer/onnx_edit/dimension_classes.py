@@ -20,7 +20,7 @@ from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.irs.onnx.view import attribute_of, schema_of
 from opsieve.gen.model.structure import Ports, ports_of
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, UnionFind, View
 
 _INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
 # Tensor number, axis
@@ -28,12 +28,12 @@ Dim = tuple[int, int]
 Shape = tuple[int, ...]
 
 
-class Classes:
-    """Union-find over the dimensions of a view."""
+class Classes(UnionFind[Dim]):
+    """The classes of the dimensions of a view."""
 
     def __init__(self, view: View) -> None:
+        super().__init__()
         self.view = view
-        self._parent: dict[Dim, Dim] = {}
         for step in view.steps:
             _unify(self, step)
         self._couple_targets()
@@ -56,23 +56,11 @@ class Classes:
                 if size > 1:
                     self.join((first, len(self.shape(first) or ()) - back), (out, len(shape) - back))
 
-    def root(self, dim: Dim) -> Dim:
-        """Return the dimension that represents the class."""
-        top = dim
-        while (up := self._parent.get(top, top)) != top:
-            top = up
-        # Path compression: later look-ups from here are short.
-        while (up := self._parent.get(dim, dim)) != top:
-            self._parent[dim], dim = top, up
-        return top
-
     def join(self, a: Dim, b: Dim) -> None:
         """Put two dimensions into one class, if they have one size and it is not 1."""
         size = self.size(a)
         if size != 1 and size == self.size(b):
-            # The smaller dimension represents the class, so that the order of joins does not matter.
-            x, y = self.root(a), self.root(b)
-            self._parent[max(x, y)] = min(x, y)
+            self.unite(a, b)
 
     def size(self, dim: Dim) -> int:
         """Return the size of a dimension; 1 if its tensor's shape is unknown."""

@@ -20,7 +20,7 @@ from opsieve.gen.model.structure import copied, ports_of
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, view
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, UnionFind, View, view
 from opsieve.reducer.problem.order import PLAIN_DTYPES
 
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
@@ -29,10 +29,10 @@ _NUMERIC = "biufV"
 _TEXTS = 5
 
 
-class _DtypePlan:
+class _DtypePlan(UnionFind[int]):
     def __init__(self, seen: View) -> None:
+        super().__init__()
         self.view = seen
-        self._parent = list(range(len(seen.tensors)))
         self._allowed: dict[int, list[frozenset[str]]] = {}
         self._pinned: set[int] = set()
         local = {(function.domain, function.name) for function in seen.subject.model.functions}
@@ -49,12 +49,6 @@ class _DtypePlan:
                 self.members.setdefault(self.root(number), []).append(number)
         self.numbers = {(tensor.path, tensor.name): number for number, tensor in enumerate(seen.tensors)}
 
-    def root(self, number: int) -> int:
-        while self._parent[number] != number:
-            self._parent[number] = self._parent[self._parent[number]]
-            number = self._parent[number]
-        return number
-
     def allows(self, members: list[int], target: int) -> bool:
         """Return whether every member may have the dtype."""
         wanted = f"tensor({helper.tensor_dtype_to_string(target).removeprefix('TensorProto.').lower()})"
@@ -66,8 +60,7 @@ class _DtypePlan:
 
     def _join(self, a: int, b: int) -> None:
         if a != ABSENT and b != ABSENT:
-            x, y = self.root(a), self.root(b)
-            self._parent[max(x, y)] = min(x, y)
+            self.unite(a, b)
 
     def _join_bodies(self, step: Step) -> None:
         ports = ports_of(step.node)

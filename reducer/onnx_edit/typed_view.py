@@ -4,6 +4,7 @@ it; plain values for tensors that no compiler at hand can compute.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 import onnx
@@ -30,6 +31,8 @@ from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.order import Change, OnnxEdit, simpler
 
 ABSENT = -1
+# Numbers of tensors, or dimensions
+K = TypeVar("K", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,28 @@ class View:
     steps: tuple[Step, ...]
     # Values of small constants and small inputs, by tensor number
     known: Mapping[int, Array]
+
+
+class UnionFind(Generic[K]):
+    """Classes of keys; the smallest key represents its class, so that the order of joins does not matter."""
+
+    def __init__(self) -> None:
+        self._parent: dict[K, K] = {}
+
+    def root(self, key: K) -> K:
+        """Return the key that represents the class."""
+        top = key
+        while (up := self._parent.get(top, top)) != top:
+            top = up
+        # Path compression: later look-ups from here are short.
+        while (up := self._parent.get(key, key)) != top:
+            self._parent[key], key = top, up
+        return top
+
+    def unite(self, a: K, b: K) -> None:
+        """Put two keys into one class."""
+        x, y = self.root(a), self.root(b)
+        self._parent[max(x, y)] = min(x, y)
 
 
 def view(subject: Subject) -> View:

@@ -15,12 +15,11 @@ from opsieve.backends.reference.tir import Undefined
 from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
 from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax.body import Body
-from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import operators
 from opsieve.gen.irs.relax.declaration import Draw, attributes, number, numbers
 from opsieve.gen.irs.relax.generator import Generated, Generator, generate
 from opsieve.gen.irs.relax.kernels import kernel
-from opsieve.gen.irs.relax.outlining import with_own_sides
+from opsieve.gen.irs.relax.known_faults import lending, with_own_sides
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, GenerationPolicy
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.tree import (

@@ -14,8 +14,7 @@ from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.arguments import program, values
-from opsieve.gen.irs.tir.seeds import basic, convolution, gather, product
+from opsieve.gen.irs.tir.arguments import basic, convolution, gather, product, program, values
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 A, B = N.buffer("A", (4,)), N.buffer("B", (4,))

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.tir.arguments import basic
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.coverage_record import (
     CompilerCoverage,
     CoverageRecord,

@@ -16,9 +16,8 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax.single_calls import iter_single_calls
 from opsieve.gen.irs.tir import fuzzing, nodes, passes
-from opsieve.gen.irs.tir.arguments import arguments, program, values, with_own_names
+from opsieve.gen.irs.tir.arguments import arguments, basic, program, values, with_own_names
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import TIR, generate

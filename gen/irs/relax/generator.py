@@ -26,8 +26,7 @@ from opsieve.gen.irs.relax.declaration import (
     whole,
 )
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
-from opsieve.gen.irs.relax.known_faults import fault_of, settles
-from opsieve.gen.irs.relax.outlining import with_own_sides
+from opsieve.gen.irs.relax.known_faults import fault_of, settles, with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy, is_plain
 from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.relax.walk import is_recursive

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.body import Body
-from opsieve.gen.irs.relax.branch_storage import lending
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.declaration import number, numbers
 from opsieve.gen.irs.relax.edits import bindings_of, replace_binding
 from opsieve.gen.irs.relax.generator import Generator
-from opsieve.gen.irs.relax.known_faults import list_settled
-from opsieve.gen.irs.relax.outlining import with_own_sides
+from opsieve.gen.irs.relax.known_faults import lending, list_settled, with_own_sides
 from opsieve.gen.irs.relax.policies import GenerationPolicy
 from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.relax.walk import all_names, find_callers, functions, is_recursive, reads
