@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.declarations.catalogue import find_operator
-from opsieve.gen.declarations.declaration import Moves
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.tensor import ANY, Domain, Shape, Site
-from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
+from opsieve.gen.model import attributes, structure
 from opsieve.gen.model.files import BUDGET
-from opsieve.gen.model.structure import bodies, ports_of
 
 # The most elements of a constant that is read; larger ones are data rather than axes or sizes.
 _MAX_CONSTANT = 1024
@@ -75,9 +73,9 @@ class InputFlow:
                     self._nodes(function.node, inner)
                     self._depth -= 1
                 continue
-            for body in bodies(node):
+            for body in structure.bodies(node):
                 inner = scope.inner()
-                names, ports = [info.name for info in body.input], ports_of(node)
+                names, ports = [info.name for info in body.input], structure.ports_of(node)
                 given = node.input[ports.operands :]
                 # A Scan hands on slices of its operands.
                 self._bind(names[ports.inputs :], given, scope, inner, shapes=node.op_type != "Scan")
@@ -88,7 +86,7 @@ class InputFlow:
             roots = scope.roots.get(name)
             if not roots:
                 continue
-            operator = find_operator(node.domain, node.op_type)
+            operator = catalogue.find_operator(node.domain, node.op_type)
             domain = (
                 ANY
                 if operator is None
@@ -102,25 +100,25 @@ class InputFlow:
     def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
         if not node.output:
             return
-        if is_constant(node):
+        if attributes.is_constant(node):
             for attribute in node.attribute:
                 if attribute.name == "value":
                     self._constant(node.output[0], attribute.t, scope)
-                elif (numbers := constant_array(node)) is not None and numbers.dtype == np.int64:
+                elif (numbers := attributes.constant_array(node)) is not None and numbers.dtype == np.int64:
                     scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
             return
-        operator = find_operator(node.domain, node.op_type)
+        operator = catalogue.find_operator(node.domain, node.op_type)
         if operator is None:
             return
         if operator.keeps_shape and node.input and scope.shapes.get(node.input[0]) is not None:
             scope.shapes.setdefault(node.output[0], scope.shapes[node.input[0]])
-        if operator.moves is Moves.NONE:
+        if operator.moves is declaration.Moves.NONE:
             return
-        sources = node.input if operator.moves is Moves.EVERY else node.input[:1]
+        sources = node.input if operator.moves is declaration.Moves.EVERY else node.input[:1]
         moved: dict[str, bool] = {}
         for name in sources:
             for root, in_order in scope.roots.get(name, {}).items():
-                moved[root] = in_order and operator.moves is Moves.IN_ORDER
+                moved[root] = in_order and operator.moves is declaration.Moves.IN_ORDER
         if moved:
             for name in node.output:
                 scope.roots[name] = moved
@@ -138,7 +136,7 @@ class InputFlow:
         scope.shapes[name] = tuple(tensor.dims)
         scope.roots.pop(name, None)
         if len(tensor.dims) <= 1 and all(size <= _MAX_CONSTANT for size in tensor.dims):
-            array = tensor_array(tensor)
+            array = attributes.tensor_array(tensor)
             if array is not None and array.dtype.kind in "iu":
                 scope.constants[name] = array
 

@@ -8,8 +8,8 @@ checker does not know them.
 from collections.abc import Mapping
 from typing import Any
 
+from opsieve.gen.declarations import declaration, symbolic_arith
 from opsieve.gen.declarations.builder import FREE, Sizes
-from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -27,22 +27,20 @@ from opsieve.gen.declarations.instance import (
     whole,
 )
 from opsieve.gen.declarations.properties import Rounding
-from opsieve.gen.declarations.symbolic_arith import broadcast, divisors
 from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed
-from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, conv_fits, conv_type
-from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape
-from opsieve.gen.operators.normalisations import normal
+from opsieve.gen.operators import convolutions, matmul, normalisations, reshaping
 from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scale_and_zero, zero_point
-from opsieve.gen.operators.reshaping import with_zero
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")
 _BYTES = ("uint8", "int8")
 
 
-def contrib(name: str, **more: Any) -> Operator:
+def contrib(name: str, **more: Any) -> declaration.Operator:
     """Declare an operator of the second domain."""
-    return Operator(name, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
+    return declaration.Operator(
+        name, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more
+    )
 
 
 def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -74,7 +72,7 @@ _SKIPPED = (Input(last, share=0.4), Attr("epsilon", (1e-3, 1e-5)), OutputCount(1
 
 
 def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
+    return normalisations.normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
 # Scale and zero point of the operand, then those of the result.
@@ -141,7 +139,7 @@ OPERATORS = (
             Input(_fused_factor),
         ),
         infer=_fused_type,
-        bounds=magnitude(
+        bounds=declaration.magnitude(
             lambda ins, attrs: (
                 abs(attrs.get("alpha", 1.0))
                 * ins[0].shape[-2 if attrs.get("transA") else -1]
@@ -153,20 +151,20 @@ OPERATORS = (
     ),
     contrib(
         "FusedGemm",
-        parts=(*GEMM, _ACTIVATION),
-        infer=gemm_type,
-        requires=gemm_fits,
-        bounds=gemm_bounds,
+        parts=(*matmul.GEMM, _ACTIVATION),
+        infer=matmul.gemm_type,
+        requires=matmul.gemm_fits,
+        bounds=matmul.gemm_bounds,
         ranks=(2, 2),
         sizes_unsaid=True,
     ),
     contrib(
         "FusedConv",
-        parts=(*CONV, _ACTIVATION),
-        infer=conv_type,
-        requires=conv_fits,
-        bounds=conv_bounds,
-        cost=conv_cost,
+        parts=(*convolutions.CONV, _ACTIVATION),
+        infer=convolutions.conv_type,
+        requires=convolutions.conv_fits,
+        bounds=convolutions.conv_bounds,
+        cost=convolutions.conv_cost,
         ranks=(4, 4),
         sizes_unsaid=True,
     ),
@@ -181,7 +179,7 @@ OPERATORS = (
         contrib(
             name,
             parts=(*scale_and_zero(0), Partner(), *scale_and_zero(0), *scale_and_zero(0)),
-            infer=lambda ins, attrs: [(ins[0].dtype, broadcast(ins[0].shape, ins[3].shape))],
+            infer=lambda ins, attrs: [(ins[0].dtype, symbolic_arith.broadcast(ins[0].shape, ins[3].shape))],
             bounds=_range_of,
             dtypes=_BYTES,
             scales=(1, 4, 6),
@@ -239,8 +237,8 @@ OPERATORS = (
             scale(),
             some(zero_point(1), Input(_second_width, dtype="float32", share=0.5), share=0.6),
         ),
-        infer=lambda ins, attrs: [("float32", matrix_shape(ins[0].shape, ins[1].shape))],
-        bounds=magnitude(
+        infer=lambda ins, attrs: [("float32", matmul.matrix_shape(ins[0].shape, ins[1].shape))],
+        bounds=declaration.magnitude(
             lambda ins, attrs: (
                 1.02 * ins[0].shape[-1] * ins[0].size * 255 * ins[2].size
                 + (ins[4].size if len(ins) > 4 else 0.0)
@@ -258,7 +256,7 @@ OPERATORS = (
             scale(),
             some(zero_point(0), zero_point(1), share=0.6),
         ),
-        infer=lambda ins, attrs: [("float32", matrix_shape(ins[0].shape, ins[1].shape))],
+        infer=lambda ins, attrs: [("float32", matmul.matrix_shape(ins[0].shape, ins[1].shape))],
         bounds=lambda ins, attrs: (-65025.0 * ins[0].shape[-1] * 0.25, 65025.0 * ins[0].shape[-1] * 0.25),
         dtypes=_BYTES,
         ranks=(2, 4),
@@ -273,10 +271,10 @@ OPERATORS = (
     contrib(
         "Trilu",
         parts=(Numbers(between(-2, 2), scalar=True, share=0.5), flag("upper")),
-        bounds=with_zero,
+        bounds=reshaping.with_zero,
         dtypes=("float32", "int64"),
         ranks=(2, 4),
-        rank_ends=RankEnds.LEAST,
+        rank_ends=declaration.RankEnds.LEAST,
         rounding=Rounding.EXACT,
     ),
     contrib(
@@ -292,7 +290,7 @@ OPERATORS = (
         parts=(
             First("batch queries width"),
             # The width is parted among the heads.
-            Attr("num_heads", lambda draft: draft.rng.choice(divisors(draft["width"]))),
+            Attr("num_heads", lambda draft: draft.rng.choice(symbolic_arith.divisors(draft["width"]))),
             Count("keys", between(1, 5)),
             Count("size", between(1, 3)),
             Input("batch keys width", Domain(-4, 4)),

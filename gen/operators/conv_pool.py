@@ -7,11 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import RankEnds, has_attribute
-from opsieve.gen.declarations.instance import Attr, Draft, flag, look_up, since
+from opsieve.gen.declarations import declaration, instance, symbolic_arith, tensor
 from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
-from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
-from opsieve.gen.declarations.tensor import Ins, Typed
 from opsieve.gen.operators.convolutions import (
     CONVOLUTIONS,
     Windows,
@@ -23,7 +20,7 @@ from opsieve.gen.operators.convolutions import (
 from opsieve.gen.operators.reshaping import with_zero
 
 
-def _ceil(draft: Draft) -> None:
+def _ceil(draft: instance.Draft) -> None:
     """Draw `ceil_mode`, if no window begins in the padding at the end: opsets and compilers differ there."""
     if "auto_pad" in draft.attrs or draft.rng.random() >= draft.builder.style.rates.rare_attribute:
         return
@@ -31,7 +28,9 @@ def _ceil(draft: Draft) -> None:
         draft.attrs["ceil_mode"] = 1
 
 
-def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _begin_inside(
+    sides: Sequence[symbolic_arith.Size], kernel: Sequence[symbolic_arith.Size], attrs: Mapping[str, Any]
+) -> Sequence[symbolic_arith.Truth]:
     """Require every window to begin before the padding at the end, when their number is rounded up."""
     strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
     ends = infer_window_sizes(sides, kernel, attrs, True)
@@ -41,7 +40,7 @@ def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[
     ]
 
 
-def _infer_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _infer_pooled(ins: tensor.Ins, attrs: Mapping[str, Any]) -> list[tensor.Typed]:
     x = ins[0].shape
     return [
         (
@@ -51,7 +50,7 @@ def _infer_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _pool_fits(ins: tensor.Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     kernel = attrs["kernel_shape"]
     pads = spatial(attrs, "pads", 2 * len(kernel), 0)
     if len(kernel) != len(ins[0].shape) - 2 or not strides_fit(attrs, len(kernel)):
@@ -64,17 +63,17 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _pool_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
+def _pool_cost(ins: tensor.Ins, attrs: Mapping[str, Any], outs: Sequence[tensor.Typed]) -> int:
     count: int = math.prod(outs[0][1]) * math.prod(attrs["kernel_shape"])
     return count
 
 
-def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _global(ins: tensor.Ins, attrs: Mapping[str, Any]) -> list[tensor.Typed]:
     x = ins[0].shape
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
 
 
-_KERNEL = Attr("kernel_shape", look_up("kernel"))
+_KERNEL = instance.Attr("kernel_shape", instance.look_up("kernel"))
 
 OPERATORS = (
     *CONVOLUTIONS,
@@ -86,8 +85,8 @@ OPERATORS = (
         cost=_pool_cost,
         undefined=(nan_input,),
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
-        unmodelled=has_attribute("ceil_mode"),
+        rank_ends=declaration.RankEnds.LEAST,
+        unmodelled=declaration.has_attribute("ceil_mode"),
         # The largest value of a window moves smoothly, its place does not.
         rounding=lambda attrs, outputs: Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT,
         rows=rows_of_first,
@@ -96,13 +95,13 @@ OPERATORS = (
         "AveragePool",
         _infer_pooled,
         # Opset 19 added `dilations`.
-        parts=(Windows(True, 19), _KERNEL, _ceil, flag("count_include_pad", 0.5)),
+        parts=(Windows(True, 19), _KERNEL, _ceil, instance.flag("count_include_pad", 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=with_zero,
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
-        unmodelled=has_attribute("ceil_mode"),
+        rank_ends=declaration.RankEnds.LEAST,
+        unmodelled=declaration.has_attribute("ceil_mode"),
         rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
@@ -110,17 +109,18 @@ OPERATORS = (
         "LpPool",
         _infer_pooled,
         # Opset 18 added `ceil_mode` and `dilations`.
-        parts=(Windows(True, 18), _KERNEL, since(18, _ceil), Attr("p", (1, 2, 3), 0.5)),
+        parts=(Windows(True, 18), _KERNEL, instance.since(18, _ceil), instance.Attr("p", (1, 2, 3), 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=lambda ins, attrs: (
             0.0,
             # The intermediate sum of p-th powers must be finite too, not only its root.
-            product(attrs["kernel_shape"]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
+            symbolic_arith.product(attrs["kernel_shape"])
+            * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
         ),
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
-        unmodelled=has_attribute("ceil_mode"),
+        rank_ends=declaration.RankEnds.LEAST,
+        unmodelled=declaration.has_attribute("ceil_mode"),
         rows=rows_of_first,
     ),
     declare_windowed(
@@ -136,17 +136,17 @@ OPERATORS = (
         _global,
         undefined=(nan_input,),
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
+        rank_ends=declaration.RankEnds.LEAST,
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
     declare_windowed(
         "GlobalLpPool",
         _global,
-        parts=(Attr("p", (1, 2, 3), 0.5),),
+        parts=(instance.Attr("p", (1, 2, 3), 0.5),),
         bounds=lambda ins, attrs: (
             0.0,
-            product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
+            symbolic_arith.product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
         ),
         symbolic=True,
     ),

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations import catalogue, properties, symbolic_arith
 from opsieve.gen.declarations.builder import FREE, Sizes
-from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule, magnitude
 from opsieve.gen.declarations.instance import (
     Count,
@@ -22,8 +22,6 @@ from opsieve.gen.declarations.instance import (
     sign_axis,
     some,
 )
-from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
-from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, is_float
 from opsieve.gen.operators.convolutions import Windows, conv_cost, infer_window_sizes
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
@@ -101,14 +99,14 @@ def _grain(draft: Draft) -> None:
 
 
 def _result_type(draft: Draft) -> str:
-    had = form("QuantizeLinear", draft.opset)
+    had = catalogue.form("QuantizeLinear", draft.opset)
     assert had is not None
     allowed = [dtype for dtype in ZERO_POINTS if dtype in had.types[had.outputs[0].type]]
     return draft.rng.choice(("uint8", "int8", *allowed))
 
 
 def _scale_type(draft: Draft) -> str:
-    had = form("DequantizeLinear", draft.opset)
+    had = catalogue.form("DequantizeLinear", draft.opset)
     assert had is not None
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
     return draft.builder.choose_dtype(floats) if draft.draws(0.3) else "float32"
@@ -119,12 +117,12 @@ def full(dtype: str) -> Bounds:
     return LEAST[dtype], LARGEST[dtype]
 
 
-def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     """Require one scale, or one for each place of an axis or block of it (opset 21), and as many zero
     points.
     """
     x, scale = ins[0].shape, ins[1].shape
-    found: list[Truth] = []
+    found: list[symbolic_arith.Truth] = []
     if len(ins) > 2:
         found = [
             len(ins[2].shape) == len(scale),
@@ -141,7 +139,7 @@ def _conv_sizes(x: Sizes, w: Sizes, attrs: Mapping[str, Any]) -> Sizes:
 
 
 def _conv_relations(x: int, w: int) -> Any:
-    def requires(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    def requires(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
         a, b = ins[x].shape, ins[w].shape
         return [a[1] == b[1] * attrs.get("group", 1), *(side >= 1 for side in _conv_sizes(a, b, attrs)[2:])]
 
@@ -185,11 +183,11 @@ OPERATORS = (
         ),
         dtypes=("float32", "float16", "bfloat16"),
         usual={1: POSITIVE},
-        undefined=(nan_input,),
+        undefined=(properties.nan_input,),
         unmodelled=_one_for_all,
         converts=True,
         scales=(1,),
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     declare_quantised(
         "DequantizeLinear",
@@ -217,10 +215,10 @@ OPERATORS = (
         # Where all elements are 0 the scale is 1.
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1.0)), (0.0, 255.0)],
         dtypes=("float32",),
-        undefined=(nan_input, empty_range),
+        undefined=(properties.nan_input, properties.empty_range),
         symbolic=True,
         converts=True,
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     declare_quantised(
         "MatMulInteger",
@@ -254,7 +252,7 @@ OPERATORS = (
         dtypes=_BYTES,
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
         scales=(1, 4, 6),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     declare_quantised(
         "ConvInteger",
@@ -301,6 +299,6 @@ OPERATORS = (
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
         rank_ends=RankEnds.LEAST,
         scales=(1, 4, 6),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
 )

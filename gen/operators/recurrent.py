@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
+from opsieve.gen.declarations import declaration, properties, symbolic_arith
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -23,9 +23,7 @@ from opsieve.gen.declarations.instance import (
     since,
     some,
 )
-from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.shape_patterns import agree, match_sizes, shape_of
-from opsieve.gen.declarations.symbolic_arith import Truth, divisors
 from opsieve.gen.declarations.tensor import (
     FLOATS,
     Bounds,
@@ -135,9 +133,9 @@ def _recurrent_parts(name: str) -> tuple[Part, ...]:
     )
 
 
-def recurrent(name: str) -> Operator:
+def recurrent(name: str) -> declaration.Operator:
     """RNN, GRU or LSTM."""
-    return Operator(
+    return declaration.Operator(
         name,
         parts=_recurrent_parts(name),
         requires=lambda ins, attrs: agree(*_shapes(_GATES[name], bool(attrs.get("layout"))))(
@@ -148,13 +146,13 @@ def recurrent(name: str) -> Operator:
         safe=(Domain(-20, 20),),
         ranks=(3, 3),
         family="recurrent",
-        rounding=Rounding.BOUNDED,
+        rounding=properties.Rounding.BOUNDED,
         usual={4: lengths("layout", 0)},
         dtypes=("float32", "float64", "float16"),
         cost=lambda ins, attrs, outs: (
             math.prod(ins[0].shape[:2]) * (math.prod(ins[1].shape) + math.prod(ins[2].shape))
         ),
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
     )
 
 
@@ -166,7 +164,7 @@ _ATTENTION = (
         other=lambda draft: tuple(min(side, 6) for side in draft.x.shape),
         domain=_SAFE,
     ),
-    Count("groups", lambda draft: draft.rng.choice(divisors(draft["heads"]))),
+    Count("groups", lambda draft: draft.rng.choice(symbolic_arith.divisors(draft["heads"]))),
     Count("keys", between(1, 6)),
     Count("width", between(1, 5)),
     Input(_KEY, _SAFE),
@@ -232,7 +230,7 @@ _ROTARY = (
 )
 
 
-def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     """Require two caches with half as many columns as are rotated, and a row for each place or position."""
     if len(ins[0].shape) != 4:
         return ()
@@ -264,7 +262,7 @@ def _write_start(site: Site) -> Domain:
 
 OPERATORS = (
     *map(recurrent, _GATES),
-    Operator(
+    declaration.Operator(
         "Attention",
         parts=_ATTENTION,
         infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:3], ins[2].shape[3]))],
@@ -282,17 +280,17 @@ OPERATORS = (
         cost=_attention_cost,
         usual={6: lambda site: Domain(1, max(size_of(site.shape(1), -2) or 1, 1))},
     ),
-    Operator(
+    declaration.Operator(
         "RotaryEmbedding",
         parts=_ROTARY,
         requires=_rotary_fits,
-        bounds=magnitude(lambda ins, attrs: ins[0].size * max(1.0, ins[1].size + ins[2].size)),
+        bounds=declaration.magnitude(lambda ins, attrs: ins[0].size * max(1.0, ins[1].size + ins[2].size)),
         ranks=(4, 4),
         family="attention",
         dtypes=FLOATS,
         usual={3: dim_index(1, 0)},
     ),
-    Operator(
+    declaration.Operator(
         "TensorScatter",
         parts=(
             _cache_axis,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations import properties, shape_patterns, symbolic_arith
 from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import RankEnds, SizeRule, has_attribute, magnitude
 from opsieve.gen.declarations.instance import (
@@ -25,9 +26,6 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.properties import Rounding, nan_input
-from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.symbolic_arith import Size, Truth, product, quotient
 from opsieve.gen.declarations.tensor import (
     ANY,
     FLOATS,
@@ -54,7 +52,7 @@ def _is_mode(mode: str) -> Callable[[Draft], bool]:
     return lambda draft: draft.attrs["mode"] == mode
 
 
-def _near_sizes(draft: Draft) -> list[Size]:
+def _near_sizes(draft: Draft) -> list[symbolic_arith.Size]:
     """Sizes for the spatial axes; the leading two stay as they are."""
     batch, channels, *sides = draft.x.shape
     if draft.open is not None:
@@ -141,21 +139,21 @@ def _own_places(draft: Draft) -> list[int]:
     return [first + rng.below(size) * w * size + rng.below(size) for first in windows]
 
 
-def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     image, block = values_of(ins[1]), values_of(ins[2])
     if len(image) != len(block) or min(block) < 1 or any(p < q for p, q in zip(image, block, strict=True)):
         return [False]
-    blocks = product(p - q + 1 for p, q in zip(image, block, strict=True))
-    return [ins[0].shape[1] % product(block) == 0, ins[0].shape[2] == blocks]
+    blocks = symbolic_arith.product(p - q + 1 for p, q in zip(image, block, strict=True))
+    return [ins[0].shape[1] % symbolic_arith.product(block) == 0, ins[0].shape[2] == blocks]
 
 
-def _theta_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _theta_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     # The page: theta is [N, 2, 3] for sizes [N, C, H, W], and [N, 3, 4] for [N, C, D, H, W].
     theta, sizes = ins[0].shape, values_of(ins[1])
     return [theta[0] == sizes[0], theta[1] == len(sizes) - 2, theta[2] == len(sizes) - 1]
 
 
-def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     target = ins[3] if len(ins) > 3 else ins[2]
     return [target.shape[0] == len(ins[0].shape), *(number > 0 for number in target.values or ())]
 
@@ -228,7 +226,7 @@ OPERATORS = (
         size_rule=SizeRule.RESCALED,
         per_axis=(1, 2, 3),
         sizes_unsaid=True,
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     declare_windowed(
         "GridSample",
@@ -252,7 +250,7 @@ OPERATORS = (
         dtypes=FLOATS,
         usual={1: Domain(-1, 1)},
         symbolic=True,
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     declare_windowed(
         "Col2Im",
@@ -261,7 +259,7 @@ OPERATORS = (
                 ins[0].dtype,
                 (
                     ins[0].shape[0],
-                    quotient(ins[0].shape[1], math.prod(values_of(ins[2]))),
+                    symbolic_arith.quotient(ins[0].shape[1], math.prod(values_of(ins[2]))),
                     *values_of(ins[1]),
                 ),
             )
@@ -340,14 +338,14 @@ OPERATORS = (
             Attr("mode", ("avg", "max"), 0.3),
             since(16, Attr("coordinate_transformation_mode", ("half_pixel", "output_half_pixel"), 0.5)),
         ),
-        requires=agree("", "regions 4", "regions"),
+        requires=shape_patterns.agree("", "regions 4", "regions"),
         bounds=with_zero,
         ranks=(4, 4),
         family="image",
         usual={1: Domain(0, 4), 2: dim_index(0, 0)},
-        undefined=(nan_input,),
+        undefined=(properties.nan_input,),
         rank_ends=RankEnds.BOTH,
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     declare_windowed(
         "MaxRoiPool",
@@ -362,9 +360,9 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
         usual={1: ZERO},
-        undefined=(nan_input,),
+        undefined=(properties.nan_input,),
         rank_ends=RankEnds.BOTH,
-        rounding=Rounding.JUMPS,
+        rounding=properties.Rounding.JUMPS,
     ),
     declare_windowed(
         "MaxUnpool",
@@ -383,7 +381,7 @@ OPERATORS = (
             Attr("strides", look_up("kernel_shape")),
             Numbers(_own_places, shape=whole),
         ),
-        requires=agree("all...", "all..."),
+        requires=shape_patterns.agree("all...", "all..."),
         bounds=with_zero,
         ranks=(4, 4),
         family="image",
@@ -392,6 +390,6 @@ OPERATORS = (
         usual={1: lambda site: exact(range(min(site.length, 4096))), 2: like_output(ANY)},
         unmodelled=lambda ins, attrs: len(ins) > 2,
         sizes_unsaid=True,
-        rounding=Rounding.JUMPS,
+        rounding=properties.Rounding.JUMPS,
     ),
 )

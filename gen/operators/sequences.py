@@ -8,8 +8,8 @@ Sequence*, SplitToSequence, ConcatFromSequence, Optional*.
 from collections.abc import Mapping
 from typing import Any
 
+from opsieve.gen.declarations import catalogue, symbolic_arith
 from opsieve.gen.declarations.builder import Builder
-from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, Operator
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -25,13 +25,9 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.symbolic_arith import divisors
 from opsieve.gen.declarations.tensor import NUMBER, ZERO, Ins, Tensor, Typed
-from opsieve.gen.graph.graph import BodyGraph
-from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.operators.control import in_graph
-from opsieve.gen.operators.reshaping import all_hull, values_of
-from opsieve.gen.operators.slice_concat import split_sizes
+from opsieve.gen.graph import graph, graph_builder
+from opsieve.gen.operators import control, reshaping, slice_concat
 
 _ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
 _SEQUENCES = tuple(f"sequence({dtype})" for dtype in _ELEMENTS)
@@ -50,7 +46,7 @@ def _place(builder: Builder, last: int = 0) -> Tensor:
     return builder.ints([builder.rng.choice((0, last))], builder.rng.choice(("int64", "int32")), ())
 
 
-def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
+def _insert(builder: graph_builder.GraphBuilder, x: Tensor) -> Instance:
     rng = builder.rng
     new = builder.match(element(x.dtype), x.shape)
     if rng.random() < builder.style.rates.into_empty:
@@ -70,7 +66,7 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
     )
 
 
-def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
+def _erase(builder: graph_builder.GraphBuilder, x: Tensor) -> Instance:
     """Erase an element of a sequence that gets another one just before, so that it is never empty."""
     new = builder.match(element(x.dtype), x.shape)
     longer = Tensor(
@@ -86,7 +82,7 @@ def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", 0) % len(shape)
     if len(ins) > 1:
-        part = (*shape[:axis], values_of(ins[1])[0], *shape[axis + 1 :])
+        part = (*shape[:axis], reshaping.values_of(ins[1])[0], *shape[axis + 1 :])
     else:
         part = (*shape[:axis], *((1,) if attrs.get("keepdims", 1) else ()), *shape[axis + 1 :])
     return [(f"sequence({ins[0].dtype})", part)]
@@ -101,7 +97,7 @@ def _infer_concat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at + 1 :]))]
 
 
-def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
+def _map(builder: graph_builder.GraphBuilder, x: Tensor) -> Instance | None:
     """Draw a body that applies one unary operator to every element, sometimes with a second tensor."""
     if builder.scope.depth >= 2:
         return None
@@ -109,7 +105,7 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     taken = Tensor(builder.program.make_name("b"), dtype, x.shape, x.low, x.high)
     ins, inputs = [x], [taken]
     name = builder.rng.choice(("Identity", "Relu", "Neg", "Add"))
-    had = form(name, builder.opset)
+    had = catalogue.form(name, builder.opset)
     operands = [taken, taken] if name == "Add" else [taken]
     if had is None or dtype not in had.dtypes(0) or not builder.has(name, operands, {}):
         name = "Identity"
@@ -124,7 +120,7 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
         operands.append(inputs[-1])
         low, high = x.low + other.low, x.high + other.high
     made = body.emit(name, "", operands, {}, [(dtype, x.shape)], (low, high))
-    return Instance(ins, {"body": BodyGraph(inputs, body.nodes, made)})
+    return Instance(ins, {"body": graph.BodyGraph(inputs, body.nodes, made)})
 
 
 def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -141,7 +137,7 @@ OPERATORS = (
         "SequenceConstruct",
         lambda ins, attrs: [(f"sequence({ins[0].dtype})", ins[0].shape)],
         parts=(some(Input(whole), some(Input(whole), share=0.5), share=0.7),),
-        bounds=all_hull,
+        bounds=reshaping.all_hull,
         dtypes=_ELEMENTS,
         moves=Moves.EVERY,
     ),
@@ -157,12 +153,14 @@ OPERATORS = (
     declare_container(
         "SequenceInsert",
         _same,
-        sample=in_graph(_insert),
-        bounds=lambda ins, attrs: all_hull(ins[:2], attrs),
+        sample=control.in_graph(_insert),
+        bounds=lambda ins, attrs: reshaping.all_hull(ins[:2], attrs),
         dtypes=_SEQUENCES,
         usual={2: ZERO},
     ),
-    declare_container("SequenceErase", _same, sample=in_graph(_erase), dtypes=_SEQUENCES, usual={1: ZERO}),
+    declare_container(
+        "SequenceErase", _same, sample=control.in_graph(_erase), dtypes=_SEQUENCES, usual={1: ZERO}
+    ),
     declare_container(
         "SequenceLength",
         lambda ins, attrs: [("int64", ())],
@@ -179,14 +177,14 @@ OPERATORS = (
                 some(flag("keepdims", 0.5)),
                 Numbers(
                     # A divisor of the side: all elements of a sequence have one shape here.
-                    lambda draft: draft.rng.choice(divisors(draft.side)),
+                    lambda draft: draft.rng.choice(symbolic_arith.divisors(draft.side)),
                     scalar=True,
                 ),
             ),
         ),
         ranks=(1, 5),
         dtypes=_ELEMENTS,
-        usual={1: split_sizes},
+        usual={1: slice_concat.split_sizes},
         moves=Moves.FIRST,
     ),
     declare_container(
@@ -208,7 +206,7 @@ OPERATORS = (
     declare_container(
         "SequenceMap",
         lambda ins, attrs: [(ins[0].dtype, ins[0].shape)],
-        sample=in_graph(_map),
+        sample=control.in_graph(_map),
         bounds=lambda ins, attrs: (attrs["body"].outputs[0].low, attrs["body"].outputs[0].high),
         dtypes=_SEQUENCES,
     ),

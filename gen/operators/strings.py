@@ -6,10 +6,8 @@ TfIdfVectorizer.
 
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations import declaration, properties, symbolic_arith
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
-from opsieve.gen.declarations.properties import case_by_locale, split_of_empty
-from opsieve.gen.declarations.symbolic_arith import broadcast, broadcasts
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
@@ -35,9 +33,9 @@ _NGRAMS: tuple[Part, ...] = (
 )
 
 
-def text(name: str, infer: Any, **more: Any) -> Operator:
+def text(name: str, infer: Any, **more: Any) -> declaration.Operator:
     """Return an operator on strings."""
-    return Operator(
+    return declaration.Operator(
         name,
         infer=infer,
         family="text",
@@ -50,16 +48,16 @@ def text(name: str, infer: Any, **more: Any) -> Operator:
 OPERATORS = (
     text(
         "StringConcat",
-        lambda ins, attrs: [("string", broadcast(ins[0].shape, ins[1].shape))],
+        lambda ins, attrs: [("string", symbolic_arith.broadcast(ins[0].shape, ins[1].shape))],
         parts=(Partner(),),
-        requires=lambda ins, attrs: broadcasts(ins[0].shape, ins[1].shape),
+        requires=lambda ins, attrs: symbolic_arith.broadcasts(ins[0].shape, ins[1].shape),
     ),
     text(
         "StringSplit",
         lambda ins, attrs: [("string", (*ins[0].shape, "?")), ("int64", ins[0].shape)],
         parts=(Attr("delimiter", (" ", "a", "qu"), 0.5), Attr("maxsplit", between(0, 3), 0.5)),
         bounds=lambda ins, attrs: [(0.0, 0.0), (0.0, 40.0)],
-        undefined=(split_of_empty,),
+        undefined=(properties.split_of_empty,),
         ranks=(1, 4),
     ),
     # Without stop words: how many words they leave is known only after a run.
@@ -77,7 +75,7 @@ OPERATORS = (
             Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),
             flag("is_case_sensitive", 0.3),
         ),
-        undefined=(case_by_locale,),
+        undefined=(properties.case_by_locale,),
         ranks=(1, 2),
         sizes_unsaid=True,
     ),

@@ -20,9 +20,7 @@ from opsieve.gen.declarations.builder import Style
 from opsieve.gen.declarations.catalogue import OpChoice, choices
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
-from opsieve.gen.graph.adapters import adapt_first, count_steps_first
-from opsieve.gen.graph.graph import is_closed
-from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph import adapters, graph, graph_builder
 
 NAME: Final = "chains"
 _TABLE: Final = Path(__file__).with_name("rewrites.txt")
@@ -136,7 +134,7 @@ def chains(request: GenRequest, seed: int) -> Case:
     return finish(grow_chains(request, seed), request, NAME, seed)
 
 
-def grow_chains(request: GenRequest, seed: int) -> GraphBuilder:
+def grow_chains(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
     """Grow chains and rewrites up to the requested nodes, and other nodes where operators are missing."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
@@ -179,7 +177,9 @@ def _list_drawable(
     ]
 
 
-def _add_rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
+def _add_rewrite(
+    builder: graph_builder.GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]
+) -> None:
     """Add the operators that a rewrite matches after the last result, or a near miss of them."""
     rng, style = builder.rng, builder.style
     drawn = [each for each in (rng.choice(load_rewrites()) for _ in range(_AHEAD)) if each[0] in there]
@@ -199,10 +199,12 @@ def _add_rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: lis
     builder.style = style
 
 
-def _extend_chain(builder: GraphBuilder, choice: OpChoice, end: Tensor | None, ends: list[Tensor]) -> None:
+def _extend_chain(
+    builder: graph_builder.GraphBuilder, choice: OpChoice, end: Tensor | None, ends: list[Tensor]
+) -> None:
     """Add an operator behind a result; its output becomes the last of the ends of chains."""
     made = _add_reader(builder, choice, end)
-    if made is not None and is_closed(made.shape):
+    if made is not None and graph.is_closed(made.shape):
         ends[:] = [*ends[-_ENDS:], made]
         if builder.rng.chance(_RATES.given) and builder.scope.outer is None:
             builder.program.exposed.append(made)
@@ -223,17 +225,17 @@ def _choose_next(
     """
     for end in reversed(ends):
         for place, choice in enumerate(waiting):
-            if not count_steps_first(end, choice, ranged):
+            if not adapters.count_steps_first(end, choice, ranged):
                 return waiting.pop(place), end
     return waiting.pop(0), ends[-1] if ends else None
 
 
-def _add_reader(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
+def _add_reader(builder: graph_builder.GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
     """Add an operator that reads the last result, adapted if necessary, and return its output; None if that
     fails.
     """
     mark, inner = len(builder.nodes), builder.program.inner
-    x = adapt_first(builder, last, choice) if last is not None else None
+    x = adapters.adapt_first(builder, last, choice) if last is not None else None
     made = builder.instance(choice.op, builder.first(choice) if x is None else x)
     added = None if made is None else builder.add(choice.op, made.inputs, made.attributes, made.outputs)
     if not added:

@@ -19,11 +19,9 @@ from opsieve.gen.declarations.catalogue import OpsetSchema, form, operators
 from opsieve.gen.declarations.declaration import Operator, RankEnds
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, PLAIN, Attributes, Number, Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
+from opsieve.gen.generation import batches, random_graph
+from opsieve.gen.graph import graph_builder, writing
 from opsieve.gen.graph.graph import BodyGraph, Node
-from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.writing import serialize
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Broken
 
@@ -46,7 +44,7 @@ class Violation:
     declared: tuple[str, tuple[Any, ...]] | None = None
 
 
-def list_violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator[Violation]:
+def list_violations(builder: graph_builder.GraphBuilder, node: Node, op: Operator) -> Iterator[Violation]:
     """Yield a violation for each kind and place at a node of ONNX's own domain."""
     had = form(node.op, builder.opset)
     if had is None:
@@ -151,7 +149,7 @@ def _change_dtype(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tup
     return dtype, tensor.shape, values
 
 
-def _break_dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Violation]:
+def _break_dtypes(builder: graph_builder.GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Violation]:
     """Give an input a dtype that the operator does not take."""
     for position, tensor in enumerate(node.ins[: len(had.inputs)]):
         if tensor is None or tensor.dtype not in PLAIN or any(isinstance(side, str) for side in tensor.shape):
@@ -217,7 +215,7 @@ def _break_attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
     yield Violation("unknown-attribute", "any", node.ins, {**node.attrs, "not_an_attribute": 1})
 
 
-def _break_outputs(builder: GraphBuilder, node: Node) -> Iterator[Violation]:
+def _break_outputs(builder: graph_builder.GraphBuilder, node: Node) -> Iterator[Violation]:
     """Declare the first output with another type."""
     out = node.outs[0]
     if out.dtype not in PLAIN or any(isinstance(side, str) for side in out.shape):
@@ -245,14 +243,14 @@ class _Attempts:
     kinds: Counter[str] = field(default_factory=Counter)
 
 
-def disruptive(request: GenRequest, seed: int) -> Case:
+def disruptive(request: random_graph.GenRequest, seed: int) -> Case:
     """Make the program of a seed, with the fault that is rarest in its batch."""
     builder, chosen = _BATCHES.make_at(request, seed)
     if chosen is None:
         raise BadInput(
             f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in"
         )
-    sound = finish(builder, request, NAME, seed)
+    sound = random_graph.finish(builder, request, NAME, seed)
     node, violation = chosen
     declared = _break_node(builder, node, violation)
     outputs = [
@@ -266,7 +264,7 @@ def disruptive(request: GenRequest, seed: int) -> Case:
         ),
     ]
     title = str(Broken(node.op, violation.kind, violation.place))
-    model, inputs = serialize(builder, outputs, title, request.types)
+    model, inputs = writing.serialize(builder, outputs, title, request.types)
     if violation.declared is None:
         # Drop the declared shapes of some outputs: a broken node has none, and its old shape would be a
         # second fault.
@@ -280,27 +278,27 @@ def disruptive(request: GenRequest, seed: int) -> Case:
 
 
 def _grow_breakable(
-    request: GenRequest, seed: int, tried: _Attempts
-) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:
+    request: random_graph.GenRequest, seed: int, tried: _Attempts
+) -> tuple[graph_builder.GraphBuilder, tuple[Node, Violation] | None]:
     """Grow a valid program, and choose the node and the violation; None for these if nothing can be
     broken.
     """
-    builder = start(request, seed, NAME)
-    fill(builder, request)
+    builder = random_graph.start(request, seed, NAME)
+    random_graph.fill(builder, request)
     chosen = _choose_rarest(builder, tried)
     for _ in range(_MORE):
         if chosen is not None:
             break
         # No operator so far has rules that can be broken here.
-        fill(builder, replace(request, nodes=builder.size + 1))
+        random_graph.fill(builder, replace(request, nodes=builder.size + 1))
         chosen = _choose_rarest(builder, tried)
     return builder, chosen
 
 
-_BATCHES = Batches(BATCH, _Attempts, _grow_breakable)
+_BATCHES = batches.Batches(BATCH, _Attempts, _grow_breakable)
 
 
-def _choose_rarest(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] | None:
+def _choose_rarest(builder: graph_builder.GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] | None:
     """Choose the node and the violation that were tried least; ties are drawn."""
     there = operators()
     best: tuple[tuple[int, int, float], Node, Violation] | None = None
@@ -324,7 +322,7 @@ def _choose_rarest(builder: GraphBuilder, tried: _Attempts) -> tuple[Node, Viola
     return node, violation
 
 
-def _break_node(builder: GraphBuilder, node: Node, violation: Violation) -> list[Tensor]:
+def _break_node(builder: graph_builder.GraphBuilder, node: Node, violation: Violation) -> list[Tensor]:
     """Break the node, remove its readers, and return its outputs as they are declared."""
     dead = {out.name for out in node.outs}
     kept = []
@@ -349,7 +347,7 @@ def _break_node(builder: GraphBuilder, node: Node, violation: Violation) -> list
     return outs
 
 
-def _make_input(builder: GraphBuilder, tensor: Tensor | None) -> Tensor | None:
+def _make_input(builder: graph_builder.GraphBuilder, tensor: Tensor | None) -> Tensor | None:
     """Return an input of a violation: the tensor itself, or a new leaf if it has no name."""
     if tensor is None or tensor.name:
         return tensor

@@ -25,18 +25,9 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.declarations.catalogue import OLDEST, choices, find_operator
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.pieces import plant_piece
-from opsieve.gen.generation.random_graph import (
-    SUPPORTED,
-    GenRequest,
-    draw_operator,
-    finish,
-    start,
-)
+from opsieve.gen.generation import pieces, random_graph
 from opsieve.gen.irs.onnx.program import onnx_programs
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.structure import copied
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.model import durable, structure, tensors
 
 NAME = "documented"
 # The most nodes of a test that is planted.
@@ -57,7 +48,7 @@ class DocumentedRates:
 _RATES = DocumentedRates()
 
 
-def documented(request: GenRequest, seed: int) -> Case:
+def documented(request: random_graph.GenRequest, seed: int) -> Case:
     """Make the program of a seed: a piece first, then random nodes and other pieces of its opset in turn.
 
     Raises:
@@ -65,21 +56,21 @@ def documented(request: GenRequest, seed: int) -> Case:
     """
     rng = Rng(f"{NAME} {seed}", request.bins)
     first = _choose_first(request, rng, seed)
-    builder = start(replace(request, opset=first.opset), seed, NAME)
+    builder = random_graph.start(replace(request, opset=first.opset), seed, NAME)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    plant_piece(builder, first, _RATES.joined)
+    pieces.plant_piece(builder, first, _RATES.joined)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         piece = _choose_piece(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
         if piece is not None:
-            plant_piece(builder, piece, _RATES.joined)
+            pieces.plant_piece(builder, piece, _RATES.joined)
         elif from_all:
-            builder.grow(draw_operator(builder, from_all))
+            builder.grow(random_graph.draw_operator(builder, from_all))
         else:
             break
-    return finish(builder, request, NAME, seed)
+    return random_graph.finish(builder, request, NAME, seed)
 
 
-def _choose_first(request: GenRequest, rng: Rng, seed: int) -> Source:
+def _choose_first(request: random_graph.GenRequest, rng: Rng, seed: int) -> Source:
     """Choose the first piece, and with it the opset."""
     opsets = [request.opset] if request.opset else sorted(_load_pieces(request.corpus))
     for opset in rng.shuffle_items(opsets):
@@ -91,7 +82,7 @@ def _choose_first(request: GenRequest, rng: Rng, seed: int) -> Source:
     )
 
 
-def _choose_piece(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
+def _choose_piece(request: random_graph.GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
     """Choose a readable piece of an opset that uses only what is requested, from a few draws."""
     there = _load_pieces(request.corpus).get(opset, ())
     for _ in range(_TRIES if there else 0):
@@ -127,7 +118,7 @@ def _load_pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto,
         opset = max(
             (each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0
         )
-        if OLDEST <= opset <= SUPPORTED and len(model.graph.node) <= _LARGEST_PIECE:
+        if OLDEST <= opset <= random_graph.SUPPORTED and len(model.graph.node) <= _LARGEST_PIECE:
             found.setdefault(opset, []).append(model)
     return {opset: tuple(models) for opset, models in found.items()}
 
@@ -149,7 +140,7 @@ def _load_node_tests() -> list[onnx.ModelProto]:
     # A home that cannot be written costs only the cache.
     with suppress(OSError):
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(kept, packed.getvalue())
+        durable.write_file(kept, packed.getvalue())
     return list(made.values())
 
 
@@ -169,14 +160,14 @@ def _make_node_tests() -> dict[str, onnx.ModelProto]:
     return found
 
 
-def _store_conditions(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
+def _store_conditions(model: onnx.ModelProto, values: dict[str, tensors.Value]) -> onnx.ModelProto:
     """Store the inputs that are not floats as initializers; None if that is impossible."""
     held = {
         name: value
         for name, value in values.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
     }
-    copy = copied(model)
+    copy = structure.copied(model)
     kept = [value for value in model.graph.input if value.name not in held]
     del copy.graph.input[:]
     copy.graph.input.extend(kept)

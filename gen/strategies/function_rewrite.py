@@ -11,18 +11,16 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
-from opsieve.gen.rewrites.functions import RewriteLimits, rewrite_parts
-from opsieve.gen.rewrites.parts import take_apart
-from opsieve.gen.strategies.chains import grow_chains
-from opsieve.gen.strategies.mutate import grow_again, mutate_program
+from opsieve.gen.rewrites import functions, parts
+from opsieve.gen.strategies import chains, mutate
 from opsieve.gen.strategies.patterns.strategy import grow_planted
 
 NAME: Final = "function-rewrite"
 _BASES: Final[tuple[tuple[str, Callable[[GenRequest, int], GraphBuilder]], ...]] = (
-    ("isra", grow_again),
-    ("chains", grow_chains),
+    ("isra", mutate.grow_again),
+    ("chains", chains.grow_chains),
     ("pattern", grow_planted),
-    ("mutate", mutate_program),
+    ("mutate", mutate.mutate_program),
 )
 # From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but
 # others.
@@ -35,8 +33,8 @@ def function_rewrite(request: GenRequest, seed: int) -> Case:
     name, base = rng.choice(_BASES)
     builder = base(request, _BESIDE + seed)
     made = finish(builder, request, name, _BESIDE + seed, types=True)
-    taken = take_apart(onnx_program(made.program, NAME).model)
+    taken = parts.take_apart(onnx_program(made.program, NAME).model)
     taken.learn_from(builder)
-    model = rewrite_parts(taken, rng, RewriteLimits(request.only, request.supports))
+    model = functions.rewrite_parts(taken, rng, functions.RewriteLimits(request.only, request.supports))
     origin = replace(made.origin, generator=NAME, seed=seed)
     return replace(made, program=OnnxProgram(model, f"{NAME}-{seed}"), origin=origin)

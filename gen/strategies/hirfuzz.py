@@ -15,17 +15,8 @@ from typing import Final, TypeAlias
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices
 from opsieve.gen.declarations.tensor import ANY, Tensor
-from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import (
-    SELDOM,
-    GenRequest,
-    draw_operator,
-    finish,
-    list_weighted_choices,
-    start,
-)
-from opsieve.gen.graph.graph import Node, Shape
-from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.generation import batches, random_graph
+from opsieve.gen.graph import graph, graph_builder
 
 # Coverage is shared by the programs of one batch. Batches are independent, so that a campaign can generate
 # them in any order and in parallel.
@@ -46,9 +37,9 @@ Link: TypeAlias = tuple[str, str]
 Readers: TypeAlias = set[str]
 
 
-def hirfuzz(request: GenRequest, seed: int) -> Case:
+def hirfuzz(request: random_graph.GenRequest, seed: int) -> Case:
     """Return the program of a seed, guided by those before it in its batch."""
-    return finish(_BATCHES.make_at(request, seed), request, NAME, seed)
+    return random_graph.finish(_BATCHES.make_at(request, seed), request, NAME, seed)
 
 
 class _Source:
@@ -86,7 +77,7 @@ class Guide:
 
     def __init__(self) -> None:
         # The operators that have read a result of a dtype, and of a shape.
-        self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)
+        self._by_type: defaultdict[str | graph.Shape, Readers] = defaultdict(set)
         # The operators that have read behind an operator, and behind two links.
         self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)
         self._counts: Counter[str] = Counter()
@@ -110,7 +101,9 @@ class Guide:
             ),
         )
 
-    def choose_operator(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
+    def choose_operator(
+        self, builder: graph_builder.GraphBuilder, from_all: OpTable, near: Tensor
+    ) -> OpChoice:
         """Choose the operator that would cover the most by reading a result: among those that take it
         unchanged, and a rare one.
         """
@@ -121,7 +114,7 @@ class Guide:
             self._total / len(from_all),
         )
         best, most = from_all[int(random() * len(from_all))], -1
-        if best.op.family in SELDOM and counts[best.op.name] < few / _RARE:
+        if best.op.family in random_graph.SELDOM and counts[best.op.name] < few / _RARE:
             return best
         of_dtype, of_shape = self._by_type[near.dtype], self._by_type[near.shape]
         source = self._sources[near.name]
@@ -140,7 +133,7 @@ class Guide:
                 best, most = choice, new
         return best
 
-    def count_nodes(self, nodes: Sequence[Node]) -> None:
+    def count_nodes(self, nodes: Sequence[graph.Node]) -> None:
         """Count the nodes added to the program since the last call."""
         sources, counts = self._sources, self._counts
         for node in nodes[self._noted :]:
@@ -167,20 +160,22 @@ def _list_fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[OpChoice, .
     return tuple(each for each in from_all if dtype in each.dtypes and each.low <= rank <= each.high)
 
 
-def _grow_guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
+def _grow_guided(request: random_graph.GenRequest, seed: int, guide: Guide) -> graph_builder.GraphBuilder:
     """Grow a program, each time by the best of some operators."""
-    builder = start(request, seed, NAME)
+    builder = random_graph.start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    from_all = list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+    from_all = random_graph.list_weighted_choices(
+        builder.opset, request.only, request.dtypes, not request.opset
+    )
     guide.begin_program()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         if builder.scope.recent:
             near = guide.choose_result(builder.scope.recent)
             builder.grow(guide.choose_operator(builder, from_all, near), near=near)
         else:
-            builder.grow(draw_operator(builder, from_all))
+            builder.grow(random_graph.draw_operator(builder, from_all))
         guide.count_nodes(builder.nodes)
     return builder
 
 
-_BATCHES: Final = Batches(BATCH, Guide, _grow_guided)
+_BATCHES: Final = batches.Batches(BATCH, Guide, _grow_guided)

@@ -24,8 +24,7 @@ from opsieve.gen.declarations.catalogue import OLDEST, choices
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.mutation import Changes, ModelReplay
-from opsieve.gen.generation.pieces import cut_piece, plant_piece
+from opsieve.gen.generation import mutation, pieces
 from opsieve.gen.generation.random_graph import (
     SUPPORTED,
     GenRequest,
@@ -34,8 +33,7 @@ from opsieve.gen.generation.random_graph import (
     finish,
     start,
 )
-from opsieve.gen.graph.graph import Shape
-from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph import graph, graph_builder
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.strategies.chains import grow_chains
 from opsieve.gen.strategies.patterns.strategy import grow_planted
@@ -166,7 +164,7 @@ def mutate(request: GenRequest, seed: int) -> Case:
     return finish(mutate_program(request, seed), request, NAME, seed)
 
 
-def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
+def mutate_program(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
     """Change another program one to four times, and add nodes (up to the requested number without a
     corpus).
     """
@@ -195,15 +193,15 @@ def mutate_program(request: GenRequest, seed: int) -> GraphBuilder:
     builder = start(wished, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
-        ModelReplay(builder, Changes({})).replay_nodes(donor)
-    ModelReplay(builder, _draw_changes(source, rng, request)).replay_nodes(source)
+        mutation.ModelReplay(builder, mutation.Changes({})).replay_nodes(donor)
+    mutation.ModelReplay(builder, _draw_changes(source, rng, request)).replay_nodes(source)
     piece = _cut_piece(wished, rng, seed) if rng.chance(_RATES.spliced) else None
     if piece is not None:
-        plant_piece(builder, piece, _RATES.joined)
+        pieces.plant_piece(builder, piece, _RATES.joined)
     fill(builder, wished)
     # A single large node was left out, and no drawn node fits the budget: the program stays as it was.
     if not builder.nodes:
-        ModelReplay(builder, Changes({})).replay_nodes(source)
+        mutation.ModelReplay(builder, mutation.Changes({})).replay_nodes(source)
     return builder
 
 
@@ -224,7 +222,7 @@ def _cut_architecture(request: GenRequest, rng: Rng) -> Source | None:
     and dtypes.
     """
     found = draw_architecture(rng, request.opset)
-    part = cut_piece(found, rng, request.nodes) if found is not None else None
+    part = pieces.cut_piece(found, rng, request.nodes) if found is not None else None
     return part if part is not None and _is_wanted(part, request) else None
 
 
@@ -233,7 +231,7 @@ def _cut_piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
     most = rng.between(2, _MOST_SPLICED)
     if not request.corpus:
         return _cut_architecture(replace(request, nodes=most), rng)
-    piece = cut_piece(_read_from_corpus(request, rng, seed), rng, most)
+    piece = pieces.cut_piece(_read_from_corpus(request, rng, seed), rng, most)
     # Nodes of another opset may have other forms of their operators.
     return piece if piece.opset == request.opset else None
 
@@ -246,7 +244,7 @@ def _is_wanted(source: Source, request: GenRequest) -> bool:
     )
 
 
-def grow_again(request: GenRequest, seed: int) -> GraphBuilder:
+def grow_again(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
     """Grow the program of the strategy isra for a seed."""
     builder = start(request, seed, "isra")
     fill(builder, request)
@@ -279,10 +277,10 @@ def _count_elements(tensor: Tensor) -> int:
     return math.prod(side for side in tensor.shape if isinstance(side, int))
 
 
-def _draw_changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
+def _draw_changes(source: Source, rng: Rng, request: GenRequest) -> mutation.Changes:
     """Draw one to four changes, at any nodes and leaves."""
     places: dict[str, set[int]] = {kind: set() for kind in _KINDS}
-    leaves: dict[str, tuple[str, Shape]] = {}
+    leaves: dict[str, tuple[str, graph.Shape]] = {}
     if source.nodes:
         for _ in range(rng.between(1, 4)):
             kind = rng.choice(_KINDS)
@@ -295,7 +293,7 @@ def _draw_changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
     chosen = {
         kind: frozenset(places[kind]) for kind in ("inserted", "swapped", "redrawn", "dropped", "doubled")
     }
-    return Changes(leaves, **chosen)
+    return mutation.Changes(leaves, **chosen)
 
 
 def _list_data_leaves(source: Source) -> list[Tensor]:
@@ -306,7 +304,7 @@ def _list_data_leaves(source: Source) -> list[Tensor]:
     ]
 
 
-def _change_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tuple[str, Shape]]:
+def _change_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tuple[str, graph.Shape]]:
     """Draw another dtype for one leaf, or for all leaves of its dtype."""
     leaves = [leaf for leaf in _list_data_leaves(source) if leaf.dtype in _DTYPES]
     allowed = [dtype for dtype in _DTYPES if request.dtypes is None or dtype in request.dtypes]
@@ -317,7 +315,7 @@ def _change_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tu
     return {leaf.name: (dtype, leaf.shape) for leaf in changed}
 
 
-def _change_shape(source: Source, rng: Rng) -> dict[str, tuple[str, Shape]]:
+def _change_shape(source: Source, rng: Rng) -> dict[str, tuple[str, graph.Shape]]:
     """Draw another size for one dimension of a leaf, or for all dimensions of this size."""
     leaves = [leaf for leaf in _list_data_leaves(source) if leaf.rank]
     if not leaves:

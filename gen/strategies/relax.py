@@ -20,17 +20,19 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import seeded_values
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
-from opsieve.gen.irs.relax import passes
-from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.declaration import Draw
-from opsieve.gen.irs.relax.generator import Generated, generate
-from opsieve.gen.irs.relax.mutation import incorrect, mutate_module
-from opsieve.gen.irs.relax.policies import POLICIES, GenerationPolicy, KnownFaults
+from opsieve.gen.irs.relax import (
+    catalogue,
+    declaration,
+    generator,
+    mutation,
+    passes,
+    policies,
+    reading,
+    tree,
+    writing,
+)
 from opsieve.gen.irs.relax.program import RelaxProgram
-from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.rewrites import rewritten
-from opsieve.gen.irs.relax.tree import Module
-from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.model.tensors import TensorType, Value
 from opsieve.gen.strategies.registry import RELAX_MUTATE
@@ -55,7 +57,7 @@ class RelaxRates:
 
 _RATES = RelaxRates()
 # The policy that allows known faults is left out, since its failures are known already.
-_USUAL = tuple(name for name in POLICIES if name != KnownFaults.name)
+_USUAL = tuple(name for name in policies.POLICIES if name != policies.KnownFaults.name)
 
 
 def relax(request: GenRequest, seed: int) -> Case:
@@ -67,11 +69,11 @@ def relax(request: GenRequest, seed: int) -> Case:
     module, wrong = made.module, False
     way = rng.random()
     if way < _RATES.mutated:
-        module = mutate_module(module, rng, policy, made.symbols, _get_solutions()) or module
+        module = mutation.mutate_module(module, rng, policy, made.symbols, _get_solutions()) or module
     elif way < _RATES.mutated + _RATES.rewritten:
         module, _ = rewritten(module, rng)
     elif way < _RATES.mutated + _RATES.rewritten + _RATES.wrong:
-        found = incorrect(module, rng)
+        found = mutation.incorrect(module, rng)
         module, wrong = (found[0], True) if found else (module, False)
     steps = () if wrong or rng.random() > _RATES.passes else _draw_sequence(seed, rng)
     return _make_case(NAME, module, steps, made.symbols, seed, request)
@@ -95,25 +97,27 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
     if request.corpus:
         module, symbols = _read_from_corpus(request, rng), {}
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
-        module = mutate_module(module, rng, policy, symbols, _get_solutions()) or module
+        module = mutation.mutate_module(module, rng, policy, symbols, _get_solutions()) or module
     steps = _draw_sequence(seed, rng) if rng.random() < _RATES.passes else ()
     return _make_case(RELAX_MUTATE, module, steps, symbols, seed, request)
 
 
-def _generate_module(request: GenRequest, rng: random.Random) -> tuple[Generated, GenerationPolicy]:
+def _generate_module(
+    request: GenRequest, rng: random.Random
+) -> tuple[generator.Generated, policies.GenerationPolicy]:
     """Generate a module and return the policy that made it."""
-    policy = POLICIES[rng.choice(_USUAL)]()
+    policy = policies.POLICIES[rng.choice(_USUAL)]()
     policy.bindings = max(4, request.nodes)
-    return generate(rng.getrandbits(62), policy, _get_solutions()), policy
+    return generator.generate(rng.getrandbits(62), policy, _get_solutions()), policy
 
 
-def _read_from_corpus(request: GenRequest, rng: random.Random) -> Module:
+def _read_from_corpus(request: GenRequest, rng: random.Random) -> tree.Module:
     """Read a module of the corpus."""
     found = [program for program in request.corpus if isinstance(program, RelaxProgram)]
     rng.shuffle(found)
     for program in found:
         try:
-            return from_json(program.module.decode("utf-8"))
+            return reading.from_json(program.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError):
             # It holds nodes that the trees of gen/irs/relax cannot hold.
             continue
@@ -124,14 +128,14 @@ def _read_from_corpus(request: GenRequest, rng: random.Random) -> Module:
 
 def _make_case(
     strategy: str,
-    module: Module,
+    module: tree.Module,
     steps: passes.Steps,
     symbols: Mapping[str, int],
     seed: int,
     request: GenRequest,
 ) -> Case:
     """Make the case of a module with inputs."""
-    program = RelaxProgram(to_json(module).encode(), steps, f"{strategy}-{seed}")
+    program = RelaxProgram(writing.to_json(module).encode(), steps, f"{strategy}-{seed}")
     inputs = fitting_inputs(program, symbols, seed)
     return Case(program, inputs, origin=Origin(strategy, seed, {}, "seeded", to_record(request)))
 
@@ -165,6 +169,6 @@ def _draw_sequence(seed: int, rng: random.Random) -> passes.Steps:
 
 
 @functools.cache
-def _get_solutions() -> Solutions:
+def _get_solutions() -> catalogue.Solutions:
     """Return the shared cache of solutions."""
-    return Solutions(Draw(random.Random(NAME)))
+    return catalogue.Solutions(declaration.Draw(random.Random(NAME)))

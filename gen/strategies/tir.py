@@ -8,21 +8,19 @@ guided by what was reached.
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, to_record
-from opsieve.gen.irs.tir import passes
-from opsieve.gen.irs.tir.arguments import basic, program, values
-from opsieve.gen.irs.tir.fuzzing import mutate_function
+from opsieve.gen.irs.tir import arguments, fuzzing, passes
 from opsieve.gen.strategies.registry import TIR
 
 
 def tir(request: GenRequest, seed: int) -> Case:
     """Return the function of a seed, with passes to apply before it is lowered."""
     rng = Rng(f"{TIR} {seed}", 0)
-    function = rng.choice(basic())
+    function = rng.choice(arguments.basic())
     for _ in range(request.nodes):
-        function, _ = mutate_function(rng, function)
+        function, _ = fuzzing.mutate_function(rng, function)
     sequence = passes.runnable(passes.draw_passes(rng))
     return Case(
-        program(function, sequence),
-        values(function, seed),
+        arguments.program(function, sequence),
+        arguments.values(function, seed),
         origin=Origin(TIR, seed, wish=to_record(request)),
     )

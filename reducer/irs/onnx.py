@@ -16,18 +16,14 @@ from opsieve.gen.model.structure import copied
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
-from opsieve.reducer.nodes.localise import optimised_graph
-from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
-from opsieve.reducer.onnx_edit.canonical_names import make_canonical
-from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
+from opsieve.reducer.nodes import localise, node_phase
+from opsieve.reducer.onnx_edit import canonical_names, parts, typed_view
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OPENING, OUTPUTS
 from opsieve.reducer.passes.operators import PASS as PLAINER, WORDED
-from opsieve.reducer.problem.order import OnnxForm, OnnxPass
-from opsieve.reducer.problem.recording import record_values
+from opsieve.reducer.problem import order, recording
 
 GROUP = "opsieve.reductions"
 # The largest model, in bytes, that is compared under canonical names: renaming a large one costs too much.
@@ -50,7 +46,7 @@ _ORDER = (
 )
 
 
-class OnnxReduction(OnnxForm):
+class OnnxReduction(order.OnnxForm):
     """ONNX models with the order of `OnnxForm`, the passes of the group `opsieve.reductions`, and recorded
     values of the main graph. Each reduction makes its own.
     """
@@ -84,9 +80,9 @@ class OnnxReduction(OnnxForm):
         subject.__dict__["program"] = program
         return subject
 
-    def passes(self, worded: bool = False) -> list[OnnxPass]:
+    def passes(self, worded: bool = False) -> list[order.OnnxPass]:
         """Return every dimension, found by entry point, in the order of a round."""
-        found: list[OnnxPass] = passes_in(GROUP, _ORDER)
+        found: list[order.OnnxPass] = passes_in(GROUP, _ORDER)
         return [WORDED if worded and each is PLAINER else each for each in found]
 
     def validator(self, workers: Workers, start: Subject) -> Validator[Subject]:
@@ -97,26 +93,28 @@ class OnnxReduction(OnnxForm):
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
         """Return the subject with its tensors' values, each computed on demand."""
-        return record_values(subject, source, workers, plain_values)
+        return recording.record_values(subject, source, workers, typed_view.plain_values)
 
-    def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
+    def narrow(self, engine: Engine[Subject], passes: Sequence[order.OnnxPass], text: str) -> None:
         """Reduce nodes first; then inline bodies, and search each inlined body like the graph around it."""
         self._whole = engine.best
         self._nodes(engine, text)
         self._kept = frozenset(name for node in engine.best.model.graph.node for name in node.output if name)
         for dimension in passes:
             for bodies in (OPENING, dimension) if dimension.name == OPENING.name else ():
-                while engine.sweep(bodies) and len(engine.best.model.graph.node) > ENOUGH:
+                while engine.sweep(bodies) and len(engine.best.model.graph.node) > node_phase.ENOUGH:
                     self._nodes(engine, text)
 
     def _nodes(self, engine: Engine[Subject], text: str) -> None:
         engine.refresh()
         test = engine.rules.tests[0]
-        optimised = partial(optimised_graph, test) if isinstance(test, TargetTest) else lambda _: None
-        NodePhase(engine, text, optimised).run()
+        optimised = (
+            partial(localise.optimised_graph, test) if isinstance(test, TargetTest) else lambda _: None
+        )
+        node_phase.NodePhase(engine, text, optimised).run()
         for dimension in (OUTPUTS, NODES, BYPASS):
             # The search leaves little for single steps, unless the needed nodes lay far apart.
-            engine.sweep(dimension, together=len(engine.best.model.graph.node) > ENOUGH)
+            engine.sweep(dimension, together=len(engine.best.model.graph.node) > node_phase.ENOUGH)
 
     def finished(self, best: Subject, workers: Workers) -> Subject:
         """Return the subject itself: onnx prints it when it is shown."""
@@ -126,7 +124,7 @@ class OnnxReduction(OnnxForm):
         """Return a digest of a small model under canonical names, without its inputs' values."""
         if subject.program.byte_size > _SMALL:
             return ""
-        named = make_canonical(subject)
+        named = canonical_names.make_canonical(subject)
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
 
     def control(self, best: Subject, candidate: Subject) -> Subject | None:
@@ -139,9 +137,9 @@ class OnnxReduction(OnnxForm):
             self._control = best, found if changed else None
         return self._control[1]
 
-    def census(self, subject: Subject) -> Iterator[OnnxPart]:
+    def census(self, subject: Subject) -> Iterator[parts.OnnxPart]:
         """Return the nodes, inputs, outputs, attributes, bodies, tensors and fields."""
-        return onnx_parts(subject)
+        return parts.onnx_parts(subject)
 
     def rest(self, start: Subject) -> Subject | None:
         """Return the nodes that the node phase removed, with recorded values in the place of those it

@@ -13,11 +13,8 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
 from opsieve.gen.declarations.catalogue import has_bodies
-from opsieve.gen.irs.onnx.edits import encode_array, forget_element
-from opsieve.gen.irs.onnx.view import Subject, declared_type
-from opsieve.gen.model.detached import tensor_bytes
-from opsieve.gen.model.structure import bodies, copied, ports_of
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.irs.onnx import edits, view
+from opsieve.gen.model import detached, structure, tensors
 from opsieve.reducer.onnx_edit import onnx_subprocess
 
 Types = Mapping[str, onnx.TypeProto]
@@ -26,26 +23,26 @@ _LARGE = 64 << 10
 # Element types of a vector of sizes.
 _SHAPES = (TensorProto.INT64, TensorProto.INT32)
 # Inferred types of subjects that are in use: several edits are applied to each.
-INFERRED: WeakKeyDictionary[Subject, onnx.ModelProto] = WeakKeyDictionary()
+INFERRED: WeakKeyDictionary[view.Subject, onnx.ModelProto] = WeakKeyDictionary()
 # Passes of inference over one model with bodies: a nested body learns its states one pass later.
 _MOST_PASSES = 4
 
 
-def infer_types(subject: Subject) -> onnx.ModelProto:
+def infer_types(subject: view.Subject) -> onnx.ModelProto:
     """Return the subject's model with the types that inference derives from its inputs' values."""
     if subject not in INFERRED:
         bare = without_types(subject.model, subject.inputs)
-        found = infer(copied(bare), strict=False)
+        found = infer(structure.copied(bare), strict=False)
         found = bare if found is None else with_states(subject.model, subject.inputs, found, False)
         INFERRED[subject] = found
     return INFERRED[subject]
 
 
 def without_types(
-    model: onnx.ModelProto, inputs: Mapping[str, Value], elements: bool = False
+    model: onnx.ModelProto, inputs: Mapping[str, tensors.Value], elements: bool = False
 ) -> onnx.ModelProto:
     """Return a copy with the types of the inputs' values and no other declarations."""
-    bare = copied(model)
+    bare = structure.copied(model)
     defaults = {tensor.name for tensor in bare.graph.initializer}
     # From the back, since a deletion moves everything behind it.
     for index in reversed(range(len(bare.graph.input))):
@@ -59,16 +56,16 @@ def without_types(
             continue
         # Small integers become constants, for they may be shapes.
         if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
-            bare.graph.initializer.append(encode_array(value, info.name))
+            bare.graph.initializer.append(edits.encode_array(value, info.name))
             del bare.graph.input[index]
         else:
-            info.type.CopyFrom(declared_type(value))
+            info.type.CopyFrom(view.declared_type(value))
     _forget_types(bare.graph, elements=elements)
     return bare
 
 
 def with_states(
-    model: onnx.ModelProto, inputs: Mapping[str, Value], inferred: onnx.ModelProto, anew: bool
+    model: onnx.ModelProto, inputs: Mapping[str, tensors.Value], inferred: onnx.ModelProto, anew: bool
 ) -> onnx.ModelProto:
     """Return the types of `inferred` with the shapes of the states of Loops and Scans, and what follows from
     them.
@@ -101,7 +98,12 @@ def _shape_states(
     types = {**outer, **stored, **types_of(inferred)}
     for place in owners(graph):
         node = graph.node[place]
-        nested = zip(bodies(node), bodies(target.node[place]), bodies(inferred.node[place]), strict=True)
+        nested = zip(
+            structure.bodies(node),
+            structure.bodies(target.node[place]),
+            structure.bodies(inferred.node[place]),
+            strict=True,
+        )
         for body, shaped, found in nested:
             inner = types_of(found)
             for at, (name, result) in _states(node, body):
@@ -123,7 +125,7 @@ def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, 
     """Yield the places of a body's inputs that are states, each with its initial operand and with the result
     that replaces it; "" for a Loop's counter and condition, which have neither.
     """
-    ports = ports_of(node)
+    ports = structure.ports_of(node)
     states = list(node.input)[ports.operands :][: ports.states]
     results = [info.name for info in body.output][ports.results :]
     yield from ((at, ("", "")) for at in range(min(ports.inputs, len(body.input))))
@@ -187,9 +189,9 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
         if kind == "tensor_type" or kind is None:
             info.ClearField("type")
         elif main:
-            forget_element(info.type)
+            edits.forget_element(info.type)
     for place in owners(graph):
-        for body in bodies(graph.node[place]):
+        for body in structure.bodies(graph.node[place]):
             taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
             _forget_types(body, main=False, elements=elements)
             # A value that a body returns unchanged is computed by no node, so inference cannot type it.
@@ -201,7 +203,7 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
                     info.type.tensor_type.elem_type = taken[info.name]
 
 
-def infer_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
+def infer_by_elements(model: onnx.ModelProto, inputs: Mapping[str, tensors.Value]) -> onnx.ModelProto | None:
     """Infer the types of a model with bodies whose inputs keep their element types: onnx 1.23 does not type
     the condition in the body of a Loop without a condition, and then strictly refuses its readers. Returns
     `None` for a model without bodies, or if it is still refused.
@@ -216,7 +218,9 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
     `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
     """
     for tensor in model.graph.initializer:
-        if tensor_bytes(tensor) > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
+        if detached.tensor_bytes(tensor) > _LARGE and (
+            len(tensor.dims) > 1 or tensor.data_type not in _SHAPES
+        ):
             type_, dims, name = tensor.data_type, list(tensor.dims), tensor.name
             tensor.Clear()
             tensor.data_type, tensor.name = type_, name

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.gen.irs.edits import FreshNames
+from opsieve.gen.irs import edits, view
 from opsieve.gen.irs.onnx.edits import add_initializers, drop_unused, encode_array, replace_items
 from opsieve.gen.irs.onnx.view import (
     Array,
@@ -27,12 +27,10 @@ from opsieve.gen.irs.onnx.view import (
     opset_of,
     stored_tensor,
 )
-from opsieve.gen.irs.view import Opening
 from opsieve.gen.model.structure import all_nodes, bodies, copied, list_names, ports_of
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit import onnx_subprocess, typed_view
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import changing, plain_tensor
 from opsieve.reducer.problem.order import Change
 
 # The body's input; operator, what it takes from, index, axis.
@@ -43,7 +41,7 @@ _Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]
 _BRANCHES = ("then_branch", "else_branch")
 
 
-def find_openings(subject: Subject) -> Iterator[Opening]:
+def find_openings(subject: Subject) -> Iterator[view.Opening]:
     """Yield the branches of each If, turns of each Loop, Scan and SequenceMap, and functions."""
     for path, node in nodes(subject.model.graph):
         if node.op_type == "If" and first_output(node):
@@ -55,15 +53,17 @@ def find_openings(subject: Subject) -> Iterator[Opening]:
     for function in subject.model.functions:
         touches = frozenset((f"function:{function.domain}:{function.name}",))
         apply = partial(_inline_function, domain=function.domain, name=function.name)
-        yield Opening(f"inline the function {function.name[:40]!r}", touches, touches, apply)
+        yield view.Opening(f"inline the function {function.name[:40]!r}", touches, touches, apply)
 
 
-def _opening(path: Path, node: onnx.NodeProto, by: str, change: Change) -> Opening:
+def _opening(path: Path, node: onnx.NodeProto, by: str, change: Change) -> view.Opening:
     owner = "/".join((*path, first_output(node)))
     inner = (f"{owner}.{attribute.name}" for attribute in node.attribute if attribute.HasField("g"))
     what = f"replace {label(node)} by {by}"
     touches = frozenset((owner, *node.output))
-    return Opening(what, touches, frozenset((owner, *inner)), changing(what, touches, change).apply)
+    return view.Opening(
+        what, touches, frozenset((owner, *inner)), typed_view.changing(what, touches, change).apply
+    )
 
 
 def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def _take_branch(
     return drop_unused(model, inputs) if splice_branch(model, path, key, branch) else None
 
 
-def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[Opening]:
+def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[view.Opening]:
     """Replace all iterations by one, the barest first: elements of scanned tensors as inputs, and results
     without stacks.
     """
@@ -138,7 +138,7 @@ def _plain(type_: onnx.TypeProto) -> Array | None:
         or not all(d.HasField("dim_value") for d in tensor.shape.dim)
     ):
         return None
-    return plain_tensor(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
+    return typed_view.plain_tensor(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
 
 
 def _inline_function(subject: Subject, domain: str, name: str) -> Subject | None:
@@ -205,7 +205,7 @@ def splice_turn(
     if flat:
         pairs = [(outer, info) for outer, info, _ in turn.stacked]
         turn = replace(turn, results=turn.results + pairs, stacked=[])
-    taken, fed = FreshNames(list_names(model)), {}
+    taken, fed = edits.FreshNames(list_names(model)), {}
     for name, value in elements.items() if any(inner in elements for inner, _ in turn.taken) else ():
         turn.bound[name] = fresh = taken.fresh(f"{name}_")
         fed[fresh] = value
@@ -279,7 +279,7 @@ def _splice(
     body_copy = copied(body)
     for info in body_copy.output:
         info.ClearField("type")
-    taken = FreshNames(list_names(model))
+    taken = edits.FreshNames(list_names(model))
     names, direct = _renaming(body_copy, turn, taken)
     initial = [*body_copy.initializer, *turn.constants]
     for tensor in initial:
@@ -304,7 +304,7 @@ def _splice(
     return True
 
 
-def _renaming(body: onnx.GraphProto, turn: _Turn, taken: FreshNames) -> tuple[dict[str, str], set[str]]:
+def _renaming(body: onnx.GraphProto, turn: _Turn, taken: edits.FreshNames) -> tuple[dict[str, str], set[str]]:
     """Map the body's names to outer names, and collect the results that its nodes make directly; adds the new
     names to `taken`.
     """
@@ -327,7 +327,7 @@ class _Makes:
     go to `initial`.
     """
 
-    def __init__(self, taken: FreshNames, initial: list[onnx.TensorProto], lists: bool):
+    def __init__(self, taken: edits.FreshNames, initial: list[onnx.TensorProto], lists: bool):
         """`lists`: axes are inputs (opset 13 and later), not attributes."""
         self._taken, self._initial, self._lists = taken, initial, lists
 

@@ -33,14 +33,11 @@ from opsieve.gen.irs.onnx.view import (
     nodes,
     opset_of,
 )
-from opsieve.gen.model.attributes import is_constant, tensor_array
-from opsieve.gen.model.lowering import lowest_ir, lowest_opset
-from opsieve.gen.model.structure import copied
+from opsieve.gen.model import attributes, lowering, structure
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
-from opsieve.reducer.onnx_edit.dimension_classes import is_counted
+from opsieve.reducer.onnx_edit import dimension_classes, typed_view
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import stored_tensors, view
 from opsieve.reducer.problem.order import Change, OnnxEdit, value_complexity
 
 OnnxPart: TypeAlias = Part[Subject]
@@ -64,7 +61,7 @@ _MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
 def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     """Yield every part of a model, the weightiest kinds first."""
     yield from _nodes(subject.model)
-    seen = view(subject)
+    seen = typed_view.view(subject)
     types: dict[str, set[object]] = {}
     for tensor in seen.tensors:
         types.setdefault(tensor.name, set()).add((tensor.dtype, tensor.shape))
@@ -73,9 +70,11 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
     yield from _interface(subject)
     yield from _attributes(subject.model)
     counted = {
-        (tensor.path, tensor.name) for place, tensor in enumerate(seen.tensors) if is_counted(seen, place)
+        (tensor.path, tensor.name)
+        for place, tensor in enumerate(seen.tensors)
+        if dimension_classes.is_counted(seen, place)
     }
-    for held in stored_tensors(subject):
+    for held in typed_view.stored_tensors(subject):
         yield from _tensor(held.path, held.name, held.array, (held.path, held.name) in counted)
     yield from _model(subject)
 
@@ -192,7 +191,7 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
     for path, graph in graphs(model.graph):
         for node in graph.node:
             key = first_output(node)
-            for attribute in node.attribute if key and not is_constant(node) else ():
+            for attribute in node.attribute if key and not attributes.is_constant(node) else ():
                 if attribute.type == AttributeProto.GRAPH:
                     continue
                 owner = "/".join((*path, key))
@@ -242,7 +241,9 @@ def _model(subject: Subject) -> Iterator[OnnxPart]:
     if {tensor.name for tensor in model.graph.initializer} & {info.name for info in model.graph.input}:
         yield Part("fields", "model:defaults")
     opset = opset_of(model)
-    oldest = opset <= max(OLDEST, lowest_opset(model)) and model.ir_version <= lowest_ir(model)
+    oldest = opset <= max(OLDEST, lowering.lowest_opset(model)) and model.ir_version <= lowering.lowest_ir(
+        model
+    )
     yield Part(
         "fields",
         "model:versions",
@@ -254,7 +255,7 @@ def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:
     """Return an edit on a copy; types are inferred anew where it is `settled`."""
 
     def apply(subject: Subject) -> Subject | None:
-        model = copied(subject.model)
+        model = structure.copied(subject.model)
         inputs = change(model, dict(subject.inputs))
         if inputs is None or settled:
             return None if inputs is None else settle(subject, model, inputs)
@@ -316,9 +317,9 @@ def _fed(key: str, subject: Subject) -> Subject | None:
     left = cut(graph, (other for other in range(len(graph.nodes)) if other != place))
     if place is None or left is None:
         return None
-    model, inputs = copied(left.model), dict(left.inputs)
+    model, inputs = structure.copied(left.model), dict(left.inputs)
     for tensor in left.model.graph.initializer:
-        if tensor.name in graph.results[place] and (array := tensor_array(tensor)) is not None:
+        if tensor.name in graph.results[place] and (array := attributes.tensor_array(tensor)) is not None:
             model.graph.initializer.remove(tensor)
             model.graph.input.add(name=tensor.name, type=declared_type(array))
             inputs[tensor.name] = array

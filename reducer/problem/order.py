@@ -21,9 +21,7 @@ from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.detached import detached_bytes
 from opsieve.gen.model.structure import all_graphs, model_nodes
 from opsieve.gen.model.tensors import DTYPES, Value, elements, read_tensor
-from opsieve.reducer.engine.edit import Edit, Pass
-from opsieve.reducer.engine.engine import DIGITS
-from opsieve.reducer.engine.form import Size
+from opsieve.reducer.engine import edit, engine, form
 
 # Ranks of dtypes: the lower, the more compilers handle them well. Dtypes that are missing here come last.
 DTYPE_RANKS = {
@@ -248,8 +246,8 @@ _PARTS: tuple[Callable[[Subject], int | bytes], ...] = (
     _bytes,
     _text,
 )
-OnnxEdit: TypeAlias = Edit[Subject]
-OnnxPass: TypeAlias = Pass[Subject]
+OnnxEdit: TypeAlias = edit.Edit[Subject]
+OnnxPass: TypeAlias = edit.Pass[Subject]
 # Changes a model and its inputs in place, and gives the inputs that are left; None where it does not apply.
 Change: TypeAlias = Callable[[onnx.ModelProto, dict[str, Value]], dict[str, Value] | None]
 
@@ -260,18 +258,18 @@ class OnnxForm:
     def __init__(self) -> None:
         # The arrays are kept alive: a freed array's id could be given to another one.
         self._arrays: dict[int, tuple[Any, bytes]] = {}
-        self._last: tuple[Subject, Size] | None = None
+        self._last: tuple[Subject, form.Size] | None = None
 
     def simpler(self, candidate: Subject, than: Subject) -> bool:
         """Compare by the order of `opsieve.reducer.problem.order`."""
         return simpler(candidate, than)
 
-    def size(self, subject: Subject) -> Size:
+    def size(self, subject: Subject) -> form.Size:
         """Return the nodes and bytes of the model; caches the last answer, because protobuf walks the whole
         model to measure it.
         """
         if self._last is None or self._last[0] is not subject:
-            self._last = subject, Size(*count_nodes(subject.model), byte_size(subject.model))
+            self._last = subject, form.Size(*count_nodes(subject.model), byte_size(subject.model))
         return self._last[1]
 
     def digest(self, subject: Subject) -> str:
@@ -279,7 +277,7 @@ class OnnxForm:
         state = hashlib.sha256(subject.program.model)
         for name, value in sorted(subject.inputs.items()):
             state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
-        return state.hexdigest()[:DIGITS]
+        return state.hexdigest()[: engine.DIGITS]
 
     def _value(self, value: Any) -> bytes:
         if value is None:

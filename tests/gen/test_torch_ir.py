@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import Case, load, open_case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs, read_program
 from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject

@@ -12,10 +12,8 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.irs.ir import IR, Lines, ScriptFacts
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.irs.onnx.program import MODEL, OnnxProgram, graph_details
-from opsieve.gen.model.detached import part_of
-from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir
+from opsieve.gen.model import detached, lowering, structure
 from opsieve.gen.model.printable import count_noun
-from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import TensorType, read_type
 
 # The most nodes that are drawn.
@@ -191,7 +189,7 @@ def older(program: OnnxProgram) -> OnnxProgram | None:
     """Return the same operators under the lowest opset that has them; `None` if that is the program
     itself.
     """
-    lowered = lower_opset(program.proto).SerializeToString()
+    lowered = lowering.lower_opset(program.proto).SerializeToString()
     return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
 
 
@@ -199,7 +197,7 @@ def _lower(program: OnnxProgram) -> bytes:
     """What lowers the IR version of a serialised model that it is added to: of a field that stands twice
     protobuf takes the last one.
     """
-    lowest = lowest_ir(program.proto)
+    lowest = lowering.lowest_ir(program.proto)
     return b"" if lowest == program.proto.ir_version else b"\x08" + bytes([lowest])
 
 
@@ -208,7 +206,7 @@ def _lower_ir_version(program: OnnxProgram) -> bytes:
     """Return the model with its IR version lowered, so that a release does not refuse it for the number
     alone.
     """
-    return lower_ir(program.model)
+    return lowering.lower_ir(program.model)
 
 
 def _pack_large(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
@@ -221,7 +219,7 @@ def _pack_large(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any
     tensors = [
         [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
         for tensor in program.proto.graph.initializer
-        if (part := part_of(tensor)) is not None
+        if (part := detached.part_of(tensor)) is not None
     ]
     places = [[len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces]
     sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
@@ -234,7 +232,7 @@ def _describe(program: OnnxProgram) -> Lines:
 
 
 def _operators(program: OnnxProgram) -> list[str]:
-    nodes = all_nodes(program.proto.graph.node)
+    nodes = structure.all_nodes(program.proto.graph.node)
     return [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes]
 
 
@@ -260,7 +258,7 @@ ONNX = IR(
     checker="checker",
     seed_inputs=lambda program, seed: seeded_inputs(program.proto, seed),
     payload=payload,
-    lower=lambda program: lower_ir(program.data),
+    lower=lambda program: lowering.lower_ir(program.data),
     older=older,
     graph=lambda program: program.proto,
     details=lambda program: graph_details(program.proto),

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.model.detached import LEAST, detach
+from opsieve.gen.model import detached, printable, structure, tensors
 from opsieve.gen.model.files import (
     BUDGET,
     LIMIT,
@@ -24,9 +24,6 @@ from opsieve.gen.model.files import (
     reason,
     resolve_inside,
 )
-from opsieve.gen.model.printable import escape_surrogates
-from opsieve.gen.model.structure import check_structure, tensors_of
-from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
 # onnx's checker quotes whole nodes in its messages; one sentence is enough on a terminal.
 _MAX_COMPLAINT = 300
@@ -51,12 +48,12 @@ def load_program(path: Path) -> OnnxProgram:
     model = parse_model(data, path)
     try:
         changed = _take_in(model, path.parent, len(data))
-        check_structure(model)
+        structure.check_structure(model)
         # Keep the data of large tensors of the main graph outside of memory; whether there were any.
         large = [
             tensor
             for tensor in model.graph.initializer
-            if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
+            if tensor.ByteSize() >= detached.LEAST and len(tensor.raw_data) >= detached.LEAST
         ]
         for tensor in large:
             _detach(tensor, (tensor.raw_data,))
@@ -67,7 +64,7 @@ def load_program(path: Path) -> OnnxProgram:
         data = model.SerializeToString(deterministic=True)
         # protobuf frees the memory of a message's parts only with the whole message, so it is parsed again.
         model = parse_model(data, path)
-    program = OnnxProgram(data, name=escape_surrogates(path.name))
+    program = OnnxProgram(data, name=printable.escape_surrogates(path.name))
     # Filling the slot of the `cached_property` saves parsing the bytes again.
     program.__dict__["proto"] = model
     return program
@@ -75,7 +72,7 @@ def load_program(path: Path) -> OnnxProgram:
 
 def parse_model(data: bytes, path: Path) -> onnx.ModelProto:
     """Return the ModelProto in `data`, which was read from `path`; BadInput when the bytes are none."""
-    model = decode(onnx.ModelProto(), data)
+    model = tensors.decode(onnx.ModelProto(), data)
     if model is None:
         raise BadInput(f"{shown(path, 200)} is not an ONNX model: truncated, corrupt, or of another format")
     return model
@@ -124,13 +121,13 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
     is read.
     """
     parts: list[tuple[TensorProto, Path, int, int]] = []
-    for tensor in tensors_of(model):
+    for tensor in structure.tensors_of(model):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
-        problem = tensor_problem(tensor, external=True)
+        problem = tensors.tensor_problem(tensor, external=True)
         if problem:
             raise BadInput(f"the tensor {shown(tensor.name)} {problem}")
-        wanted = data_size(DTYPES[tensor.data_type], elements(tensor.dims))
+        wanted = tensors.data_size(tensors.DTYPES[tensor.data_type], tensors.elements(tensor.dims))
         path, offset, length = _place(tensor, folder, wanted)
         if length != wanted:
             raise BadInput(
@@ -145,7 +142,7 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
     allow_reading(sum(length for *_, length in parts if length < LEAST))
     stored = {id(tensor): tensor for tensor in model.graph.initializer}
     for tensor, path, offset, length in parts:
-        if length >= LEAST and id(tensor) in stored:
+        if length >= detached.LEAST and id(tensor) in stored:
             _detach(tensor, _chunks(path, offset, length))
             continue
         tensor.raw_data = read_part(path, offset, length)
@@ -156,7 +153,7 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
 
 def _detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
     try:
-        detach(tensor, chunks)
+        detached.detach(tensor, chunks)
     except OSError as error:
         raise BadInput(
             f"its large tensors cannot be kept in {shown(tempfile.gettempdir(), 100)}: {reason(error)}; set"

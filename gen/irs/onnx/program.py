@@ -11,10 +11,8 @@ from typing import ClassVar
 import onnx
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.detached import DataPart, may_refer, pieces, with_data_beside
+from opsieve.gen.model import detached, structure, tensors
 from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
-from opsieve.gen.model.structure import all_nodes, list_names, model_nodes
-from opsieve.gen.model.tensors import ValueType, graph_inputs, graph_outputs
 
 # The model's file in a case folder.
 MODEL = "model.onnx"
@@ -52,9 +50,9 @@ class OnnxProgram(Program):
         return b"".join(self.chunks()) if len(self.pieces) > 1 else self.model
 
     @cached_property
-    def pieces(self) -> tuple[bytes | DataPart, ...]:
+    def pieces(self) -> tuple[bytes | detached.DataPart, ...]:
         """The parts of the serialised model, with references for the data of large tensors."""
-        return pieces(self.proto, self.model) if may_refer(self.model) else (self.model,)
+        return detached.pieces(self.proto, self.model) if detached.may_refer(self.model) else (self.model,)
 
     @property
     def byte_size(self) -> int:
@@ -64,15 +62,15 @@ class OnnxProgram(Program):
     def chunks(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes, with one piece in memory at a time."""
         for piece in self.pieces:
-            yield piece.view() if isinstance(piece, DataPart) else piece
+            yield piece.view() if isinstance(piece, detached.DataPart) else piece
 
     def files(self) -> dict[str, Chunks]:
         """Return the file of the model, which includes its external data."""
         return {MODEL: self.chunks()}
 
-    def files_with_data(self, folder: str) -> tuple[dict[str, Chunks], dict[str, DataPart]]:
+    def files_with_data(self, folder: str) -> tuple[dict[str, Chunks], dict[str, detached.DataPart]]:
         """Return the model with the data of large tensors as ONNX's external data."""
-        model, parts = with_data_beside(self.proto, folder)
+        model, parts = detached.with_data_beside(self.proto, folder)
         return OnnxProgram.of(model).files(), parts
 
     @cached_property
@@ -85,13 +83,13 @@ class OnnxProgram(Program):
         """The parsed model. Shared: copy before changing it."""
         return onnx.load_model_from_string(self.model)
 
-    def inputs(self) -> dict[str, ValueType]:
+    def inputs(self) -> dict[str, tensors.ValueType]:
         """Return the graph's inputs without default, and their types."""
-        return graph_inputs(self.proto)
+        return tensors.graph_inputs(self.proto)
 
-    def outputs(self) -> dict[str, ValueType]:
+    def outputs(self) -> dict[str, tensors.ValueType]:
         """Return the graph's outputs and their types."""
-        return graph_outputs(self.proto)
+        return tensors.graph_outputs(self.proto)
 
     def operators(self) -> list[str]:
         """Return the operator of every node, those of subgraphs included."""
@@ -99,7 +97,7 @@ class OnnxProgram(Program):
 
     @cached_property
     def _operators(self) -> tuple[str, ...]:
-        return tuple(node.op_type for node in all_nodes(self.proto.graph.node))
+        return tuple(node.op_type for node in structure.all_nodes(self.proto.graph.node))
 
     @property
     def size(self) -> int:
@@ -108,7 +106,7 @@ class OnnxProgram(Program):
 
     def edges(self) -> Iterator[tuple[str, str]]:
         """Yield the edges by the names of values, bodies included."""
-        nodes = list(all_nodes(self.proto.graph.node))
+        nodes = list(structure.all_nodes(self.proto.graph.node))
         made = {name: node.op_type for node in nodes for name in node.output if name}
         yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
 
@@ -120,7 +118,7 @@ class OnnxProgram(Program):
         """Return a line a node, in the graph's order; bodies follow their node."""
         return "\n".join(
             f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})"
-            for node in all_nodes(self.proto.graph.node)
+            for node in structure.all_nodes(self.proto.graph.node)
         )
 
     @property
@@ -158,9 +156,9 @@ def given_names(model: onnx.ModelProto) -> set[str]:
     `conv1_relu_0`). Words that ONNX's operator pages use (`constant_value`, `ReduceL1`) are left out.
     """
     # protobuf gives a name that is not UTF-8 as bytes.
-    texts = {name for name in list_names(model) if isinstance(name, str)}
+    texts = {name for name in structure.list_names(model) if isinstance(name, str)}
     texts |= {_NOT_IN_A_NAME.sub("_", name) for name in texts}
-    return texts - _words_of_onnx() - {node.op_type for node in model_nodes(model)}
+    return texts - _words_of_onnx() - {node.op_type for node in structure.model_nodes(model)}
 
 
 @functools.cache
@@ -187,7 +185,7 @@ def graph_details(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
     ranks = declared | {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     ranked: set[str] = set()
     attributes: set[str] = set()
-    for node in all_nodes(model.graph.node):
+    for node in structure.all_nodes(model.graph.node):
         first = next(filter(None, node.input), None)
         if first in ranks:
             ranked.add(f"{node.op_type}:{ranks[first]}")

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.cleaning import plain
-from opsieve.gen.irs.relax.declaration import attributes, numbers
+from opsieve.gen.irs.relax import cleaning, declaration, tree as R, types as T
 from opsieve.gen.irs.relax.walk import (
     Rebuild,
     Substitute,
@@ -81,7 +79,7 @@ def yield_leaf(module: R.Module, leaf: R.Expr) -> R.Module | None:
         return None
     # A variable of a dataflow block is not visible behind it, so main's blocks become plain.
     if isinstance(leaf, R.Var) and leaf.dataflow:
-        main, leaf = replace(main, body=plain(main.body)), replace(leaf, dataflow=False)
+        main, leaf = replace(main, body=cleaning.plain(main.body)), replace(leaf, dataflow=False)
     return replace_function(
         module, "main", replace(main, body=R.Seq(main.body.blocks, leaf), result=leaf.type)
     )
@@ -89,7 +87,7 @@ def yield_leaf(module: R.Module, leaf: R.Expr) -> R.Module | None:
 
 def inline_seq(module: R.Module, var: R.Var, seq: R.Seq) -> R.Module:
     """Put the bindings of a sequence in the place of a variable's, its value for the variable."""
-    return replace_binding(module, var.name, *plain(seq).bindings(), R.Bind(var, seq.body))
+    return replace_binding(module, var.name, *cleaning.plain(seq).bindings(), R.Bind(var, seq.body))
 
 
 def inline_call(module: R.Module, binding: R.Binding, function: R.Function) -> R.Module | None:
@@ -100,7 +98,7 @@ def inline_call(module: R.Module, binding: R.Binding, function: R.Function) -> R
     names = FreshNames(all_names(module))
     by: dict[str, R.Expr] = {param.name: arg for param, arg in zip(function.params, call.args, strict=True)}
     flat: list[R.Binding] = []
-    for inner in plain(function.body).bindings():
+    for inner in cleaning.plain(function.body).bindings():
         value = Substitute(by).expr(renew(inner.value, names))
         var = replace(inner.var, name=names.fresh(inner.var.name + "_"))
         by[inner.var.name] = var
@@ -126,14 +124,14 @@ def make_literal(kind: T.Type) -> R.Expr | None:
     count = int(np.prod(shape, dtype=np.int64))
     # TVM infers negative sizes of a slice that is empty.
     fits = count <= _LARGEST_CONSTANT and min(shape, default=0) >= 0
-    return numbers(kind.dtype, shape, [1] * count) if fits else None
+    return declaration.numbers(kind.dtype, shape, [1] * count) if fits else None
 
 
 def make_ones(kind: T.RelaxTensorType) -> R.Call | None:
     """Make a call that yields ones of a type; returns `None` if its shape is unknown."""
     if kind.shape is None:
         return None
-    attrs = attributes("InitAttrs", dtype=Dtype(kind.dtype))
+    attrs = declaration.attributes("InitAttrs", dtype=Dtype(kind.dtype))
     return R.Call(R.RelaxOperator("relax.ones"), (R.ShapeValue(kind.shape),), kind, attrs)
 
 

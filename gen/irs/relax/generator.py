@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
+from opsieve.gen.irs.relax import catalogue, policies, tree as R, types as T, walk
 from opsieve.gen.irs.relax.body import Body
-from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.irs.relax.declaration import (
     RATES,
     Declared,
@@ -27,9 +26,7 @@ from opsieve.gen.irs.relax.declaration import (
 )
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.known_faults import fault_of, settles, with_own_sides
-from opsieve.gen.irs.relax.policies import GenerationPolicy, is_plain
 from opsieve.gen.irs.relax.types import symbols
-from opsieve.gen.irs.relax.walk import is_recursive
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 # A function of TVM's runtime that returns its argument.
@@ -62,8 +59,8 @@ class Generator:
     def __init__(
         self,
         rng: random.Random,
-        policy: GenerationPolicy,
-        solutions: Solutions | None = None,
+        policy: policies.GenerationPolicy,
+        solutions: catalogue.Solutions | None = None,
         names: FreshNames | None = None,
         existing: Mapping[str, R.Function | ObjectNode] | None = None,
     ) -> None:
@@ -140,7 +137,7 @@ class Generator:
         if not body.plain:
             forms |= {"dataflow": self.dataflow, "branch": self.branch, "closure": self.closure}
             forms |= {"higher_order": self.higher_order}
-            if is_plain(kind):
+            if policies.is_plain(kind):
                 forms["recursion"] = self.recursion
         if body.depth > 2:
             for name in ("branch", "closure", "function", "recursion", "higher_order"):
@@ -194,7 +191,7 @@ class Generator:
         return self._full(kind, body)
 
     def _full(self, kind: T.RelaxTensorType, body: Body) -> R.Expr:
-        full = operators()["relax.full"]
+        full = catalogue.operators()["relax.full"]
         return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
 
     def _compute_value(self, made: R.Expr, body: Body) -> R.Expr:
@@ -225,7 +222,7 @@ class Generator:
         )
         if cached is not None and self.weight(cached[0].name) > 0.5 and not self._faulty(*cached, kind):
             return self._call(*cached, kind, body, fuel)
-        possible = yielding(kind)
+        possible = catalogue.yielding(kind)
         weights = [self.weight(item.name) for item in possible]
         if not any(weights):
             return None
@@ -240,7 +237,11 @@ class Generator:
 
     def weight(self, operator: str) -> float:
         """Return how often an operator is chosen: as the policy says, but never what TVM cannot build."""
-        return 0 if operator in UNBUILDABLE and not self.policy.known_faults else self.policy.weight(operator)
+        return (
+            0
+            if operator in catalogue.UNBUILDABLE and not self.policy.known_faults
+            else self.policy.weight(operator)
+        )
 
     def _call(self, declared: Declared, solution: Solution, kind: T.Type, body: Body, fuel: int) -> R.Expr:
         args = tuple(
@@ -258,7 +259,7 @@ class Generator:
             return R.Tuple(tuple(self._make_operand(item, declared, place, body, fuel) for item in given))
         if not isinstance(given, Want):
             return given
-        within = given.within or (domain(declared.onnx, place) if declared.onnx else None)
+        within = given.within or (catalogue.domain(declared.onnx, place) if declared.onnx else None)
         made = self.expr(given.type, body, fuel)
         if within is None or not isinstance(given.type, T.RelaxTensorType):
             return made
@@ -401,7 +402,7 @@ class Generator:
             and function.result == static
             and not set(symbols(function.type))
             # The count of a recursive function would be computed, and could ask for any number of calls.
-            and not is_recursive(self.functions, name)
+            and not walk.is_recursive(self.functions, name)
         ]
         if known and self.rng.random() < RATES.known_function:
             name, function = self.rng.choice(known)
@@ -549,6 +550,8 @@ def _list_bound_symbols(kind: T.Type) -> set[str]:
     return set()
 
 
-def generate(seed: int, policy: GenerationPolicy, solutions: Solutions | None = None) -> Generated:
+def generate(
+    seed: int, policy: policies.GenerationPolicy, solutions: catalogue.Solutions | None = None
+) -> Generated:
     """Return the module of a seed; equal seeds give equal modules when the cache of solutions is equal."""
     return Generator(random.Random(seed), policy, solutions).module()

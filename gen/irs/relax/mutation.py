@@ -10,16 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
+from opsieve.gen.irs.relax import catalogue, declaration, edits, policies, tree as R, types as T, walk
 from opsieve.gen.irs.relax.body import Body
-from opsieve.gen.irs.relax.catalogue import Solutions
-from opsieve.gen.irs.relax.declaration import number, numbers
-from opsieve.gen.irs.relax.edits import bindings_of, replace_binding
 from opsieve.gen.irs.relax.generator import Generator
 from opsieve.gen.irs.relax.known_faults import lending, list_settled, with_own_sides
-from opsieve.gen.irs.relax.policies import GenerationPolicy
 from opsieve.gen.irs.relax.types import symbols
-from opsieve.gen.irs.relax.walk import all_names, find_callers, functions, is_recursive, reads
 from opsieve.gen.model.program import FAULT
 
 
@@ -43,8 +38,8 @@ def places(module: R.Module) -> Iterator[Place]:
     Recursive functions are left out: a generated value could replace the condition that ends the recursion.
     """
     table = dict(module.functions)
-    for name, function in functions(module):
-        if not is_recursive(table, name):
+    for name, function in walk.functions(module):
+        if not walk.is_recursive(table, name):
             yield from _in_function(name, function, (), frozenset(), 0)
 
 
@@ -78,7 +73,7 @@ def _in_seq(
                 for side in (value.then, value.other):
                     yield from _in_seq(name, side, inner, known, depth + 1)
             # A local function that reads its own name is recursive.
-            elif isinstance(value, R.Function) and binding.var.name not in reads(value):
+            elif isinstance(value, R.Function) and binding.var.name not in walk.reads(value):
                 yield from _in_function(name, value, inner, known, depth + 1)
             inner = (*inner, binding.var)
             if isinstance(binding, R.MatchCast):
@@ -90,9 +85,9 @@ def _in_seq(
 def mutate_module(
     module: R.Module,
     rng: random.Random,
-    policy: GenerationPolicy,
+    policy: policies.GenerationPolicy,
     sizes: Mapping[str, int] | None = None,
-    solutions: Solutions | None = None,
+    solutions: catalogue.Solutions | None = None,
 ) -> R.Module | None:
     """Replace one operation by a generated expression of the same type; returns `None` if the module has no
     such operation.
@@ -109,9 +104,9 @@ def mutate_module(
     scope = [var for var in place.scope if _is_known(var.type, place, sizes)]
     # What calls the function is not called in it, so that no recursion comes to be.
     table = dict(module.functions)
-    above = {place.function, *find_callers(table, place.function)}
+    above = {place.function, *walk.find_callers(table, place.function)}
     below = {name: function for name, function in table.items() if name not in above}
-    generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), below)
+    generator = Generator(rng, policy, solutions, FreshNames(walk.all_names(module)), below)
     function = table[place.function]
     assert isinstance(function, R.Function)
     body = Body(generator.names, scope, kept, place.dataflow, place.depth, list_settled(function.body))
@@ -122,7 +117,7 @@ def mutate_module(
     # A module that had the pattern before may keep it: it comes from a corpus.
     return (
         changed
-        if policy.known_faults or any(map(lending, dict(functions(module)).values()))
+        if policy.known_faults or any(map(lending, dict(walk.functions(module)).values()))
         else with_own_sides(changed)
     )
 
@@ -179,7 +174,7 @@ def incorrect(module: R.Module, rng: random.Random) -> tuple[R.Module, str] | No
     """
     sites = [
         (name, binding)
-        for name, binding in bindings_of(module)
+        for name, binding in edits.bindings_of(module)
         if isinstance(binding, R.Bind) and isinstance(binding.value, R.Call) and _breakable(binding.value)
     ]
     if not sites:
@@ -192,7 +187,7 @@ def incorrect(module: R.Module, rng: random.Random) -> tuple[R.Module, str] | No
     broken = R.Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
     what = call.op.name if isinstance(call.op, R.RelaxOperator | R.GlobalVar) else "call"
     said = f"{what} {kind} {place} in {name}"
-    changed = replace_binding(module, binding.var.name, broken)
+    changed = edits.replace_binding(module, binding.var.name, broken)
     return replace(changed, attrs=(*module.attrs, (FAULT, said))), said
 
 
@@ -201,14 +196,14 @@ def _breaches(call: R.Call) -> list[tuple[str, tuple[R.Expr, ...]]]:
     old = call.args[-1].type
     wrong = "float64" if isinstance(old, T.RelaxTensorType) and old.dtype != "float64" else "float32"
     found: list[tuple[str, tuple[R.Expr, ...]]] = [
-        ("argument", (number(wrong, 1),)),
+        ("argument", (declaration.number(wrong, 1),)),
         ("missing argument", ()),
     ]
     # A vector of one more broadcasts not with the first operand, nor fits a product with it or a signature.
     beside = call.args[0].type if isinstance(call.op, R.RelaxOperator) else old
     size = beside.shape[-1] if isinstance(beside, T.RelaxTensorType) and beside.shape else None
     if isinstance(old, T.RelaxTensorType) and old.dtype and isinstance(size, int) and size > 1:
-        found.append(("size of argument", (numbers(old.dtype, (size + 1,), [1] * (size + 1)),)))
+        found.append(("size of argument", (declaration.numbers(old.dtype, (size + 1,), [1] * (size + 1)),)))
     return found
 
 

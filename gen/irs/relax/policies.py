@@ -6,9 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from opsieve.gen.irs.relax import types as T
-from opsieve.gen.irs.relax.catalogue import family
-from opsieve.gen.irs.relax.declaration import DTYPES, Draw
+from opsieve.gen.irs.relax import catalogue, declaration, types as T
 
 # The forms of expression, with the share that the general policy gives each.
 FORMS: Mapping[str, float] = {
@@ -34,7 +32,7 @@ class GenerationPolicy:
 
     name = "general"
     forms: ClassVar[Mapping[str, float]] = FORMS
-    dtypes: ClassVar[Sequence[str]] = DTYPES
+    dtypes: ClassVar[Sequence[str]] = declaration.DTYPES
     # The share of sizes that are symbols
     symbolic = 0.15
     # The most symbols of main.
@@ -52,7 +50,7 @@ class GenerationPolicy:
         """Return the weight of an operator among others."""
         return 1.0
 
-    def target(self, draw: Draw, rng: random.Random) -> T.Type:
+    def target(self, draw: declaration.Draw, rng: random.Random) -> T.Type:
         """Return the type of main's result."""
         count = rng.choice((1, 1, 2, 3))
         fields = tuple(draw.tensor_type(ranks=(1, 4)) for _ in range(count))
@@ -78,7 +76,7 @@ class FusableChains(GenerationPolicy):
     def weight(self, operator: str) -> float:
         """Elementwise operators most, selections hardly."""
         return {"elementwise": 1.0, "layouts": 0.7, "reductions": 0.7, "products": 1.0}.get(
-            family(operator), 0.1
+            catalogue.family(operator), 0.1
         )
 
 

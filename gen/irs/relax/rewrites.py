@@ -13,14 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.ir import Rewriter, Rewritten
-from opsieve.gen.irs.relax import tree as R, types as T
+from opsieve.gen.irs import edits, ir
+from opsieve.gen.irs.relax import reading, tree as R, types as T, writing
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.program import RelaxProgram
-from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.walk import all_names, functions
-from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.model.tensors import Value
 
@@ -29,7 +26,7 @@ Rewrite = Callable[[R.Module, str], R.Module]
 
 def closure(module: R.Module, name: str) -> R.Module:
     """Turn the function into a local closure of a new function of its name."""
-    function, names = _function(module, name), FreshNames(all_names(module))
+    function, names = _function(module, name), edits.FreshNames(all_names(module))
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
     # Among the attributes is the global symbol, which a local function must not have.
@@ -42,7 +39,7 @@ def closure(module: R.Module, name: str) -> R.Module:
 
 def wrap_function(module: R.Module, name: str) -> R.Module:
     """Return the function from a new one without parameters, and call it through that."""
-    function, names = _function(module, name), FreshNames(all_names(module))
+    function, names = _function(module, name), edits.FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
     signature = replace(function, attrs=()).type
     # The maker yields a local function that calls the original one.
@@ -66,7 +63,7 @@ def wrap_function(module: R.Module, name: str) -> R.Module:
 
 def return_call(module: R.Module, name: str) -> R.Module:
     """Move the function's body to a new function whose call it returns."""
-    function, names = _function(module, name), FreshNames(all_names(module))
+    function, names = _function(module, name), edits.FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
@@ -108,7 +105,7 @@ def _with(module: R.Module, changed: dict[str, R.Function]) -> R.Module:
 
 
 def _signature(
-    function: R.Function, names: FreshNames
+    function: R.Function, names: edits.FreshNames
 ) -> tuple[tuple[R.Var, ...], Callable[[T.Type], T.Type]]:
     """Return parameters of the same types with new names and symbols, and a function that renames symbols."""
     found = {
@@ -120,10 +117,10 @@ def _signature(
     return params, lambda kind: T.concrete(kind, found)
 
 
-def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed: str) -> Rewritten | None:
+def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed: str) -> ir.Rewritten | None:
     """Return the module after a rewrite of its last function, or of the one that a seed chooses."""
     try:
-        module = from_json(program.module.decode())
+        module = reading.from_json(program.module.decode())
     except (MalformedGraph, UnicodeDecodeError):
         # It holds nodes that the trees of gen/irs/relax lack.
         return None
@@ -131,12 +128,12 @@ def _rewrite(name: str, program: RelaxProgram, inputs: Mapping[str, Value], seed
     if not places:
         return None
     place = places[(int(seed) if seed else len(places) - 1) % len(places)]
-    text = to_json(REWRITES[name](module, place)).encode()
+    text = writing.to_json(REWRITES[name](module, place)).encode()
     changed = replace(program, module=text, script="", script_is_exact=False)
     # The rewrites give parameters new names and keep their order.
-    return Rewritten(
+    return ir.Rewritten(
         changed, {new: inputs[old] for old, new in zip(program.inputs(), changed.inputs(), strict=True)}
     )
 
 
-REWRITERS: Mapping[str, Rewriter[RelaxProgram]] = {name: partial(_rewrite, name) for name in REWRITES}
+REWRITERS: Mapping[str, ir.Rewriter[RelaxProgram]] = {name: partial(_rewrite, name) for name in REWRITES}

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir import general, nodes, passes
 from opsieve.gen.irs.tir.domain import DOMAIN
-from opsieve.gen.irs.tir.general import GENERAL
-from opsieve.gen.irs.tir.nodes import size
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 # N_max: the best value of the paper's figure 8
@@ -145,7 +143,7 @@ class SeedPool:
                 seed.failed += 1
 
     def _add(self, candidate: Mutant) -> None:
-        if size(candidate.function) <= LARGEST:
+        if nodes.size(candidate.function) <= LARGEST:
             self.pool.append(_Seed(candidate.function, candidate.sequence))
 
 
@@ -154,8 +152,8 @@ def mutate_function(rng: Rng, function: ObjectNode, domain: bool = True) -> tupl
     unchanged.
     """
     for _ in range(TRIES):
-        mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
+        mutator = rng.choice((*general.GENERAL, *DOMAIN) if domain else general.GENERAL)
         changed = mutator(rng, function)
-        if changed is not None and changed is not function and size(changed) <= 2 * LARGEST:
+        if changed is not None and changed is not function and nodes.size(changed) <= 2 * LARGEST:
             return changed, mutator.__name__
     return function, "none"

@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.declarations.catalogue import OpChoice, choices
-from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations import catalogue, declaration, terms
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain, Number, Tensor
-from opsieve.gen.declarations.terms import OpenSize, Term
 from opsieve.gen.generation.random_graph import (
     GenRequest,
     fill,
@@ -42,7 +40,7 @@ _ROUND = 16
 def nnsmith(request: GenRequest, seed: int) -> Case:
     """Make the program of a seed."""
     builder = start(request, seed, NAME)
-    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
+    builder.program.choices = catalogue.choices(builder.opset, request.only, request.dtypes)
     open_ = [
         choice
         for choice in list_weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
@@ -61,7 +59,7 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
     return finish(builder, request, NAME, seed)
 
 
-def _insert_nodes(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> None:
+def _insert_nodes(symbolic: SymbolicBuilder, open_: Sequence[catalogue.OpChoice], nodes: int) -> None:
     """Insert nodes until the requested number, or until too many insertions were refused."""
     rng, builder = symbolic.rng, symbolic.builder
     for tensor in builder.scope.loose:
@@ -81,7 +79,7 @@ def _insert_nodes(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: i
             symbolic.nodes.append(inserted)
 
 
-def _insert_forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
+def _insert_forwards(symbolic: SymbolicBuilder, choice: catalogue.OpChoice) -> Insertion | None:
     """Insert a node whose first input exists, or, for the first node, is a placeholder (Algorithm 1,
     ForwardInsert).
     """
@@ -101,7 +99,7 @@ def _insert_forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion |
     return _make_insertion(symbolic, choice.op, instance, [symbolic.name_output(typed) for typed in outs])
 
 
-def _insert_backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
+def _insert_backwards(symbolic: SymbolicBuilder, choice: catalogue.OpChoice) -> Insertion | None:
     """Insert a node on placeholders of its own; one of its outputs replaces a placeholder (Algorithm 1,
     BackwardInsert).
     """
@@ -136,7 +134,9 @@ def _insert_backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion 
     return None
 
 
-def _draw_instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
+def _draw_instance(
+    symbolic: SymbolicBuilder, op: declaration.Operator, x: Tensor
+) -> tuple[Instance, list[Any]] | None:
     """Draw an instance and the types of its outputs; its requirements are added to the symbolic builder. None
     if there is no such instance.
     """
@@ -147,13 +147,13 @@ def _draw_instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[
         # Rules say which inputs may be absent
         symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]
         return made, symbolic.infer_outputs(op, made)
-    except OpenSize:
+    except terms.OpenSize:
         # The sampler depends on a size that is still open.
         return None
 
 
 def _make_insertion(
-    symbolic: SymbolicBuilder, op: Operator, instance: Instance, outs: list[Tensor]
+    symbolic: SymbolicBuilder, op: declaration.Operator, instance: Instance, outs: list[Tensor]
 ) -> Insertion:
     """Make the insertion of an instance, with the domains of its inputs."""
     asked = []
@@ -278,7 +278,7 @@ class _Emission:
 
     def get_concrete(self, value: Any) -> Any:
         """Return an attribute's value with numbers for open sizes."""
-        if isinstance(value, Term):
+        if isinstance(value, terms.Term):
             return self.value(value)
         if isinstance(value, list):
             return [self.get_concrete(item) for item in value]

@@ -9,8 +9,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.cleaning import Unread, clean_module, is_closed, unread
+from opsieve.gen.irs.relax import cleaning, reading, tree as R, types as T, writing
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
     calls_of,
@@ -25,9 +24,7 @@ from opsieve.gen.irs.relax.edits import (
     yield_leaf,
 )
 from opsieve.gen.irs.relax.known_faults import patterns
-from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.walk import Retyped, bodies, functions, make_constant, reads
-from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.tensors import to_numpy
 from opsieve.gen.irs.view import Array, Opening, Operation, SizeClass, StoredTensor, TypeClass
@@ -51,16 +48,16 @@ class Tree:
         return patterns(self.module)
 
     @cached_property
-    def unread(self) -> Unread:
+    def unread(self) -> cleaning.Unread:
         """The parts without a reader; a failure may still need them."""
-        return unread(self.module)
+        return cleaning.unread(self.module)
 
 
 @lru_cache(maxsize=64)
 def read_tree(data: bytes) -> Tree:
     """Read the tree of a module; a module that a tree cannot hold gives an empty one, which has no edits."""
     try:
-        module = from_json(data.decode("utf-8"))
+        module = reading.from_json(data.decode("utf-8"))
     except (MalformedGraph, ValueError):
         return Tree(_EMPTY)
     return Tree(module if isinstance(module.get("main"), R.Function) else _EMPTY)
@@ -80,10 +77,10 @@ def put_module(
     fail and which the subject lacks: that would be another failure.
     """
     tree = tree_of(subject)
-    if not is_closed(module) or module == tree.module or not patterns(module) <= tree.known_patterns:
+    if not cleaning.is_closed(module) or module == tree.module or not patterns(module) <= tree.known_patterns:
         return None
     given = subject.inputs if inputs is None else dict(inputs)
-    return TvmSubject(subject.program, given).with_module(to_json(module).encode())
+    return TvmSubject(subject.program, given).with_module(writing.to_json(module).encode())
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,9 @@ class RelaxEdits:
         if module is None:
             return None
         unread_before = tree_of(subject).unread
-        return put_module(subject, clean_module(module, unread_before, not self.keeps_parameters), inputs)
+        return put_module(
+            subject, cleaning.clean_module(module, unread_before, not self.keeps_parameters), inputs
+        )
 
     def change(self, label: str, touched: str, change: Change, part: str = "") -> TvmEdit:
         """Make an edit of the module alone; it simplifies `part`, or the part that it touches."""

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
+from opsieve.gen.irs.relax import known_faults, tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
@@ -21,15 +21,13 @@ from opsieve.gen.irs.relax.edits import (
     replace_function,
     yield_leaf,
 )
-from opsieve.gen.irs.relax.known_faults import captures
 from opsieve.gen.irs.relax.walk import Retyped, all_bindings, all_names, functions, reads, renew
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.irs.relax.edits import RelaxEdits, put_module, tree_of
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmPass, TvmSubject
-from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
-from opsieve.reducer.passes.values import freeze_inputs, shrink_dimensions, simplify_dtypes, simplify_values
+from opsieve.reducer.passes import nodes, values
 from opsieve.reducer.problem.order import value_complexity
 
 
@@ -149,7 +147,7 @@ def hoist_functions(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]
         found += [
             (binding.var.name, binding.value)
             for binding in all_bindings(function.body)
-            if isinstance(binding.value, R.Function) and not captures(binding.value)
+            if isinstance(binding.value, R.Function) and not known_faults.captures(binding.value)
         ]
     as_main = partial(_as_main, edits)
     for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
@@ -215,16 +213,16 @@ def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
     listed: dict[str, Callable[[RelaxEdits, TvmSubject], Iterator[TvmEdit]]] = {
         "functions": hoist_functions,
         "results": _results,
-        "outputs": drop_outputs,
-        "bodies": open_bodies,
+        "outputs": nodes.drop_outputs,
+        "bodies": nodes.open_bodies,
         "projections": _projections,
-        "bypass": bypass_operations,
-        "nodes": drop_operations,
-        "inputs": freeze_inputs,
+        "bypass": nodes.bypass_operations,
+        "nodes": nodes.drop_operations,
+        "inputs": values.freeze_inputs,
         "blocks": _blocks,
         "symbols": _symbols,
-        "dimensions": shrink_dimensions,
-        "dtypes": simplify_dtypes,
+        "dimensions": values.shrink_dimensions,
+        "dtypes": values.simplify_dtypes,
     }
     return [ListedPass(name, partial(each, edits)) for name, each in listed.items()]
 
@@ -233,6 +231,6 @@ _EDITS = RelaxEdits()
 PASSES: tuple[TvmPass, ...] = (
     ListedPass("unread", unread_parts),
     *_dimensions(_EDITS),
-    ListedPass("values", partial(simplify_values, _EDITS)),
+    ListedPass("values", partial(values.simplify_values, _EDITS)),
     Signatures(_dimensions(RelaxEdits(keeps_parameters=True))),
 )

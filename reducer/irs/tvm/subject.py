@@ -15,9 +15,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.program import TvmProgram, walk
 from opsieve.gen.irs.tvm.tensors import from_node, to_numpy
 from opsieve.gen.model.tensors import Value, misfit
-from opsieve.reducer.engine.edit import Edit, Pass
-from opsieve.reducer.engine.engine import DIGITS
-from opsieve.reducer.engine.form import Size
+from opsieve.reducer.engine import edit, engine, form
 from opsieve.reducer.problem.order import value_complexity
 
 
@@ -42,8 +40,8 @@ class TvmSubject:
         return TvmSubject(program, {name: self.inputs[name] for name in wanted})
 
 
-TvmEdit: TypeAlias = Edit[TvmSubject]
-TvmPass: TypeAlias = Pass[TvmSubject]
+TvmEdit: TypeAlias = edit.Edit[TvmSubject]
+TvmPass: TypeAlias = edit.Pass[TvmSubject]
 
 
 class TvmForm:
@@ -55,9 +53,9 @@ class TvmForm:
         """Compare by the first part of the key that differs."""
         return _key(candidate) < _key(than)
 
-    def size(self, subject: TvmSubject) -> Size:
+    def size(self, subject: TvmSubject) -> form.Size:
         """Return the number of operators and the bytes of the JSON."""
-        return Size(subject.program.size, 0, len(subject.program.data))
+        return form.Size(subject.program.size, 0, len(subject.program.data))
 
     def digest(self, subject: TvmSubject) -> str:
         """Return a digest of module, passes and values."""
@@ -65,7 +63,7 @@ class TvmForm:
         for name, value in sorted(subject.inputs.items()):
             array = np.asarray(value)
             state.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-        return state.hexdigest()[:DIGITS]
+        return state.hexdigest()[: engine.DIGITS]
 
 
 def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes, tuple[str, ...]]:

@@ -7,29 +7,27 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir import nodes as N, scope
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tir.scope import holes
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
 from opsieve.gen.irs.tvm.program import object_nodes
-from opsieve.reducer.engine.census import Part
-from opsieve.reducer.engine.edit import Edit
+from opsieve.reducer.engine import census, edit
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
 Change = Callable[[ObjectNode], ObjectNode | None]
 
 
-def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+def tir_parts(subject: TvmSubject) -> Iterator[census.Part[TvmSubject]]:
     """Yield the statements of a function, loops and branches among them, and its buffers."""
     for node in _nodes(subject):
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
             nothing = _edit("do nothing for", node, _nothing)
-            yield Part(
+            yield census.Part(
                 "statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,)
             )
     for name in _buffers(subject):
         needed = _without_buffer(name, subject) is None
-        yield Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
+        yield census.Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
 
 
 def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -63,7 +61,7 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
     gives way to 0 alone, which is inside every buffer.
     """
     function = _function(subject.program.data)
-    for hole in holes(function) if function is not None else ():
+    for hole in scope.holes(function) if function is not None else ():
         node, kind = hole.node, N.dtype(hole.node)
         if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
             continue
@@ -82,7 +80,7 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
 def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Drop each argument without reads and writes."""
     for name in _buffers(subject):
-        yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
+        yield edit.Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +131,7 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
             (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item)),
         )
     )
-    return Edit(f"{label} {wanted[:8]}", touches, apply, frozenset([wanted]))
+    return edit.Edit(f"{label} {wanted[:8]}", touches, apply, frozenset([wanted]))
 
 
 def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
