@@ -29,7 +29,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.probe_backend import list_examined
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.model.variables import variable_set
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.corpus.corpus_file import Bug, read_bugs

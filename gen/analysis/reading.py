@@ -15,8 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators, qualified_name
-from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.errors import BadInput
 from opsieve.gen.graph.graph import BodyGraph, Node, count_elements, is_closed
@@ -67,7 +66,7 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
     """
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = versions[0] if versions else 0
-    if not OLDEST <= opset <= NEWEST:
+    if not catalogue.OLDEST <= opset <= catalogue.NEWEST:
         raise UnreadableModel(f"opset {opset}")
     if model.functions or model.graph.sparse_initializer:
         raise UnreadableModel("local functions or sparse tensors")
@@ -153,7 +152,7 @@ class _SourceReader:
         attrs: Attributes,
         declared: Mapping[str, onnx.TypeProto],
     ) -> list[Tensor]:
-        operator = operators().get(qualified_name(domain, proto.op_type))
+        operator = catalogue.operators().get(catalogue.qualified_name(domain, proto.op_type))
         types, bounds = _apply_rule(operator, ins, attrs)
         if any(each and (each.name in self._sized or (each.leaf == "input" and each.values)) for each in ins):
             self._sized.update(proto.output)
@@ -228,7 +227,7 @@ def _widest(dtype: str) -> Bounds:
 
 
 def _apply_rule(
-    operator: Operator | None, ins: Sequence[Tensor | None], attrs: Attributes
+    operator: declaration.Operator | None, ins: Sequence[Tensor | None], attrs: Attributes
 ) -> tuple[Sequence[Typed | None], Sequence[Bounds]]:
     """Return types and intervals by declaration; empty if the declaration is missing or fails."""
     if operator is None:

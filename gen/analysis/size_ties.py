@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.instance import with_sizes
+from opsieve.gen.declarations import declaration, instance
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 # The number of a tensor of the node, inputs first, and one of its axes.
@@ -79,7 +78,7 @@ def _plain(number: Any) -> Any:
 
 
 def size_ties(
-    operator: Operator,
+    operator: declaration.Operator,
     ins: Sequence[Tensor | None],
     attrs: Attributes,
     outs: Sequence[tuple[int, ...] | None],
@@ -112,7 +111,7 @@ def size_ties(
 
 def _mark_sizes(tensor: Tensor, number: int, ties: set[Tie]) -> Tensor:
     shape = tuple(MarkedSize(size, (number, axis), 0, ties) for axis, size in enumerate(tensor.shape))
-    return with_sizes(tensor, shape)
+    return instance.with_sizes(tensor, shape)
 
 
 def _handed_on(

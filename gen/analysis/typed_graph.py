@@ -16,8 +16,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.gen.declarations.catalogue import OLDEST, operators, qualified_name
-from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.view import opset_of
@@ -52,7 +51,7 @@ class TypedNode:
 
     name: str
     operator: str
-    op: Operator | None
+    op: declaration.Operator | None
     ins: list[Tensor | None]
     attrs: Attributes
     outs: list[Tensor]
@@ -212,9 +211,9 @@ class _GraphReader:
             scope.get(name) or _declare_tensor(name, types.get(name)) if name else None for name in node.input
         ]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        op = operators().get(qualified_name(domain, node.op_type))
+        op = catalogue.operators().get(catalogue.qualified_name(domain, node.op_type))
         if (node.domain, node.op_type) in self.own or (
-            op and not domain and self.opset < max(op.since, OLDEST)
+            op and not domain and self.opset < max(op.since, catalogue.OLDEST)
         ):
             op = None
         attrs: Attributes = {}

@@ -30,11 +30,10 @@ from opsieve.gen.irs.registry import (
     rename,
     write_program,
 )
+from opsieve.gen.model import printable, tensors
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import bound_reading, is_folder, read_file, reason
-from opsieve.gen.model.printable import drawing
 from opsieve.gen.model.program import Program
-from opsieve.gen.model.tensors import Value
 
 FORMAT = 2
 OF_ONNX = (
@@ -73,14 +72,14 @@ class Case:
     """
 
     program: Program
-    inputs: dict[str, Value]
-    expected: dict[str, Value] | None = None
+    inputs: dict[str, tensors.Value]
+    expected: dict[str, tensors.Value] | None = None
     origin: Origin = field(default_factory=Origin)
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         """Return the program drawn, for notebooks."""
-        return drawing(ir_of(self.program).lines(self.program))
+        return printable.drawing(ir_of(self.program).lines(self.program))
 
 
 class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -225,7 +224,7 @@ def _put(fresh: Path, folder: Path) -> None:
     put_folder(fresh, folder)
 
 
-Values = dict[str, Value]
+Values = dict[str, tensors.Value]
 
 
 def open_case(path: Path, inputs: Path | None = None, expected: Path | None = None, seed: int = 0) -> Case:

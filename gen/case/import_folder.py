@@ -19,9 +19,8 @@ from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.data.data_set import check_values, fit_values, read_npy
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.model import printable, tensors
 from opsieve.gen.model.files import bound_reading, is_folder, read_file
-from opsieve.gen.model.printable import escape_surrogates
-from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
 # The deepest nesting of folders that is searched.
 _DEPTH = 8
@@ -204,11 +203,11 @@ def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
     try:
         program = load_program(model)
         feeds = read_polygraphy_inputs(path)
-        types = graph_inputs(program.proto)
+        types = tensors.graph_inputs(program.proto)
         values = [fit_values(feed, types, "input", shown(path, 120)) for feed in feeds]
     except BadInput as error:
         return [Skipped(path, str(error))]
-    origin = Origin("user", None, {}, escape_surrogates(path.name))
+    origin = Origin("user", None, {}, printable.escape_surrogates(path.name))
     return [Imported(path, "Polygraphy inputs", Case(program, dict(feed), None, origin)) for feed in values]
 
 
@@ -216,7 +215,7 @@ def _nnsmith(folder: Path, model: Path) -> ImportResult:
     try:
         program = load_program(model)
         oracle = read_oracle(folder / "oracle.pkl")
-        inputs, outputs = graph_inputs(program.proto), graph_outputs(program.proto)
+        inputs, outputs = tensors.graph_inputs(program.proto), tensors.graph_outputs(program.proto)
         if "input" not in oracle:
             raise BadInput(f"{shown(folder / 'oracle.pkl', 160)} holds no inputs")
         values = {name: oracle["input"][name] for name in inputs if name in oracle["input"]}

@@ -17,8 +17,7 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
-from opsieve.gen.declarations.catalogue import find_operator, has_attribute
-from opsieve.gen.declarations.tensor import Domain, Shape
+from opsieve.gen.declarations import catalogue, tensor
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import all_nodes
@@ -71,12 +70,14 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     """
     types = graph_inputs(model)
     tensors = {name: _tensor(type_, name) for name, type_ in types.items()}
-    windows = any(has_attribute(node.op_type, "kernel_shape") for node in all_nodes(model.graph.node))
+    windows = any(
+        catalogue.has_attribute(node.op_type, "kernel_shape") for node in all_nodes(model.graph.node)
+    )
     sizes = _bind(tensors, windows, seed)
     scalars = {
         node.input[place]
         for node in model.graph.node
-        if (operator := find_operator(node.domain, node.op_type)) is not None
+        if (operator := catalogue.find_operator(node.domain, node.op_type)) is not None
         for place in operator.scalars
         if place < len(node.input)
     }
@@ -119,13 +120,13 @@ def seeded_values(
         name: (
             np.array(shape, np.int64)
             if name in sizes
-            else _value(types[name], shape, Domain(), Stream(seed, name))
+            else _value(types[name], shape, tensor.Domain(), Stream(seed, name))
         )
         for name, shape in shapes.items()
     }
 
 
-def _elements(type_: ValueType, shape: Shape) -> int:
+def _elements(type_: ValueType, shape: tensor.Shape) -> int:
     """Count the elements of a value whose tensors have this shape. Each sequence around them doubles the
     number; inside, a small tensor counts 64, because it takes as much memory.
     """
@@ -167,7 +168,7 @@ def _bind(tensors: Mapping[str, TensorType], windows: bool, seed: int) -> dict[s
     return sizes
 
 
-def _shape(type_: TensorType, sizes: Mapping[str, int], windows: bool, scalar: bool) -> Shape:
+def _shape(type_: TensorType, sizes: Mapping[str, int], windows: bool, scalar: bool) -> tensor.Shape:
     if type_.shape is None:
         return () if scalar else (sizes[""],)
     return tuple(_size(dim, sizes, windows and axis >= 2) for axis, dim in enumerate(type_.shape))
@@ -181,7 +182,7 @@ def _size(dim: int | str | None, sizes: Mapping[str, int], image_side: bool) -> 
     return sizes[dim]
 
 
-def _value(type_: ValueType, shape: Shape, domain: Domain, stream: Stream) -> Value:
+def _value(type_: ValueType, shape: tensor.Shape, domain: tensor.Domain, stream: Stream) -> Value:
     if isinstance(type_, OptionalType):
         return _value(type_.element, shape, domain, stream)
     if isinstance(type_, SequenceType):
@@ -201,14 +202,14 @@ def _value(type_: ValueType, shape: Shape, domain: Domain, stream: Stream) -> Va
         raise BadInput(f"no value of shape {shown(shape)} can be made up ({error}); give --inputs") from None
 
 
-def _strings(count: int, domain: Domain, stream: Stream) -> Array:
+def _strings(count: int, domain: tensor.Domain, stream: Stream) -> Array:
     words = _NUMERALS if domain.numeral else _WORDS
     texts = np.empty(count, dtype=object)
     texts[:] = [words[place] for place in stream.integers(0, len(words) - 1, count)]
     return texts
 
 
-def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Array:
+def _numbers(dtype_name: str, count: int, domain: tensor.Domain, stream: Stream) -> Array:
     """`count` numbers of a dtype, in the domain as far as the dtype can hold it."""
     dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[dtype_name])
     if domain.exact is not None:
@@ -239,7 +240,7 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
     return made
 
 
-def _integers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Array:
+def _integers(dtype_name: str, count: int, domain: tensor.Domain, stream: Stream) -> Array:
     least, most = _limits(dtype_name)
     low, high = (max(-4, least), 8) if least else (0, 8)
     if domain.low > -math.inf:

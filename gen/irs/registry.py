@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.ir import IR
-from opsieve.gen.model.printable import escape_surrogates
+from opsieve.gen.model import printable, tensors
 from opsieve.gen.model.program import AnotherIR, Program
-from opsieve.gen.model.tensors import Value
 
 GROUP = "opsieve.irs"
 ONNX = "onnx"
@@ -100,7 +99,7 @@ def write_program(program: Program, folder: Path) -> None:
             file.writelines(chunks)
 
 
-def make_inputs(program: Program, seed: int) -> dict[str, Value]:
+def make_inputs(program: Program, seed: int) -> dict[str, tensors.Value]:
     """Return a value for every input, of its type, the same for the same seed. BadInput where a type cannot
     be made up.
     """
@@ -125,7 +124,7 @@ def keep_script(program: P, script: str, exact: bool) -> P:
 def rename(program: P, name: str) -> P:
     """Return the same program under another name."""
     # mypy does not know that every program is a dataclass.
-    again: P = replace(program, name=escape_surrogates(name))  # type: ignore[type-var]
+    again: P = replace(program, name=printable.escape_surrogates(name))  # type: ignore[type-var]
     # The bytes are the same, so their cached results are kept: parsing a large model again is slow.
     for derived in ("proto", "digest"):
         if derived in program.__dict__:

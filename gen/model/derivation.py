@@ -11,8 +11,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 from onnx.shape_inference import infer_shapes
 
-from opsieve.gen.model.structure import bodies, model_nodes
-from opsieve.gen.model.tensors import type_of
+from opsieve.gen.model import structure, tensors
 
 # Inputs of so many integers are sizes, axes or repeats, which inference reads only where they are constant.
 _MOST_SIZES = 64
@@ -35,12 +34,12 @@ def derive_types(model: ModelProto, inputs: Mapping[str, Any]) -> list[ValueInfo
     for function in model.functions:
         del function.value_info[:]
     _forget_types(model.graph)
-    for node in model_nodes(model):
+    for node in structure.model_nodes(model):
         if node.op_type == "STFT" and not any(each.name == "onesided" for each in node.attribute):
             # onnx 1.23 infers the shape of a two-sided transform where the attribute is left out; its default
             # is 1.
             node.attribute.append(helper.make_attribute("onesided", 1))
-        for body in bodies(node):
+        for body in structure.bodies(node):
             _forget_types(body)
             for info in body.input:
                 _forget_shape(info.type)
@@ -65,7 +64,7 @@ def _forget_shape(type_: TypeProto) -> None:
 
 def _feed(graph: GraphProto, name: str, declared: TypeProto, value: Any) -> None:
     """Give an input the type of its value, or the value itself where inference can read it."""
-    type_ = type_of(value)
+    type_ = tensors.type_of(value)
     # An empty sequence or an absent optional does not determine the shape of its elements.
     if type_ is None:
         _forget_shape(declared)

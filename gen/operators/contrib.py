@@ -8,7 +8,7 @@ checker does not know them.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.declarations import declaration, symbolic_arith
+from opsieve.gen.declarations import declaration, properties, symbolic_arith
 from opsieve.gen.declarations.builder import FREE, Sizes
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -26,7 +26,6 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed
 from opsieve.gen.operators import convolutions, matmul, normalisations, reshaping
 from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scale_and_zero, zero_point
@@ -183,7 +182,7 @@ OPERATORS = (
             bounds=_range_of,
             dtypes=_BYTES,
             scales=(1, 4, 6),
-            rounding=Rounding.REQUANTISES,
+            rounding=properties.Rounding.REQUANTISES,
         )
         for name in ("QLinearAdd", "QLinearMul")
     ),
@@ -193,7 +192,7 @@ OPERATORS = (
         bounds=_range_of,
         dtypes=_BYTES,
         scales=(1, 3),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     contrib(
         "QLinearLeakyRelu",
@@ -201,7 +200,7 @@ OPERATORS = (
         bounds=_range_of,
         dtypes=_BYTES,
         scales=(1, 3),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     contrib(
         "QLinearSoftmax",
@@ -209,7 +208,7 @@ OPERATORS = (
         bounds=_range_of,
         dtypes=_BYTES,
         ranks=(1, 4),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     contrib(
         "QLinearGlobalAveragePool",
@@ -219,7 +218,7 @@ OPERATORS = (
         dtypes=_BYTES,
         ranks=(3, 5),
         scales=(1, 3),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     contrib(
         "QLinearConcat",
@@ -228,7 +227,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: full(ins[2].dtype),
         dtypes=_BYTES,
         ranks=(1, 4),
-        rounding=Rounding.REQUANTISES,
+        rounding=properties.Rounding.REQUANTISES,
     ),
     contrib(
         "DynamicQuantizeMatMul",
@@ -246,7 +245,7 @@ OPERATORS = (
             )
         ),
         ranks=(2, 4),
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     contrib(
         "MatMulIntegerToFloat",
@@ -275,7 +274,7 @@ OPERATORS = (
         dtypes=("float32", "int64"),
         ranks=(2, 4),
         rank_ends=declaration.RankEnds.LEAST,
-        rounding=Rounding.EXACT,
+        rounding=properties.Rounding.EXACT,
     ),
     contrib(
         "CDist",

@@ -9,10 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations import catalogue, declaration, instance
 from opsieve.gen.declarations.builder import Builder
-from opsieve.gen.declarations.catalogue import OpChoice, form
-from opsieve.gen.declarations.declaration import Operator, Sampler
-from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.tensor import (
     LARGEST,
     LEAST,
@@ -32,7 +30,7 @@ from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
 _DEPTH = 2
 _DTYPES = (*NUMERIC, "bool")
 _SIMPLE = tuple(
-    OpChoice(
+    catalogue.OpChoice(
         operator,
         frozenset(("float32",)),
         ("float32",),
@@ -95,24 +93,24 @@ def _clip_tensor(body: GraphBuilder, tensor: Tensor, low: float, high: float) ->
     """Clip the tensor to an interval; returns `None` if Clip does not support its type."""
     if low <= tensor.low and tensor.high <= high:
         return tensor
-    had = form("Clip", body.opset)
+    had = catalogue.form("Clip", body.opset)
     if had is None or tensor.dtype not in had.dtypes(0) or tensor.dtype == "bool":
         return None
     bounds = [body.ints([bound], tensor.dtype, ()) for bound in (low, high)]
     return body.emit("Clip", "", [tensor, *bounds], {}, [(tensor.dtype, tensor.shape)], (low, high))[0]
 
 
-def in_graph(sample: Callable[[GraphBuilder, Tensor], Instance | None]) -> Sampler:
+def in_graph(sample: Callable[[GraphBuilder, Tensor], instance.Instance | None]) -> declaration.Sampler:
     """Make a sampler that adds nodes of its own, which requires numeric sizes."""
 
-    def sampler(builder: Builder, x: Tensor) -> Instance | None:
+    def sampler(builder: Builder, x: Tensor) -> instance.Instance | None:
         assert isinstance(builder, GraphBuilder), "nodes with bodies are not drawn with open sizes"
         return sample(builder, x)
 
     return sampler
 
 
-def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
+def _if(builder: GraphBuilder, condition: Tensor) -> instance.Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
     rng = builder.rng
@@ -131,7 +129,7 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     # A graph cannot list one value twice among its outputs.
     if not (_distinct(others) and _distinct(chosen)):
         return None
-    return Instance(
+    return instance.Instance(
         [condition],
         {
             "then_branch": BodyGraph((), first.nodes, chosen),
@@ -194,7 +192,7 @@ def _choose_scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> l
     return [tensor for tensor in free if body.rng.random() < body.style.rates.handed_on][:2]
 
 
-def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
+def _loop(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
     rng, body = builder.rng, builder.start_body()
@@ -222,7 +220,9 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
         return None
     condition = builder.ints([1], "bool", ()) if rng.random() < builder.style.rates.loop_condition else None
     attrs: Attributes = {"body": BodyGraph((number, going, *inputs), body.nodes, given)}
-    return Instance([builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs)
+    return instance.Instance(
+        [builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs
+    )
 
 
 def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -236,7 +236,7 @@ def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
+def _scan(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
     """Draw a Scan: states first, then tensors that are scanned along an axis, forwards or backwards."""
     if builder.scope.depth >= _DEPTH:
         return None
@@ -281,7 +281,7 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
         attrs["scan_output_directions"] = [rng.below(2) for _ in collected]
     if collected and rng.random() < builder.style.rates.rare_attribute:
         attrs["scan_output_axes"] = [rng.between(0, tensor.rank) for tensor in collected]
-    return Instance([*starts, *(tensor for tensor, _ in apart)], attrs)
+    return instance.Instance([*starts, *(tensor for tensor, _ in apart)], attrs)
 
 
 def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -298,7 +298,7 @@ def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 OPERATORS = (
-    Operator(
+    declaration.Operator(
         "If",
         in_graph(_if),
         infer=lambda ins, attrs: [(tensor.dtype, tensor.shape) for tensor in attrs["then_branch"].outputs],
@@ -311,7 +311,7 @@ OPERATORS = (
         family="control",
         scalars=(0,),
     ),
-    Operator(
+    declaration.Operator(
         "Loop",
         in_graph(_loop),
         infer=_loop_types,
@@ -326,7 +326,7 @@ OPERATORS = (
         usual={0: Domain(1, 3), 1: exact([1])},
         scalars=(0, 1),
     ),
-    Operator(
+    declaration.Operator(
         "Scan",
         in_graph(_scan),
         infer=_scan_types,

@@ -4,9 +4,8 @@ bring.
 Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.
 """
 
+from opsieve.gen.declarations import properties, tensor
 from opsieve.gen.declarations.declaration import Operator, SizeRule
-from opsieve.gen.declarations.properties import Rounding, random_numbers, repeated_elements
-from opsieve.gen.declarations.tensor import POSITIVE, Domain, axis_index, dim_index
 from opsieve.gen.operators.resize_sampling import resize_scales
 
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
@@ -15,7 +14,7 @@ _OTHER_DOMAIN = "its operator set is no part of what compilers for inference tak
 _MADE = "onnxruntime makes it of others while it optimises"
 _UNDRAWN = "programs are not made of it yet; it decides by values"
 # Plausible values of the first two inputs: a learning rate, and the number of the step.
-_STEP = {0: POSITIVE, 1: Domain(1, 3)}
+_STEP = {0: tensor.POSITIVE, 1: tensor.Domain(1, 3)}
 
 
 def random(name: str, **more: object) -> Operator:
@@ -23,38 +22,54 @@ def random(name: str, **more: object) -> Operator:
     return Operator(
         name,
         excluded=_NO_ORACLE,
-        undefined=(random_numbers,),
+        undefined=(properties.random_numbers,),
         random=True,
         **more,  # type: ignore[arg-type]
     )
 
 
 OPERATORS = (
-    random("Bernoulli", usual={0: Domain(0, 1)}, rounding=Rounding.JUMPS),
-    random("Multinomial", rounding=Rounding.JUMPS),
+    random("Bernoulli", usual={0: tensor.Domain(0, 1)}, rounding=properties.Rounding.JUMPS),
+    random("Multinomial", rounding=properties.Rounding.JUMPS),
     *map(random, ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
     Operator(
         "ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"
     ),
     Operator(
-        "Constant", excluded="every leaf may be one (gen/graph/graph_builder.py)", rounding=Rounding.EXACT
+        "Constant",
+        excluded="every leaf may be one (gen/graph/graph_builder.py)",
+        rounding=properties.Rounding.EXACT,
     ),
     Operator(
         "SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"
     ),
-    Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
+    Operator(
+        "Scatter",
+        excluded=_REPLACED,
+        usual={1: tensor.axis_index(0)},
+        undefined=(properties.repeated_elements,),
+    ),
     Operator(
         "Upsample",
         excluded=_REPLACED,
         usual={1: resize_scales},
         size_rule=SizeRule.RESCALED,
-        rounding=Rounding.COMPUTES,
+        rounding=properties.Rounding.COMPUTES,
     ),
     Operator(
-        "ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}
+        "ArrayFeatureExtractor",
+        domain="ai.onnx.ml",
+        excluded=_OTHER_DOMAIN,
+        usual={1: tensor.dim_index(0, -1)},
     ),
     *(
-        Operator(name, domain="com.microsoft", excluded=_MADE, scales=scales, rounding=Rounding.REQUANTISES)
+        Operator(
+            name,
+            domain="com.microsoft",
+            excluded=_MADE,
+            scales=scales,
+            rounding=properties.Rounding.REQUANTISES,
+        )
         for name, scales in (
             ("QGemm", (1, 4, 7)),
             ("QLinearAveragePool", (1, 3)),
@@ -62,7 +77,7 @@ OPERATORS = (
         )
     ),
     *(
-        Operator(name, domain="com.microsoft", excluded=_UNDRAWN, rounding=Rounding.COMPUTES)
+        Operator(name, domain="com.microsoft", excluded=_UNDRAWN, rounding=properties.Rounding.COMPUTES)
         for name in ("MoE", "QMoE", "DynamicTimeWarping", "CropAndResize", "DynamicQuantizeLSTM")
     ),
     *(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
+from opsieve.gen.declarations import declaration, shape_patterns, symbolic_arith
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -20,8 +20,6 @@ from opsieve.gen.declarations.instance import (
     between,
     whole,
 )
-from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.symbolic_arith import Truth, divisors
 from opsieve.gen.declarations.tensor import FLOATS, Bounds, Domain, Ins, Typed, dim_index, optional
 
 _WEIGHTS, _SMALL = Domain(0.5, 2), Domain(-1, 1)
@@ -60,8 +58,8 @@ def _rule(word: str) -> Callable[[Draft], bool]:
 
 # Each group of query heads shares a key; half of the drawn nodes get an initial state.
 _LINEAR = (
-    Attr("q_num_heads", lambda draft: draft.rng.choice(divisors(draft.x.shape[2]))),
-    Attr("kv_num_heads", lambda draft: draft.rng.choice(divisors(draft["q_num_heads"]))),
+    Attr("q_num_heads", lambda draft: draft.rng.choice(symbolic_arith.divisors(draft.x.shape[2]))),
+    Attr("kv_num_heads", lambda draft: draft.rng.choice(symbolic_arith.divisors(draft["q_num_heads"]))),
     First("batch length _"),
     Count("size", lambda draft: draft.x.shape[2] // draft["q_num_heads"]),
     Count("width", between(1, 3)),
@@ -75,7 +73,7 @@ _LINEAR = (
 )
 
 
-def _heads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _heads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
     if heads < 1 or groups < 1:
         return [False]
@@ -129,11 +127,11 @@ def _causal_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 
 
 OPERATORS = (
-    Operator(
+    declaration.Operator(
         "NegativeLogLikelihoodLoss",
         parts=_loss_parts(1),
         infer=lambda ins, attrs: _loss_type(ins, attrs)[:1],
-        requires=agree(*_LOSS),
+        requires=shape_patterns.agree(*_LOSS),
         bounds=lambda ins, attrs: _loss_bounds(ins, attrs)[:1],
         ranks=(2, 4),
         family="loss",
@@ -141,11 +139,11 @@ OPERATORS = (
         usual={1: dim_index(0, 1)},
         symbolic=True,
     ),
-    Operator(
+    declaration.Operator(
         "SoftmaxCrossEntropyLoss",
         parts=_loss_parts(2),
         infer=_loss_type,
-        requires=agree(*_LOSS),
+        requires=shape_patterns.agree(*_LOSS),
         bounds=_loss_bounds,
         ranks=(2, 4),
         family="loss",
@@ -153,16 +151,16 @@ OPERATORS = (
         usual={1: dim_index(0, 1)},
         symbolic=True,
     ),
-    Operator(
+    declaration.Operator(
         "SwiGLU",
         parts=(Input(whole), Attr("alpha", (0.5, 1.702), 0.4)),
-        requires=agree("all...", "all..."),
-        bounds=magnitude(lambda ins, attrs: max(ins[0].high, 1.0) * ins[1].size),
+        requires=shape_patterns.agree("all...", "all..."),
+        bounds=declaration.magnitude(lambda ins, attrs: max(ins[0].high, 1.0) * ins[1].size),
         family="attention",
         dtypes=FLOATS,
         symbolic=True,
     ),
-    Operator(
+    declaration.Operator(
         "LinearAttention",
         parts=_LINEAR,
         infer=_linear_types,
@@ -172,9 +170,9 @@ OPERATORS = (
         ranks=(3, 3),
         family="attention",
         dtypes=("float32", "float16"),
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
     ),
-    Operator(
+    declaration.Operator(
         "CausalConvWithState",
         parts=(
             First(_SIGNAL),
@@ -185,11 +183,11 @@ OPERATORS = (
             Attr("activation", ("silu", "swish", "none"), 0.5),
         ),
         infer=_causal_types,
-        requires=agree(_SIGNAL, _FILTER, "channels"),
+        requires=shape_patterns.agree(_SIGNAL, _FILTER, "channels"),
         bounds=_causal_bounds,
         ranks=(3, 3),
         family="window",
         dtypes=("float32", "float16"),
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
     ),
 )

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations import declaration, shape_patterns, symbolic_arith
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -30,8 +30,6 @@ from opsieve.gen.declarations.properties import (
     normalised_size,
     rows_of_first,
 )
-from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.symbolic_arith import Truth, divisors, either
 from opsieve.gen.declarations.tensor import ANY, FLOATS, Bounds, Domain, Ins, Typed, exact, optional
 
 # Scales away from 0: a scale near 0 would hide errors of everything before it.
@@ -60,15 +58,18 @@ def _statistics(draft: Draft) -> None:
     draft.outputs = 1 if seldom else draft.rng.between(2, 3)
 
 
-def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     """Require the scale, and the bias if given, to broadcast to the normalised axes."""
     shape, axis = ins[0].shape, attrs.get("axis", -1)
     if not -len(shape) <= axis < len(shape):
         return [False]
-    found: list[Truth] = []
+    found: list[symbolic_arith.Truth] = []
     for parameter in ins[1:]:
         found.append(len(parameter.shape) <= len(shape[axis:]))
-        found += [either(p == q, q == 1) for p, q in zip(shape[::-1], parameter.shape[::-1], strict=False)]
+        found += [
+            symbolic_arith.either(p == q, q == 1)
+            for p, q in zip(shape[::-1], parameter.shape[::-1], strict=False)
+        ]
     return found
 
 
@@ -87,7 +88,7 @@ def _layer_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 
 def _groups(draft: Draft) -> int:
     if draft.open is None:
-        return draft.rng.choice(divisors(draft.x.shape[1]))
+        return draft.rng.choice(symbolic_arith.divisors(draft.x.shape[1]))
     groups = draft.rng.choice((1, 1, 2, 3, 4))
     draft.holds(draft.x.shape[1] % groups == 0)
     return groups
@@ -98,13 +99,13 @@ def _group_parameters(draft: Draft) -> Sizes:
     return (draft.attrs["num_groups"] if draft.builder.opset < 21 else draft.x.shape[1],)
 
 
-def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     """Require as many parameters as groups (before opset 21) or as channels (since then)."""
     groups, channels = attrs["num_groups"], ins[0].shape[1]
     if groups < 1 or any(len(parameter.shape) != 1 for parameter in ins[1:]):
         return [False]
     found = [channels % groups == 0, ins[1].shape[0] == ins[2].shape[0]]
-    return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
+    return [*found, symbolic_arith.either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
 
 
 # Elements of a leaf: fewer are all equal now and then, since some styles draw them from three numbers.
@@ -147,9 +148,9 @@ def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal(ins[:1], math.prod(x.shape))
 
 
-def norm(name: str, **more: Any) -> Operator:
+def norm(name: str, **more: Any) -> declaration.Operator:
     """Return a normalisation of floats; the result has the type of the first input."""
-    return Operator(name, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
+    return declaration.Operator(name, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
 
 def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
@@ -176,8 +177,8 @@ OPERATORS = (
             # Further outputs are for training only.
             OutputCount(1),
         ),
-        requires=agree("batch channels sides...", *["channels"] * 4),
-        bounds=magnitude(
+        requires=shape_patterns.agree("batch channels sides...", *["channels"] * 4),
+        bounds=declaration.magnitude(
             lambda ins, attrs: (
                 (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
             )
@@ -185,12 +186,12 @@ OPERATORS = (
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
         ranks=(2, 5),
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
+        rank_ends=declaration.RankEnds.LEAST,
     ),
     norm(
         "InstanceNormalization",
         parts=(Input(channels, _SCALE), Input(channels), _EPSILON),
-        requires=agree("batch channels sides...", *["channels"] * 4),
+        requires=shape_patterns.agree("batch channels sides...", *["channels"] * 4),
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
         undefined=(long_sum(normalised_size),),
@@ -207,7 +208,7 @@ OPERATORS = (
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
-        rank_ends=RankEnds.LEAST,
+        rank_ends=declaration.RankEnds.LEAST,
         unmodelled=_wide_scale,
         rows=normalised_rows,
     ),
@@ -264,7 +265,7 @@ OPERATORS = (
         ranks=(2, 5),
         varied=True,
     ),
-    Operator(
+    declaration.Operator(
         "Dropout",
         # In inference mode the ratio has no effect and the mask is all true.
         parts=(
@@ -273,10 +274,10 @@ OPERATORS = (
         ),
         same_shape=True,
         infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape), ("bool", ins[0].shape)],
-        bounds=lambda ins, attrs: [hull(ins, attrs), (0.0, 1.0)],
+        bounds=lambda ins, attrs: [declaration.hull(ins, attrs), (0.0, 1.0)],
         family="normalisation",
         usual={1: Domain(0, 0.5), 2: exact([0])},
-        moves=Moves.FIRST,
+        moves=declaration.Moves.FIRST,
         undefined=(dropout,),
         symbolic=True,
         rigid=True,

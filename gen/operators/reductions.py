@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.catalogue import form
+from opsieve.gen.declarations import catalogue, symbolic_arith
 from opsieve.gen.declarations.declaration import Operator, RankEnds, axis_inside
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -33,7 +33,6 @@ from opsieve.gen.declarations.properties import (
     running_size,
     softmax_of_infinity,
 )
-from opsieve.gen.declarations.symbolic_arith import Truth, product
 from opsieve.gen.declarations.tensor import (
     ANY,
     FLOATS,
@@ -71,7 +70,7 @@ def _axes_for(name: str) -> Part:
     """Make the part that draws axes, as an attribute or input by opset; sometimes none, meaning all."""
 
     def axes(draft: Draft) -> None:
-        rng, rank, had = draft.rng, draft.x.rank, form(name, draft.builder.opset)
+        rng, rank, had = draft.rng, draft.x.rank, catalogue.form(name, draft.builder.opset)
         assert had is not None
         if not rank or rng.random() < draft.builder.style.rates.all_axes:
             return
@@ -114,7 +113,7 @@ def reduction(
         bounds=lambda ins, attrs: bounds(
             ins[0].low,
             ins[0].high,
-            product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape))),
+            symbolic_arith.product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape))),
         ),
         safe=(safe,) if safe is not ANY else (),
         family="reduction",
@@ -242,7 +241,7 @@ def _running_product(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(low, ins[0].low), max(high, ins[0].high, 1.0)
 
 
-def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     values, rank = ins[1].values, len(ins[0].shape)
     return [] if values is None else [-rank <= values[0] < rank]
 
@@ -262,7 +261,7 @@ def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, found), ("int64", found)]
 
 
-def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[symbolic_arith.Truth]:
     values, axis, inside = ins[1].values, attrs.get("axis", -1), axis_inside(-1)(ins, attrs)
     return (
         inside

@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations import properties, shape_patterns, symbolic_arith
+from opsieve.gen.declarations import declaration, properties, shape_patterns, symbolic_arith
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import RankEnds, SizeRule, has_attribute, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -222,8 +221,8 @@ OPERATORS = (
         family="image",
         usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
         symbolic=True,
-        unmodelled=has_attribute("axes"),
-        size_rule=SizeRule.RESCALED,
+        unmodelled=declaration.has_attribute("axes"),
+        size_rule=declaration.SizeRule.RESCALED,
         per_axis=(1, 2, 3),
         sizes_unsaid=True,
         rounding=properties.Rounding.COMPUTES,
@@ -237,7 +236,9 @@ OPERATORS = (
             ins[1].shape[-1] == len(ins[0].shape) - 2,
         ],
         # The magnitudes of cubic weights add up to at most 1.375 for an axis, so to 1.9 for two.
-        bounds=magnitude(lambda ins, attrs: ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)),
+        bounds=declaration.magnitude(
+            lambda ins, attrs: ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)
+        ),
         parts=(
             Attr("mode", _grid_mode),
             Attr("padding_mode", ("zeros", "border", "reflection"), 0.5),
@@ -285,8 +286,8 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
         usual={1: _image_or_block, 2: _image_or_block},
-        rank_ends=RankEnds.BOTH,
-        unmodelled=has_attribute("dilations", "pads", "strides"),
+        rank_ends=declaration.RankEnds.BOTH,
+        unmodelled=declaration.has_attribute("dilations", "pads", "strides"),
         sizes_unsaid=True,
     ),
     declare_windowed(
@@ -312,7 +313,7 @@ OPERATORS = (
         family="image",
         usual={1: _affine_sizes},
         symbolic=True,
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
         sizes_unsaid=True,
     ),
     declare_windowed(
@@ -344,7 +345,7 @@ OPERATORS = (
         family="image",
         usual={1: Domain(0, 4), 2: dim_index(0, 0)},
         undefined=(properties.nan_input,),
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
         rounding=properties.Rounding.COMPUTES,
     ),
     declare_windowed(
@@ -361,7 +362,7 @@ OPERATORS = (
         dtypes=FLOATS,
         usual={1: ZERO},
         undefined=(properties.nan_input,),
-        rank_ends=RankEnds.BOTH,
+        rank_ends=declaration.RankEnds.BOTH,
         rounding=properties.Rounding.JUMPS,
     ),
     declare_windowed(

@@ -8,9 +8,8 @@ Sequence*, SplitToSequence, ConcatFromSequence, Optional*.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.declarations import catalogue, symbolic_arith
+from opsieve.gen.declarations import catalogue, declaration, symbolic_arith
 from opsieve.gen.declarations.builder import Builder
-from opsieve.gen.declarations.declaration import Moves, Operator
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -127,9 +126,9 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def declare_container(name: str, infer: Any, **more: Any) -> Operator:
+def declare_container(name: str, infer: Any, **more: Any) -> declaration.Operator:
     """Declare an operator on sequences or optionals."""
-    return Operator(name, infer=infer, family="container", **more)
+    return declaration.Operator(name, infer=infer, family="container", **more)
 
 
 OPERATORS = (
@@ -139,7 +138,7 @@ OPERATORS = (
         parts=(some(Input(whole), some(Input(whole), share=0.5), share=0.7),),
         bounds=reshaping.all_hull,
         dtypes=_ELEMENTS,
-        moves=Moves.EVERY,
+        moves=declaration.Moves.EVERY,
     ),
     declare_container(
         "SequenceAt",
@@ -147,7 +146,7 @@ OPERATORS = (
         parts=(Numbers(lambda draft: draft.rng.choice((0, -1)), ("int64", "int32"), scalar=True),),
         dtypes=_SEQUENCES,
         usual={1: ZERO},
-        moves=Moves.FIRST,
+        moves=declaration.Moves.FIRST,
         scalars=(1,),
     ),
     declare_container(
@@ -185,7 +184,7 @@ OPERATORS = (
         ranks=(1, 5),
         dtypes=_ELEMENTS,
         usual={1: slice_concat.split_sizes},
-        moves=Moves.FIRST,
+        moves=declaration.Moves.FIRST,
     ),
     declare_container(
         "ConcatFromSequence",
@@ -201,7 +200,7 @@ OPERATORS = (
             ),
         ),
         dtypes=_SEQUENCES,
-        moves=Moves.EVERY,
+        moves=declaration.Moves.EVERY,
     ),
     declare_container(
         "SequenceMap",
@@ -214,13 +213,13 @@ OPERATORS = (
         "Optional",
         lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)],
         dtypes=_ELEMENTS,
-        moves=Moves.IN_ORDER,
+        moves=declaration.Moves.IN_ORDER,
     ),
     declare_container(
         "OptionalGetElement",
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         dtypes=_OPTIONALS,
-        moves=Moves.IN_ORDER,
+        moves=declaration.Moves.IN_ORDER,
     ),
     declare_container(
         "OptionalHasElement",

@@ -39,8 +39,7 @@ from opsieve.gen.declarations.tensor import (
     size_of,
 )
 from opsieve.gen.model.tensors import DTYPES, data_size
-from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
-from opsieve.gen.operators.reshaping import values_of
+from opsieve.gen.operators import elementwise, reshaping
 
 
 def _length_axis(draft: Draft) -> int:
@@ -68,14 +67,14 @@ _FOURIER = (
 
 
 def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
-    return int(attrs["axis"] if "axis" in attrs else values_of(ins[2])[0]) % len(ins[0].shape)
+    return int(attrs["axis"] if "axis" in attrs else reshaping.values_of(ins[2])[0]) % len(ins[0].shape)
 
 
 def _fourier_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     sides, axis = list(ins[0].shape), _fourier_axis(ins, attrs)
     length = optional(ins, 1)
     if length is not None:
-        sides[axis] = values_of(length)[0]
+        sides[axis] = reshaping.values_of(length)[0]
     if attrs.get("onesided"):
         # A real signal's spectrum is symmetric: floor(n/2) + 1 values determine it.
         sides[axis] = sides[axis] // 2 + 1
@@ -98,15 +97,17 @@ _SHORT_TIME = (
 
 
 def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    frame, step = values_of(ins[3])[0], values_of(ins[1])[0]
+    frame, step = reshaping.values_of(ins[3])[0], reshaping.values_of(ins[1])[0]
     bins = frame // 2 + 1 if attrs.get("onesided", 1) else frame
     return [(ins[0].dtype, (ins[0].shape[0], (ins[0].shape[1] - frame) // step + 1, bins, 2))]
 
 
 def _like_type(draft: Draft) -> str:
-    allowed = draft.builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
+    allowed = draft.builder.takes("CastLike", "T2") & frozenset(elementwise.CAST_TARGETS)
     return draft.builder.choose_dtype(
-        frozenset(dtype for dtype in allowed if dtype == draft.x.dtype or holds_all(dtype, draft.x))
+        frozenset(
+            dtype for dtype in allowed if dtype == draft.x.dtype or elementwise.holds_all(dtype, draft.x)
+        )
     )
 
 

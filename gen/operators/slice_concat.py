@@ -6,8 +6,8 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations import catalogue, properties
 from opsieve.gen.declarations.builder import FREE, Builder, OpenBuilder
-from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, RankEnds, SizeRule
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -21,7 +21,6 @@ from opsieve.gen.declarations.instance import (
     sign_axis,
     some,
 )
-from opsieve.gen.declarations.properties import Rounding, concatenated_rows
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 from opsieve.gen.declarations.tensor import (
     NUMERIC,
@@ -115,7 +114,7 @@ def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _pad(builder: Builder, x: Tensor) -> Instance:
-    rng, had = builder.rng, form("Pad", builder.opset)
+    rng, had = builder.rng, catalogue.form("Pad", builder.opset)
     assert had is not None
     modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if builder.opset >= 19 else [])
     mode = rng.choice(modes)
@@ -366,7 +365,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=_open_slice,
         size_rule=SizeRule.CUT,
-        rounding=Rounding.EXACT,
+        rounding=properties.Rounding.EXACT,
     ),
     layout(
         "Pad",
@@ -380,7 +379,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=_open_pad,
         per_axis=(1,),
-        rounding=Rounding.EXACT,
+        rounding=properties.Rounding.EXACT,
     ),
     layout(
         "Concat",
@@ -394,8 +393,8 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.JOINED,
         merges=True,
-        rounding=Rounding.EXACT,
-        rows=concatenated_rows,
+        rounding=properties.Rounding.EXACT,
+        rows=properties.concatenated_rows,
     ),
     layout(
         "Split",
@@ -418,7 +417,7 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.PARTED,
         sizes_unsaid=True,
-        rounding=Rounding.EXACT,
+        rounding=properties.Rounding.EXACT,
     ),
     layout(
         "CenterCropPad",

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.instance import Attr, Part
+from opsieve.gen.declarations import declaration, instance
 from opsieve.gen.declarations.properties import (
     Rounding,
     nan_element,
@@ -67,14 +66,14 @@ def _cosh(low: float, high: float) -> Bounds:
 
 
 def unary(
-    name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any
-) -> Operator:
+    name: str, interval: Interval, safe: Domain = ANY, parts: tuple[instance.Part, ...] = (), **more: Any
+) -> declaration.Operator:
     """Return an operator with one input, whose result has the same type."""
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return interval(ins[0].low, ins[0].high)
 
-    return Operator(
+    return declaration.Operator(
         name,
         parts=parts,
         bounds=bounds,
@@ -116,7 +115,7 @@ UNARY = (
     unary(
         "Celu",
         lambda low, high: (min(low, -2.0) if low < 0 else low, _positive(high)),
-        parts=(Attr("alpha", (0.5, 2.0), 0.5),),
+        parts=(instance.Attr("alpha", (0.5, 2.0), 0.5),),
         undefined=(nan_element,),
         rounding=Rounding.BOUNDED,
     ),
@@ -126,7 +125,7 @@ UNARY = (
     unary(
         "Elu",
         above(-2.0, 1.0),
-        parts=(Attr("alpha", (0.5, 2.0), 0.5),),
+        parts=(instance.Attr("alpha", (0.5, 2.0), 0.5),),
         undefined=(nan_element,),
         rounding=Rounding.BOUNDED,
     ),
@@ -134,17 +133,19 @@ UNARY = (
     # exp(5) is 148, so that the product of two results still fits float16.
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor), rounding=Rounding.EXACT | Rounding.JUMPS),
-    unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
-    Operator(
+    unary("Gelu", above(-0.2, 0.5), parts=(instance.Attr("approximate", ("tanh", "none"), 0.5),)),
+    declaration.Operator(
         "HardSigmoid",
-        parts=(Attr("alpha", (0.1, 0.5), 0.5),),
+        parts=(instance.Attr("alpha", (0.1, 0.5), 0.5),),
         bounds=_hard_sigmoid,
         family="unary",
         undefined=(nan_element,),
         symbolic=True,
     ),
     unary("HardSwish", above(-0.4, 0.5), undefined=(nan_element,)),
-    unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER, rounding=Rounding.EXACT),
+    unary(
+        "Identity", lambda low, high: (low, high), moves=declaration.Moves.IN_ORDER, rounding=Rounding.EXACT
+    ),
     # Near 0 a small error of the operand becomes a large one of the logarithm.
     unary("Log", rising(math.log), Domain(0.1, 1e8), usual={0: Domain(0.1, 8)}),
     unary("Mish", above(-0.4, 0.6)),
@@ -175,15 +176,15 @@ UNARY = (
     unary(
         "ThresholdedRelu",
         lambda low, high: (0.0, _positive(high)),
-        parts=(Attr("alpha", (0.0, 0.5, 2.0), 0.5),),
+        parts=(instance.Attr("alpha", (0.0, 0.5, 2.0), 0.5),),
         undefined=(nan_element,),
         rounding=Rounding.JUMPS,
     ),
     unary("Not", constant_interval(0, 1), rounding=Rounding.EXACT),
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
-    Operator(
+    declaration.Operator(
         "LeakyRelu",
-        parts=(Attr("alpha", (0.1, 0.5, 1.5), 0.5),),
+        parts=(instance.Attr("alpha", (0.1, 0.5, 1.5), 0.5),),
         bounds=_leaky,
         family="unary",
         undefined=(nan_element,),

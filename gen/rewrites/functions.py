@@ -19,9 +19,8 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
-from opsieve.gen.declarations.catalogue import form, operators
+from opsieve.gen.declarations import catalogue, tensor
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import PLAIN, Tensor
 from opsieve.gen.graph.scope import Supports
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, copied
@@ -41,7 +40,7 @@ _DOMAINS: Final = ("local", "local.inner", "opsieve")
 _MOST: Final = 6
 _IDENTITY, _IF = "Identity", "If"
 # onnxruntime refuses optionals, eight-bit floats and four-bit integers as parameters of functions.
-_PASSED: Final = frozenset((*PLAIN, "string"))
+_PASSED: Final = frozenset((*tensor.PLAIN, "string"))
 _SEQUENCE: Final = "sequence("
 
 
@@ -64,17 +63,17 @@ class RewriteLimits:
 
     def list_copyable(self, opset: int) -> frozenset[str]:
         """Return the dtypes that an Identity may copy."""
-        had = form(_IDENTITY, opset)
+        had = catalogue.form(_IDENTITY, opset)
         if had is None or (self.only is not None and _IDENTITY not in self.only):
             return frozenset()
         allowed = had.types[had.inputs[0].type]
         if self.supports is None:
             return allowed
-        identity = operators()[_IDENTITY]
+        identity = catalogue.operators()[_IDENTITY]
         return frozenset(
             dtype
             for dtype in sorted(allowed & _PASSED)
-            if self.supports(identity, [Tensor("x", dtype, (1,))], {}, opset)
+            if self.supports(identity, [tensor.Tensor("x", dtype, (1,))], {}, opset)
         )
 
 
@@ -106,7 +105,7 @@ def _wrap_in_closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLi
     """Call f inside a branch of an If in a new function."""
     if limits.only is not None and not {_IF, "Constant"} <= limits.only:
         return
-    had = form(_IF, taken.versions[""])
+    had = catalogue.form(_IF, taken.versions[""])
     given = [name for node in taken.nodes if node.op_type == f.name for name in node.output]
     # Every result of the calls in the graph has to be a tensor that a branch may give.
     if had is None or not given or not all(_is_of_dtype(taken, name, had.types["V"]) for name in given):

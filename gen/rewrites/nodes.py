@@ -19,8 +19,7 @@ from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.onnx.edits import replace_items
-from opsieve.gen.irs.onnx.view import list_captured, opset_of
+from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.model.structure import bodies, copied, list_names
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 
@@ -79,7 +78,7 @@ class Rewriting:
 
     def finish(self) -> ModelProto:
         """Return the model with the current nodes."""
-        replace_items(self.model.graph.node, self.nodes)
+        edits.replace_items(self.model.graph.node, self.nodes)
         return self.model
 
 
@@ -90,7 +89,7 @@ def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choi
     """Copy a model for rewriting."""
     copy = copied(model)
     graph = copy.graph
-    opset = opset_of(copy)
+    opset = view.opset_of(copy)
     declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}
     tensors = {tensor.name: tensor for tensor in read_graph(copy, inputs).tensors()}
     types = {
@@ -152,7 +151,7 @@ def duplicate_results(at: Rewriting) -> None:
     """Compute a result that is read several times once for each reader."""
     uses: dict[str, int] = dict.fromkeys(at.outputs, 1)
     for node in at.nodes:
-        for name in list_captured(node):
+        for name in view.list_captured(node):
             uses[name] = uses.get(name, 0) + 1
     doubled = {
         name: node
@@ -173,7 +172,7 @@ def duplicate_results(at: Rewriting) -> None:
                 made.append(copy)
                 at.rewritten = True
             seen.add(name)
-        seen.update(list_captured(node))
+        seen.update(view.list_captured(node))
         made.append(node)
     at.nodes = made
 
@@ -195,7 +194,7 @@ def lift_constants(at: Rewriting) -> None:
         if value is None or name in at.outputs or not at.chosen(name) or not _lift_tensor(at, value, name):
             left.append(node)
     at.rewritten = len(kept) < len(graph.initializer) or len(left) < len(at.nodes)
-    replace_items(graph.initializer, kept)
+    edits.replace_items(graph.initializer, kept)
     at.nodes = left
 
 
@@ -255,7 +254,7 @@ def swap_operands(at: Rewriting) -> None:
 def reorder_nodes(at: Rewriting) -> None:
     """Sort the nodes in another legal order: among possible next nodes, take the last (Kahn)."""
     maker = {name: place for place, node in enumerate(at.nodes) for name in node.output if name}
-    needs = [{maker[name] for name in list_captured(node) if name in maker} for node in at.nodes]
+    needs = [{maker[name] for name in view.list_captured(node) if name in maker} for node in at.nodes]
     readers: dict[int, list[int]] = {}
     for place, needed in enumerate(needs):
         for other in needed:

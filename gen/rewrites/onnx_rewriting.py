@@ -11,14 +11,7 @@ from functools import partial
 import numpy as np
 from onnx import NodeProto, numpy_helper
 
-from opsieve.gen.declarations.catalogue import OLDEST, find_operator, operators
-from opsieve.gen.declarations.properties import (
-    broadcast_rows,
-    dropout,
-    random_numbers,
-    row_count,
-    rows_of_first,
-)
+from opsieve.gen.declarations import catalogue, properties
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.view import list_captured
@@ -34,7 +27,7 @@ _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
 def split_batch(at: Rewriting) -> None:
     """Run each node that keeps the rows of its first axis apart on two parts, and concatenate the results."""
     # Since opset 13 Split takes its sizes as an input, as written here.
-    if at.opset < OLDEST:
+    if at.opset < catalogue.OLDEST:
         return
     parts: dict[str, tuple[str, str]] = {}
     made: list[NodeProto] = []
@@ -48,7 +41,10 @@ def split_batch(at: Rewriting) -> None:
                 parts[name] = (at.fresh(name), at.fresh(name))
                 made.append(
                     at.make_node(
-                        "Split", [name, _store_sizes(at, row_count(at.tensors[name]))], parts[name], axis=0
+                        "Split",
+                        [name, _store_sizes(at, properties.row_count(at.tensors[name]))],
+                        parts[name],
+                        axis=0,
                     )
                 )
         halves = [_copy_half(at, node, split, parts, side) for side in (0, 1)]
@@ -88,7 +84,7 @@ def _store_sizes(at: Rewriting, rows: int) -> str:
 
 def _find_split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     """Return which inputs of a node are split; None if the node stays whole."""
-    op = operators().get(node.op_type) if at.is_standard(node) else None
+    op = catalogue.operators().get(node.op_type) if at.is_standard(node) else None
     ins = [at.tensors.get(name) for name in node.input]
     if (
         op is None
@@ -100,15 +96,15 @@ def _find_split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     known = [each for each in ins if each is not None]
     attributes = {each.name: list(each.ints) or each.i for each in node.attribute}
     if op.family in _UNARY:
-        split: Sequence[bool] | None = rows_of_first(known, attributes)
+        split: Sequence[bool] | None = properties.rows_of_first(known, attributes)
     elif op.family in _BROADCASTING and len(node.output) == 1:
-        split = broadcast_rows(known)
+        split = properties.broadcast_rows(known)
     else:
         split = op.rows(known, attributes) if op.rows is not None and len(node.output) == 1 else None
     if split is None:
         return None
     # All split inputs need equally many rows, and two at least, so that both parts have some.
-    rows = {row_count(tensor) for tensor, apart in zip(known, split, strict=True) if apart}
+    rows = {properties.row_count(tensor) for tensor, apart in zip(known, split, strict=True) if apart}
     names = [name for name, apart in zip(node.input, split, strict=True) if apart]
     fits = len(rows) == 1 and min(rows) >= 2 and all(at.takes("Split", name) for name in names)
     return split if fits and all(at.takes("Concat", name) for name in node.output) else None
@@ -134,10 +130,10 @@ def _apply_rewrite(
 
 def _is_random(node: NodeProto) -> bool:
     """Return whether a program's results depend on drawn numbers, whose order a rewrite may change."""
-    operator = find_operator(node.domain, node.op_type)
+    operator = catalogue.find_operator(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
     # Dropout draws in training only, which its third input switches on.
-    return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)
+    return properties.random_numbers in undefined or (properties.dropout in undefined and len(node.input) > 2)
 
 
 REWRITES: Mapping[str, Rewriter[OnnxProgram]] = {

@@ -24,8 +24,7 @@ from opsieve.gen.declarations.catalogue import known_operators
 from opsieve.gen.declarations.tensor import Domain, Tensor
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.program import onnx_program
-from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs
+from opsieve.gen.model import structure, tensors
 
 RANGED, SEARCH, SPECIAL = "ranged", "search", "special"
 
@@ -82,8 +81,11 @@ _WIDE = 1 << 16
 
 
 def special_inputs(
-    model: onnx.ModelProto, seed: int, kinds: Sequence[str] = KINDS, inputs: Mapping[str, Value] | None = None
-) -> dict[str, Value]:
+    model: onnx.ModelProto,
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+    inputs: Mapping[str, tensors.Value] | None = None,
+) -> dict[str, tensors.Value]:
     """Make values for every input (the given ones, or seeded ones) and replace one element in four by special
     numbers of these kinds.
 
@@ -97,7 +99,7 @@ def special_inputs(
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
     # The sizes that values give to symbolic dimensions.
     sizes: dict[str, int] = {}
-    for name, type_ in graph_inputs(model).items():
+    for name, type_ in tensors.graph_inputs(model).items():
         shape, value = getattr(type_, "shape", None), values.get(name)
         if shape is not None and isinstance(value, np.ndarray) and len(shape) == value.ndim:
             sizes.update(
@@ -122,7 +124,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
     functions = {
         (item.domain, item.name)
         for item in model.functions
-        if any(_asks(node.op_type) for node in all_nodes(item.node))
+        if any(_asks(node.op_type) for node in structure.all_nodes(item.node))
     }
     called = {node.name for node in model.graph.node if (node.domain, node.op_type) in functions}
     graph = read_graph(model)
@@ -234,12 +236,12 @@ def _dtype(name: str) -> "np.dtype[Any]":
     return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
 
 
-def _strewn(value: Value, domain: Domain, stream: Stream, kinds: Sequence[str]) -> Value:
+def _strewn(value: tensors.Value, domain: Domain, stream: Stream, kinds: Sequence[str]) -> tensors.Value:
     if isinstance(value, list):
         return [_strewn(item, domain, stream, kinds) for item in value]
     if not isinstance(value, np.ndarray) or not value.size or domain.exact is not None:
         return value
-    name = dtype_name(value)
+    name = tensors.dtype_name(value)
     if name in ("bool", "string") or name.startswith("complex"):
         return value
     if "float" not in name and _narrow(domain):

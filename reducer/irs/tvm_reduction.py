@@ -12,10 +12,9 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
+from opsieve.reducer.engine import edit, form
 from opsieve.reducer.engine.census import Part
-from opsieve.reducer.engine.edit import Edit, ListedPass
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmForm, TvmPass, TvmSubject, TvmValidator
 from opsieve.reducer.irs.tvm.tir_edits import (
@@ -43,10 +42,10 @@ def shorten_passes(subject: TvmSubject) -> Iterator[TvmEdit]:
         many = subject.program.passes.count(item)
         for turn in range(many):
             label = f"drop the pass {item}" + (f" ({turn + 1} of {many})" if many > 1 else "")
-            yield Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))
+            yield edit.Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))
     for item in dict.fromkeys(subject.program.passes):
         if ":" in item and not item.startswith("="):
-            yield Edit(f"drop the argument of {item}", frozenset([item]), partial(_plain, item))
+            yield edit.Edit(f"drop the argument of {item}", frozenset([item]), partial(_plain, item))
 
 
 def _without(item: str, turn: int, subject: TvmSubject) -> TvmSubject | None:
@@ -83,9 +82,9 @@ class TvmReduction(TvmForm):
 
     def passes(self, worded: bool = False) -> list[TvmPass]:
         """Return every dimension, in the order of a round."""
-        return [ListedPass("pass sequence", shorten_passes), *self.dimensions]
+        return [edit.ListedPass("pass sequence", shorten_passes), *self.dimensions]
 
-    def validator(self, workers: Workers, start: TvmSubject) -> Validator[TvmSubject]:
+    def validator(self, workers: Workers, start: TvmSubject) -> form.Validator[TvmSubject]:
         """TVM's own check, in a worker."""
         return TvmValidator(workers, start)
 
@@ -131,9 +130,9 @@ class TirReduction(TvmReduction):
     """TIR functions."""
 
     dimensions = (
-        ListedPass("statements", drop_statements),
-        ListedPass("structure", unwrap_statements),
-        ListedPass("expressions", simplify_expressions),
-        ListedPass("buffers", drop_buffers),
+        edit.ListedPass("statements", drop_statements),
+        edit.ListedPass("structure", unwrap_statements),
+        edit.ListedPass("expressions", simplify_expressions),
+        edit.ListedPass("buffers", drop_buffers),
     )
     parts = staticmethod(tir_parts)

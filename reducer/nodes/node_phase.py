@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
-from opsieve.gen.irs.onnx.edits import cut, want
-from opsieve.gen.irs.onnx.view import Graph, Subject
+from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.model.printable import count_noun
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
@@ -50,9 +49,9 @@ class NodePhase:
 
     def __init__(
         self,
-        engine: Engine[Subject],
+        engine: Engine[view.Subject],
         text: str,
-        optimised: Callable[[Subject], onnx.GraphProto | None] = lambda _: None,
+        optimised: Callable[[view.Subject], onnx.GraphProto | None] = lambda _: None,
     ):
         self.engine = engine
         self.text = text
@@ -60,7 +59,7 @@ class NodePhase:
         self._begin()
 
     def _begin(self) -> None:
-        self.graph = Graph(self.engine.best)
+        self.graph = view.Graph(self.engine.best)
         self.search = SubsetSearch(
             self.engine, self._cut_nodes, self.graph.nearest, likely=likelihood(self.graph, ())
         )
@@ -82,8 +81,8 @@ class NodePhase:
             self._cut_nodes(found), f"keep {len(found)} of {count_noun(total, 'node')}"
         )
 
-    def _cut_nodes(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
-        return cut(self.graph, places, closure=True, tap=tap)
+    def _cut_nodes(self, places: Sequence[int], tap: Iterable[str] = ()) -> view.Subject | None:
+        return edits.cut(self.graph, places, closure=True, tap=tap)
 
     def _rewritten(self) -> Places | None:
         """Try the nodes that the optimiser fused at the place of the failure; returns them if they
@@ -156,7 +155,7 @@ class NodePhase:
         everything = range(len(self.graph.nodes))
         near = {place for focus in tried for place in self.graph.nearest([focus], everything, _SIZES[-1])}
         wanted = {name for place in near for name in (*self.graph.reads[place], *self.graph.results[place])}
-        want(self.graph, [name for name in self.graph.producer if name in wanted])
+        edits.want(self.graph, [name for name in self.graph.producer if name in wanted])
 
     def _narrow_by_values(self) -> Places | None:
         """Find a region by comparing values, for mismatches; it is not tested by itself yet."""

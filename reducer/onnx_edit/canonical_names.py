@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import onnx
 
+from opsieve.gen.irs.onnx import program, view
 from opsieve.gen.irs.onnx.edits import keep
-from opsieve.gen.irs.onnx.program import read_broken_mark
-from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model.structure import all_nodes, bodies, copied
 
 
-def make_canonical(subject: Subject) -> Subject | None:
+def make_canonical(subject: view.Subject) -> view.Subject | None:
     """Return the subject with canonical names everywhere; `None` if it already has them.
 
     Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond
@@ -22,7 +21,7 @@ def make_canonical(subject: Subject) -> Subject | None:
     model = copied(subject.model)
     names = _Names()
     top = names.rename(model.graph, {})
-    fault = read_broken_mark(subject.model)
+    fault = program.read_broken_mark(subject.model)
     # A generated invalid model states its defect in the graph's name, which the judge reads.
     if fault is not None and any(node.op_type == fault.operator for node in all_nodes(model.graph.node)):
         model.graph.name = subject.model.graph.name
@@ -31,7 +30,7 @@ def make_canonical(subject: Subject) -> Subject | None:
         return None
     inputs = {top.get(name, name): value for name, value in subject.inputs.items()}
     values = {top[name]: value for name, value in subject.values.items() if name in top}
-    return Subject(model, inputs, values)
+    return view.Subject(model, inputs, values)
 
 
 class _Names:

@@ -14,8 +14,7 @@ from onnx import helper
 
 from opsieve.gen.analysis.size_ties import Tie, size_ties
 from opsieve.gen.analysis.validity import read_attributes
-from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_input, size_rule
-from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.irs.onnx.view import attribute_of, schema_of
 from opsieve.gen.model.structure import Ports, ports_of
@@ -42,7 +41,7 @@ class Classes(UnionFind[Dim]):
         """Outputs whose sizes one shared constant tells shrink together."""
         users: dict[int, int] = {}
         for step in self.view.steps:
-            listed = shape_input(step.node.domain, step.node.op_type)
+            listed = catalogue.shape_input(step.node.domain, step.node.op_type)
             if listed is None or listed >= len(step.inputs) or not step.outputs:
                 continue
             target, out = step.inputs[listed], step.outputs[0]
@@ -149,13 +148,13 @@ def _unify(classes: Classes, step: Step) -> None:
         _unify_body(classes, step, body.inputs, body.outputs)
     if step.bodies:
         return
-    by_value = _BY_VALUE.get(size_rule(step.node.domain, step.node.op_type))
+    by_value = _BY_VALUE.get(catalogue.size_rule(step.node.domain, step.node.op_type))
     if by_value is not None:
         by_value(classes, step)
-    operator = operators().get(qualified_name(step.node.domain, step.node.op_type))
+    operator = catalogue.operators().get(catalogue.qualified_name(step.node.domain, step.node.op_type))
     ties = None if operator is None else _declared_ties(classes, step, operator)
     # A declaration without relations says nothing about sizes.
-    if operator is None or ties is None or operator.requires is nothing:
+    if operator is None or ties is None or operator.requires is declaration.nothing:
         _default(classes, step)
     if ties is None:
         return
@@ -164,7 +163,7 @@ def _unify(classes: Classes, step: Step) -> None:
         classes.join((numbers[a], axis), (numbers[b], other))
 
 
-def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie] | None:
+def _declared_ties(classes: Classes, step: Step, operator: declaration.Operator) -> list[Tie] | None:
     """Return the ties of a declaration; `None` if it does not cover this node."""
     attrs = read_attributes(step.node.attribute)
     ins = [None if number == ABSENT else _make_tensor(classes, number) for number in step.inputs]
@@ -283,9 +282,9 @@ def _join_expanded(classes: Classes, step: Step) -> None:
 
 
 # Rules for sizes that depend on the values of an input, which relations between sizes cannot express.
-_BY_VALUE: dict[SizeRule, Callable[[Classes, Step], None]] = {
-    SizeRule.REGROUPED: _join_regrouped,
-    SizeRule.RESCALED: _join_equal,
-    SizeRule.CUT: _cut,
-    SizeRule.GROWN: _join_expanded,
+_BY_VALUE: dict[declaration.SizeRule, Callable[[Classes, Step], None]] = {
+    declaration.SizeRule.REGROUPED: _join_regrouped,
+    declaration.SizeRule.RESCALED: _join_equal,
+    declaration.SizeRule.CUT: _cut,
+    declaration.SizeRule.GROWN: _join_expanded,
 }

@@ -9,11 +9,10 @@ from opsieve.gen.irs.onnx.edits import add_initializers, cut, encode_array, put_
 from opsieve.gen.irs.onnx.view import Array, Graph, Subject, first_output, held_array
 from opsieve.gen.irs.view import Opening, Operation, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.structure import copied
+from opsieve.reducer.onnx_edit import resizing, typed_view
 from opsieve.reducer.onnx_edit.openings import find_openings
-from opsieve.reducer.onnx_edit.resizing import resize, size_classes
 from opsieve.reducer.onnx_edit.retyping import retype, type_classes
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.onnx_edit.typed_view import stored_tensors
 from opsieve.reducer.problem.order import simpler
 
 
@@ -67,7 +66,7 @@ class OnnxView:
 
     def tensors(self) -> Iterator[StoredTensor]:
         """Return the inputs that are tensors; then the initializers and Constant nodes of each graph."""
-        return stored_tensors(self._subject)
+        return typed_view.stored_tensors(self._subject)
 
     def openings(self) -> Iterator[Opening]:
         """Branches, turns of loops, functions."""
@@ -75,7 +74,7 @@ class OnnxView:
 
     def sizes(self) -> list[SizeClass]:
         """Classes of dimensions by the operators' rules for sizes."""
-        return size_classes(self._subject)
+        return resizing.size_classes(self._subject)
 
     def dtypes(self) -> list[TypeClass]:
         """Classes of tensors by the type variables of the operators' schemas."""
@@ -149,7 +148,7 @@ class OnnxEdits:
         """Shrink a class of dimensions. If only a constant's value holds the size, stored elements may stay,
         so only a simpler result counts.
         """
-        found = resize(subject, sizes, size, keep_last)
+        found = resizing.resize(subject, sizes, size, keep_last)
         return found if found is None or sizes.is_held or simpler(found, subject) else None
 
     def retype(self, subject: Subject, classes: Sequence[TypeClass], dtype: str) -> Subject | None:

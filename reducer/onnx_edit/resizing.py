@@ -10,8 +10,7 @@ follow. A dimension that the model leaves symbolic stays so: only the values tha
 import numpy as np
 import onnx
 
-from opsieve.gen.declarations.catalogue import shape_input, size_rule
-from opsieve.gen.declarations.declaration import SizeRule
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.irs.onnx.edits import put_array, set_attribute
 from opsieve.gen.irs.onnx.view import Array, Subject, held_array, node_at
 from opsieve.gen.irs.view import SizeClass
@@ -33,7 +32,7 @@ class _DimensionPlan:
         self._targets = {
             step.outputs[0]
             for step in seen.steps
-            if (listed := shape_input(step.node.domain, step.node.op_type)) is not None
+            if (listed := catalogue.shape_input(step.node.domain, step.node.op_type)) is not None
             and listed < len(step.inputs)
             and step.inputs[listed] in seen.known
         }
@@ -130,7 +129,7 @@ def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.M
     target = node_at(model, step.path, step.key) if changed is not step.node else None
     if target is not None:
         target.CopyFrom(changed)
-    if size_rule(step.node.domain, step.node.op_type) is SizeRule.PARTED and any(
+    if catalogue.size_rule(step.node.domain, step.node.op_type) is declaration.SizeRule.PARTED and any(
         attribute.name == "split" for attribute in step.node.attribute
     ):
         node = node_at(model, step.path, step.key)
@@ -178,13 +177,13 @@ def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Arra
 
 def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
     """Return the input of a node that repeats sizes, and the value it must have."""
-    known, rule = plan.view.known, size_rule(step.node.domain, step.node.op_type)
+    known, rule = plan.view.known, catalogue.size_rule(step.node.domain, step.node.op_type)
     out = plan.sizes.shape(step.outputs[0], new) if step.outputs and step.outputs[0] != ABSENT else None
     if out is None or not step.inputs:
         return ABSENT, None
-    place = 0 if rule is SizeRule.FILLED else 1
+    place = 0 if rule is declaration.SizeRule.FILLED else 1
     number = step.inputs[place] if place < len(step.inputs) else ABSENT
-    if rule is SizeRule.INDEXED and number != ABSENT:
+    if rule is declaration.SizeRule.INDEXED and number != ABSENT:
         return number, _indices(plan, step, new)
     old = known.get(number)
     if old is None or old.ndim != 1:
@@ -194,14 +193,19 @@ def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[in
 
 
 def _list_sizes(
-    plan: _DimensionPlan, step: Step, rule: SizeRule, old: Array, out: tuple[int, ...], new: dict[Dim, int]
+    plan: _DimensionPlan,
+    step: Step,
+    rule: declaration.SizeRule,
+    old: Array,
+    out: tuple[int, ...],
+    new: dict[Dim, int],
 ) -> Array | None:
     """Return the vector of sizes that gives an output its shape; `None` if it is not such a vector."""
-    if rule is SizeRule.FILLED and old.size == len(out):
+    if rule is declaration.SizeRule.FILLED and old.size == len(out):
         return np.array(out, dtype=old.dtype)
     if (
-        rule is SizeRule.REGROUPED
-        and shape_input(step.node.domain, step.node.op_type) is not None
+        rule is declaration.SizeRule.REGROUPED
+        and catalogue.shape_input(step.node.domain, step.node.op_type) is not None
         and old.size == len(out)
     ):
         keep = [
@@ -211,11 +215,11 @@ def _list_sizes(
             for item, size in zip(old.tolist(), out, strict=True)
         ]
         return np.array(keep, dtype=old.dtype)
-    if rule is SizeRule.GROWN:
+    if rule is declaration.SizeRule.GROWN:
         # An Expand aligns shapes at their last axes, and 1 keeps the input's size.
         tail = out[len(out) - old.size :]
         return np.array([1 if item == 1 else size for item, size in zip(old, tail, strict=True)], old.dtype)
-    if rule is SizeRule.PARTED:
+    if rule is declaration.SizeRule.PARTED:
         return np.array(_parts(plan, step, new), dtype=old.dtype)
     return None
 

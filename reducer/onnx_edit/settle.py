@@ -8,8 +8,7 @@ import onnx
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
 from opsieve.gen.irs.onnx.view import Path, Subject, graphs
-from opsieve.gen.model.structure import copied
-from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
+from opsieve.gen.model import structure, tensors
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
     agrees,
@@ -28,7 +27,10 @@ Types = Mapping[str, onnx.TypeProto]
 
 
 def settle(
-    subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None, anew: bool = False
+    subject: Subject,
+    model: onnx.ModelProto,
+    inputs: dict[str, tensors.Value] | None = None,
+    anew: bool = False,
 ) -> Subject | None:
     """Make a subject of a changed model; returns `None` if inference refuses it.
 
@@ -149,10 +151,14 @@ def _faulty(subject: Subject, model: onnx.ModelProto, declared: Types) -> bool:
 
 
 def _read_static_type(type_: onnx.TypeProto) -> Typed | None:
-    if not type_.HasField("tensor_type") or not is_static(type_) or type_.tensor_type.elem_type not in DTYPES:
+    if (
+        not type_.HasField("tensor_type")
+        or not is_static(type_)
+        or type_.tensor_type.elem_type not in tensors.DTYPES
+    ):
         return None
     tensor = type_.tensor_type
-    return DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
+    return tensors.DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
 
 
 def _has_empty(types: Types) -> bool:
@@ -179,16 +185,16 @@ def _is_empty(subject: Subject) -> bool:
 
 def _open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
     """Return a tensor type of the same rank with unknown sizes."""
-    bare = copied(type_)
+    bare = structure.copied(type_)
     for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
         dim.Clear()
     return bare
 
 
-def _fits(value: Value, type_: onnx.TypeProto) -> bool:
+def _fits(value: tensors.Value, type_: onnx.TypeProto) -> bool:
     if not isinstance(value, np.ndarray) or not type_.HasField("tensor_type"):
         return True
     tensor = type_.tensor_type
-    if tensor.elem_type != NUMBERS.get(dtype_name(value)):
+    if tensor.elem_type != tensors.NUMBERS.get(tensors.dtype_name(value)):
         return False
     return not tensor.HasField("shape") or [dim.dim_value for dim in tensor.shape.dim] == list(value.shape)

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.declarations.catalogue import size_rule
-from opsieve.gen.declarations.declaration import SizeRule
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.irs.onnx.edits import set_attribute
 from opsieve.gen.irs.onnx.view import attribute_of
 from opsieve.gen.model.structure import copied
@@ -24,11 +23,11 @@ from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 
 # At most this many sizes are tried to find an input that gives a wanted output: each costs an inference.
 _PULLED = 64
-_FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
+_FILTERED = (declaration.SizeRule.FILTERED, declaration.SizeRule.FILTERED_BACK)
 # Inputs that list sizes follow the sizes, not the other way round.
 _LISTED = (
-    SizeRule.GROWN,
-    SizeRule.FILLED,
+    declaration.SizeRule.GROWN,
+    declaration.SizeRule.FILLED,
 )
 
 
@@ -77,7 +76,7 @@ class Sizes:
 def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
     """Return the node with the attributes that repeat its inputs' sizes brought in line with the new ones."""
     node = step.node
-    rule = size_rule(node.domain, node.op_type)
+    rule = catalogue.size_rule(node.domain, node.op_type)
     if rule not in _FILTERED or len(shapes) < 2 or shapes[0] is None or shapes[1] is None:
         return node
     changed = copied(node)
@@ -87,7 +86,11 @@ def adjust_attributes(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodePr
     # A convolution demands C = w.shape[1] * group; a transposed one has C = w.shape[0], which the group must
     # divide.
     if integer(step, "group", 1) != 1:
-        group = math.gcd(x[1], w[0]) if rule is SizeRule.FILTERED_BACK else max(1, x[1] // max(1, w[1]))
+        group = (
+            math.gcd(x[1], w[0])
+            if rule is declaration.SizeRule.FILTERED_BACK
+            else max(1, x[1] // max(1, w[1]))
+        )
         set_attribute(changed, "group", min(group, integer(step, "group", 1)))
     return changed
 
@@ -139,12 +142,12 @@ class _Propagation:
     def _visit(self, step: Step) -> bool:
         if step.bodies or not step.outputs or step.outputs[0] == ABSENT:
             return True
-        rule = size_rule(step.node.domain, step.node.op_type)
-        if rule is SizeRule.REGROUPED:
+        rule = catalogue.size_rule(step.node.domain, step.node.op_type)
+        if rule is declaration.SizeRule.REGROUPED:
             return self._visit_groups(step)
-        if rule is SizeRule.JOINED:
+        if rule is declaration.SizeRule.JOINED:
             return self._visit_sum(step, list(step.inputs), step.outputs[0])
-        if rule is SizeRule.PARTED:
+        if rule is declaration.SizeRule.PARTED:
             return self._visit_sum(step, list(step.outputs), step.inputs[0])
         if rule in _LISTED or step.node.op_type == "Constant":
             return True

@@ -23,8 +23,7 @@ from opsieve.gen.irs.onnx.view import (
     opset_of,
 )
 from opsieve.gen.irs.view import StoredTensor
-from opsieve.gen.model.attributes import constant_array, is_constant, tensor_array
-from opsieve.gen.model.structure import copied
+from opsieve.gen.model import attributes, structure
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, dtype_name, read_type
 from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
 from opsieve.reducer.onnx_edit.settle import settle
@@ -151,7 +150,7 @@ class _ViewReader:
             number = self._add(tensor.name, path, type_, "initializer", names)
             shape = self.tensors[number].shape
             if shape is not None and len(shape) <= 1 and np.prod(shape, initial=1) <= KNOWN:
-                array = tensor_array(tensor)
+                array = attributes.tensor_array(tensor)
                 if array is not None:
                     self.known[number] = array
         for node, twin in zip(graph.node, typed.node, strict=True):
@@ -172,7 +171,7 @@ class _ViewReader:
                 inner = (*path, first_output(node), attribute.name)
                 found.append(Subgraph(inner, *self.read(attribute.g, other.g, inner, names)))
         inputs = tuple(names.get(name, ABSENT) if name else ABSENT for name in node.input)
-        constant = is_constant(node)
+        constant = attributes.is_constant(node)
         outputs = []
         for name in node.output:
             type_ = types.get(name, onnx.TypeProto())
@@ -180,7 +179,7 @@ class _ViewReader:
                 self._add(name, path, type_, "constant" if constant else "", names) if name else ABSENT
             )
         if constant and outputs:
-            array = constant_array(node)
+            array = attributes.constant_array(node)
             if array is not None and array.size <= KNOWN:
                 self.known[outputs[0]] = array
         version = self.opsets.get(node.domain, self.opsets.get("ai.onnx" if not node.domain else "", 0))
@@ -208,8 +207,12 @@ def stored_tensors(subject: Subject) -> Iterator[StoredTensor]:
         if isinstance(value, np.ndarray):
             yield StoredTensor(name, value, True)
     for path, graph in graphs(subject.model.graph):
-        stored = [(tensor.name, tensor_array(tensor)) for tensor in graph.initializer]
-        stored += ((node.output[0], constant_array(node)) for node in graph.node if is_constant(node))
+        stored = [(tensor.name, attributes.tensor_array(tensor)) for tensor in graph.initializer]
+        stored += (
+            (node.output[0], attributes.constant_array(node))
+            for node in graph.node
+            if attributes.is_constant(node)
+        )
         for name, array in stored:
             if name and array is not None:
                 yield StoredTensor(name, array, False, path)
@@ -224,7 +227,7 @@ def changing(
     """
 
     def apply(subject: Subject) -> Subject | None:
-        model = copied(subject.model)
+        model = structure.copied(subject.model)
         inputs = change(model, dict(subject.inputs))
         return None if inputs is None else settle(subject, model, inputs)
 

@@ -18,8 +18,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from opsieve.gen.irs.onnx.view import Subject
-from opsieve.gen.model.detached import detached_bytes
-from opsieve.gen.model.structure import all_graphs, model_nodes
+from opsieve.gen.model import detached, structure
 from opsieve.gen.model.tensors import DTYPES, Value, elements, read_tensor
 from opsieve.reducer.engine import edit, engine, form
 
@@ -62,7 +61,7 @@ def simpler(candidate: Subject, than: Subject) -> bool:
 def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
     """Return the number of nodes of the main graph, and of those inside bodies and local functions."""
     outer = len(model.graph.node)
-    return outer, sum(1 for _ in model_nodes(model)) - outer
+    return outer, sum(1 for _ in structure.model_nodes(model)) - outer
 
 
 def value_complexity(array: "np.ndarray[Any, Any]") -> int:
@@ -114,12 +113,12 @@ def _complexity(flat: "np.ndarray[Any, Any]") -> int:
 
 
 def _iter_stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    for graph in all_graphs(model.graph, *model.functions):
+    for graph in structure.all_graphs(model.graph, *model.functions):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield sparse.values
             yield sparse.indices
-    for node in model_nodes(model):
+    for node in structure.model_nodes(model):
         for attribute in node.attribute:
             # A reference to a function's parameter has no tensor.
             if attribute.HasField("t"):
@@ -136,7 +135,7 @@ def _arrays(values: Iterable[Any]) -> Iterator["np.ndarray[Any, Any]"]:
 
 
 def _count(subject: Subject) -> int:
-    return sum(1 for _ in model_nodes(subject.model))
+    return sum(1 for _ in structure.model_nodes(subject.model))
 
 
 def _inputs(subject: Subject) -> int:
@@ -153,7 +152,9 @@ def _elements(subject: Subject) -> int:
 
 
 def _attributes(subject: Subject) -> int:
-    return sum(_attribute(attribute) for node in model_nodes(subject.model) for attribute in node.attribute)
+    return sum(
+        _attribute(attribute) for node in structure.model_nodes(subject.model) for attribute in node.attribute
+    )
 
 
 def _attribute(attribute: AttributeProto) -> int:
@@ -178,11 +179,11 @@ def _integer(value: int) -> int:
 
 def _dtypes(subject: Subject) -> int:
     numbers = [tensor.data_type for tensor in _iter_stored(subject.model)]
-    for graph in all_graphs(subject.model.graph, *subject.model.functions):
+    for graph in structure.all_graphs(subject.model.graph, *subject.model.functions):
         numbers += (_element_type(info.type) for info in (*graph.input, *graph.output))
     numbers += (
         attribute.i
-        for node in model_nodes(subject.model)
+        for node in structure.model_nodes(subject.model)
         for attribute in node.attribute
         if attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT
     )
@@ -204,7 +205,7 @@ def _values(subject: Subject) -> int:
 def _open_dimensions(subject: Subject) -> int:
     infos = [
         info
-        for graph in all_graphs(subject.model.graph, *subject.model.functions)
+        for graph in structure.all_graphs(subject.model.graph, *subject.model.functions)
         for info in (*graph.input, *graph.output)
     ]
     return sum(not dim.HasField("dim_value") for info in infos for dim in info.type.tensor_type.shape.dim)
@@ -221,7 +222,7 @@ def _versions(subject: Subject) -> int:
 
 def byte_size(model: onnx.ModelProto) -> int:
     """Bytes of a model, those included that are not in memory."""
-    return int(model.ByteSize()) + detached_bytes(model)
+    return int(model.ByteSize()) + detached.detached_bytes(model)
 
 
 def _bytes(subject: Subject) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from opsieve.gen.errors import BadInput
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.case import open_case
 from opsieve.gen.irs.onnx.model_file import check
 for line in sys.stdin:
     path = json.loads(line)

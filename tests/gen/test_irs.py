@@ -143,8 +143,7 @@ def test_a_model_is_read_run_and_saved_without_a_module_of_another_ir(tmp_path: 
         from pathlib import Path
         from opsieve.backends.registry import resolve
         from opsieve.backends.workers.workers import Workers
-        from opsieve.gen.case.case import save
-        from opsieve.gen.case.open_case import open_case
+        from opsieve.gen.case.case import open_case, save
         case = open_case(Path(sys.argv[1]))
         with Workers() as workers:
             assert workers.observe(resolve("reference"), case.program, case.inputs).outputs

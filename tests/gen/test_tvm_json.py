@@ -4,8 +4,17 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
-from opsieve.gen.irs.tvm.tensors import Array, from_node, to_node
+from opsieve.gen.irs.tvm.nodes import (
+    Array,
+    Dtype,
+    MalformedGraph,
+    ObjectNode,
+    Pairs,
+    decode,
+    encode,
+    from_node,
+    to_node,
+)
 
 plain = (
     st.none()
@@ -71,7 +80,7 @@ def test_a_hostile_graph_is_refused_in_a_sentence(text: str, said: str) -> None:
 def test_constants_come_back(dtype: str, shape: list[int]) -> None:
     from math import prod
 
-    from opsieve.gen.irs.tvm.tensors import width
+    from opsieve.gen.irs.tvm.nodes import width
 
     shape = shape[:4]
     array = Array(dtype, tuple(shape), b"\1" * (prod(shape) * width(dtype)))

@@ -139,7 +139,7 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
             raise BadInput(f"with its external data it {_TOO_BIG}")
         parts.append((tensor, path, offset, length))
     _check_repeated([(path, length) for _, path, _, length in parts])
-    allow_reading(sum(length for *_, length in parts if length < LEAST))
+    allow_reading(sum(length for *_, length in parts if length < detached.LEAST))
     stored = {id(tensor): tensor for tensor in model.graph.initializer}
     for tensor, path, offset, length in parts:
         if length >= detached.LEAST and id(tensor) in stored:

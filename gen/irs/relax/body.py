@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.known_faults import settles
+from opsieve.gen.irs.relax import known_faults, tree as R, types as T
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ class Body:
     def _note(self, var: R.Var, value: R.Expr) -> None:
         self._bindings.append(R.Bind(var, value))
         self.scope.append(var)
-        if settles(value, self.settled):
+        if known_faults.settles(value, self.settled):
             self.settled.add(var.name)
 
     def seq(self, result: R.Expr) -> R.Seq:

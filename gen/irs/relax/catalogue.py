@@ -21,9 +21,9 @@ from opsieve.gen.irs.relax.spellings import (
     elementwise as spelled_elementwise,
     folds,
     layouts as spelled_layouts,
+    spelling,
     windows,
 )
-from opsieve.gen.irs.relax.spellings.spelling import Spelling, spell_as
 from opsieve.gen.irs.relax.types import RelaxTensorType
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
@@ -59,7 +59,7 @@ def _families() -> dict[str, str]:
 
 
 @cache
-def spelling_of(name: str) -> Spelling | None:
+def spelling_of(name: str) -> spelling.Spelling | None:
     """Return the meaning of an operator in ONNX: its spelling, or the ONNX operator that its declaration
     names; `None` without these.
     """
@@ -72,7 +72,7 @@ def spelling_of(name: str) -> Spelling | None:
         if name.removeprefix("relax.") in table:
             return table[name.removeprefix("relax.")]
     declared = operators().get(name)
-    return spell_as(declared.onnx) if declared is not None and declared.onnx else None
+    return spelling.spell_as(declared.onnx) if declared is not None and declared.onnx else None
 
 
 @cache

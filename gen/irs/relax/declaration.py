@@ -23,8 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.tvm.nodes import Value, schema
-from opsieve.gen.irs.tvm.tensors import Array
+from opsieve.gen.irs.tvm.nodes import Array, Value, schema
 
 # The most elements of a tensor.
 LIMIT = 1024

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.catalogue import UNBUILDABLE
+from opsieve.gen.irs.relax import catalogue, tree as R, types as T
 from opsieve.gen.irs.relax.walk import (
     Rebuild,
     Renamed,
@@ -162,7 +161,7 @@ def _of(function: R.Function) -> set[str]:
 
 def fault_of(name: str, kind: T.Type, attrs: R.Attributes | None) -> str:
     """Return the pattern that the call of an operator is by itself, "" for none."""
-    if name in UNBUILDABLE:
+    if name in catalogue.UNBUILDABLE:
         return name
     axes = attrs.get("axes") if attrs is not None and name == "relax.nn.rms_norm" else None
     # `rms_norm` over every axis does not build: "Tensor dimension mismatch in read".

@@ -18,8 +18,7 @@ from opsieve.gen.irs.tvm.program import (
     size_of,
     type_of,
 )
-from opsieve.gen.model.program import FAULT, Broken
-from opsieve.gen.model.tensors import ValueType
+from opsieve.gen.model import program, tensors
 
 _KINDS = {"size": "relation", "missing": "missing-input"}
 _FAULT = re.compile(r"[A-Za-z0-9_.]{1,60} [ -~]{1,80}", re.ASCII)
@@ -44,19 +43,19 @@ class RelaxProgram(TvmProgram):
             )
         return super().entry
 
-    def inputs(self) -> dict[str, ValueType]:
+    def inputs(self) -> dict[str, tensors.ValueType]:
         """What `main` takes, tuples field by field."""
-        found: dict[str, ValueType] = {}
+        found: dict[str, tensors.ValueType] = {}
         for parameter in object_nodes(self.entry.get("params")):
             found.update(leaves_of(str(parameter.get("name")), parameter.get("ty")))
         return found
 
-    def outputs(self) -> dict[str, ValueType]:
+    def outputs(self) -> dict[str, tensors.ValueType]:
         """Return the types of the leaves of `main`'s result, in order."""
         leaves = leaves_of("", self.entry.get("ret_ty")).values()
         return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
 
-    def tensor_types(self) -> dict[str, ValueType]:
+    def tensor_types(self) -> dict[str, tensors.ValueType]:
         """Return the types of the outputs that are tensors; a scalar comes back as a Python number, whose
         width differs.
         """
@@ -73,13 +72,13 @@ class RelaxProgram(TvmProgram):
         return computing_dtype(self.passes)
 
     @property
-    def fault(self) -> Broken | None:
+    def fault(self) -> program.Broken | None:
         """Return the intended defect that the module records (gen/irs/relax/mutation.py)."""
-        said = attribute_of(self.root, FAULT)
+        said = attribute_of(self.root, program.FAULT)
         if not isinstance(said, str) or _FAULT.fullmatch(said) is None:
             return None
         operator, _, place = said.partition(" ")
-        return Broken(operator, _KINDS.get(place.partition(" ")[0], "mixed-dtypes"), place)
+        return program.Broken(operator, _KINDS.get(place.partition(" ")[0], "mixed-dtypes"), place)
 
     def text(self) -> str:
         """Return the module as Relax is written, read here from the graph; constants are cut short."""

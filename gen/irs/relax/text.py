@@ -3,8 +3,7 @@
 import numpy as np
 
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
-from opsieve.gen.irs.tvm.tensors import Array
+from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, Value
 
 # The most elements of a constant that are shown.
 _SHOWN = 16

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from opsieve.gen.irs.relax import types as T
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
-from opsieve.gen.irs.tvm.tensors import Array
+from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ threads.
 from dataclasses import replace
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir import general, nodes as N, rates
 from opsieve.gen.irs.tir.expressions import element, index
-from opsieve.gen.irs.tir.general import FUEL, Mutator
 from opsieve.gen.irs.tir.loops import (
     EXTENTS,
     OUT_OF_PLACE,
@@ -19,7 +18,6 @@ from opsieve.gen.irs.tir.loops import (
     split,
     wrap_in_loops,
 )
-from opsieve.gen.irs.tir.rates import RATES
 from opsieve.gen.irs.tir.scope import Hole, Scope, holes, open_holes, put
 from opsieve.gen.irs.tir.statements import (
     MEMORY_SCOPES,
@@ -41,7 +39,7 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
-    if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
+    if hole.node.type == "tirx.For" and rng.chance(rates.RATES.loop_changed):
         changed = rng.choice((annotate_loop, of_other_kind, split))(rng, hole.node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
     # Each loop multiplies the work of what is inside, so the depth is bounded.
@@ -51,7 +49,9 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
     def body(inner: Scope) -> ObjectNode:
         return (
-            _replace_indices(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
+            _replace_indices(rng, hole.node, inner, hole.scope)
+            if rng.chance(rates.RATES.reindexed)
+            else hole.node
         )
 
     return put(function, hole.path, wrap_in_loops(rng, hole.scope, body, 3 if around < 2 else 1))
@@ -68,15 +68,15 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if way < 0.4:
         return _with_attribute(rng, function, hole)
     if not hole.scope.buffers:
-        made = allocation(rng, hole.scope, FUEL)
+        made = allocation(rng, hole.scope, general.FUEL)
     else:
         made = rng.choice((write, make_accumulation, make_accumulation, allocation))(
-            rng, hole.scope, rng.between(1, FUEL)
+            rng, hole.scope, rng.between(1, general.FUEL)
         )
     return put(
         function,
         hole.path,
-        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
+        N.sequence(made, hole.node) if rng.chance(rates.RATES.put_before) else N.sequence(hole.node, made),
     )
 
 
@@ -88,13 +88,13 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole is None:
         return None
     extent, way = rng.choice((1, 2, 3, 4, 8)), rng.random()
-    tag = rng.choice(TAGS[:4]) if rng.chance(RATES.usual_tag) else rng.choice(TAGS[4:])
+    tag = rng.choice(TAGS[:4]) if rng.chance(rates.RATES.usual_tag) else rng.choice(TAGS[4:])
     axis = N.thread_axis(tag, N.integer(extent))
     var = axis["var"] if way > 0.6 else N.variable("p")
     assert isinstance(var, ObjectNode)
     inner = hole.scope.with_variable(var, 0, extent - 1)
     body = _replace_indices(rng, hole.node, inner, hole.scope)
-    if rng.chance(RATES.more_in_thread):
+    if rng.chance(rates.RATES.more_in_thread):
         body = N.sequence(body, statement(rng, inner, 2))
     if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
         # Several threads would write to one place, so the result would depend on their order.
@@ -160,7 +160,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
         N.store(small, value, place),
         N.with_fields(node, value=N.load(small, N.again(place))),
     ]
-    if rng.chance(RATES.filled_first):
+    if rng.chance(rates.RATES.filled_first):
         steps.insert(1, make_fill(rng, hole.scope, small))
     return N.sequence(*steps)
 
@@ -169,7 +169,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
     """Put a statement behind a branch on memory, or into a loop with a double-buffered allocation."""
     if not hole.scope.buffers:
         return None
-    if rng.chance(RATES.behind_branch):
+    if rng.chance(rates.RATES.behind_branch):
         condition = N.binary(
             "GT", N.cast(element(rng, hole.scope, rng.choice(hole.scope.buffers)), "float32"), N.real(0.0)
         )
@@ -188,7 +188,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
         write(rng, turn, 3),
         hole.node,
     )
-    said = Pairs() if rng.chance(RATES.bare_double_buffer) else annotations(rng)
+    said = Pairs() if rng.chance(rates.RATES.bare_double_buffer) else annotations(rng)
     return put(
         function,
         hole.path,
@@ -196,4 +196,4 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
     )
 
 
-DOMAIN: tuple[Mutator, ...] = (loop_nesting, memory_operation, thread_binding)
+DOMAIN: tuple[general.Mutator, ...] = (loop_nesting, memory_operation, thread_binding)

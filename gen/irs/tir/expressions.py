@@ -8,8 +8,7 @@ everything else is random.
 from collections.abc import Sequence
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.intrinsics import TYPES, IntrinsicSignature, giving
+from opsieve.gen.irs.tir import intrinsics, nodes as N
 from opsieve.gen.irs.tir.rates import RATES
 from opsieve.gen.irs.tir.scope import Scope
 from opsieve.gen.irs.tvm.nodes import ObjectNode
@@ -35,12 +34,17 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
     """Make an expression of a type with about `fuel` operators at most."""
     if fuel <= 0 or rng.chance(RATES.leaf):
         return _leaf(rng, scope, kind)
-    forms = giving(kind)
+    forms = intrinsics.giving(kind)
     return build_operator(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
 
 
 def build_operator(
-    rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
+    rng: Rng,
+    scope: Scope,
+    form: intrinsics.IntrinsicSignature,
+    kind: str,
+    fuel: int,
+    given: Sequence[ObjectNode] = (),
 ) -> ObjectNode:
     """Make an operator of a form that gives `kind`; nodes in `given` become arguments where their types
     fit.
@@ -50,7 +54,7 @@ def build_operator(
     each = max(0, (fuel - 1) // max(1, len(form.args)))
 
     def argument(wanted: str, inner: Scope = scope) -> ObjectNode:
-        wanted = {"T": chosen, "any": rng.choice(TYPES)}.get(wanted, wanted)
+        wanted = {"T": chosen, "any": rng.choice(intrinsics.TYPES)}.get(wanted, wanted)
         for item in left:
             if N.dtype(item) == wanted:
                 left.remove(item)
@@ -78,7 +82,9 @@ def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
     return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
 
 
-def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
+def _guard_last(
+    rng: Rng, form: intrinsics.IntrinsicSignature, args: list[ObjectNode], kind: str
+) -> list[ObjectNode]:
     """Return the arguments with the last one restricted to the values that the operator accepts."""
     if form.guard == "nonzero":
         last = N.integer(rng.choice((1, 2, 3, 4, 7, 8)), kind)
@@ -115,7 +121,7 @@ def _leaf(rng: Rng, scope: Scope, kind: str) -> ObjectNode:
         return rng.choice(variables)
     if way > 0.9 and scope.buffers and kind != "bool":
         other = rng.choice(scope.buffers)
-        if N.dtype(other) in TYPES:
+        if N.dtype(other) in intrinsics.TYPES:
             return N.cast(element(rng, scope, other), kind)
     return constant(rng, kind)
 

@@ -4,14 +4,13 @@
 
 from typing import ClassVar
 
-from opsieve.gen.irs.tvm.nodes import ObjectNode
-from opsieve.gen.irs.tvm.program import TvmProgram, object_nodes, operator_called, type_of, walk
+from opsieve.gen.irs.tvm import nodes, program
 from opsieve.gen.model.tensors import ValueType
 
 _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))
 
 
-class TirProgram(TvmProgram):
+class TirProgram(program.TvmProgram):
     """A TIR function in a module, run on its buffers."""
 
     ir: ClassVar[str] = "tir"
@@ -23,9 +22,9 @@ class TirProgram(TvmProgram):
         behind it.
         """
         found: dict[str, ValueType] = {}
-        for place, parameter in enumerate(object_nodes(self.entry.get("params"))):
+        for place, parameter in enumerate(program.object_nodes(self.entry.get("params"))):
             name = str(parameter.get("name"))
-            found[name if name not in found else f"{name}_{place}"] = type_of(parameter.get("ty"))
+            found[name if name not in found else f"{name}_{place}"] = program.type_of(parameter.get("ty"))
         return found
 
     def outputs(self) -> dict[str, ValueType]:
@@ -35,9 +34,11 @@ class TirProgram(TvmProgram):
     def operators(self) -> list[str]:
         """Statements and arithmetic by their node's type, calls of intrinsics by name."""
         found = []
-        for node in walk(body) if isinstance(body := self.entry.get("body"), ObjectNode) else ():
+        for node in (
+            program.walk(body) if isinstance(body := self.entry.get("body"), nodes.ObjectNode) else ()
+        ):
             dialect, _, name = node.type.rpartition(".")
-            if called := operator_called(node):
+            if called := program.operator_called(node):
                 found.append(called)
             elif dialect in ("tirx", "s_tir", "prim") and name not in _NO_OPERATORS:
                 found.append(node.type)

@@ -9,9 +9,8 @@ relations, and a missing tensor a placeholder: a leaf unless a later node takes 
 from collections.abc import Sequence
 from typing import Any
 
+from opsieve.gen.declarations import catalogue, declaration
 from opsieve.gen.declarations.builder import FREE
-from opsieve.gen.declarations.catalogue import OpChoice, form
-from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, either
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain, Tensor
@@ -38,7 +37,9 @@ class Insertion:
 
     __slots__ = ("asked", "instance", "op", "outs")
 
-    def __init__(self, op: Operator, instance: Instance, outs: list[Tensor], asked: list[Domain]) -> None:
+    def __init__(
+        self, op: declaration.Operator, instance: Instance, outs: list[Tensor], asked: list[Domain]
+    ) -> None:
         self.op = op
         self.instance = instance
         self.outs = outs
@@ -187,14 +188,14 @@ class SymbolicBuilder:
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
         """Return the dtypes that a type variable stands for at this program's opset."""
-        had = form(name, self.opset)
+        had = catalogue.form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
     def choose_dtype(self, allowed: frozenset[str]) -> str:
         """Return a dtype of the palette among those allowed, or any of them."""
         return self.builder.choose_dtype(allowed)
 
-    def first(self, choice: OpChoice) -> Tensor | None:
+    def first(self, choice: catalogue.OpChoice) -> Tensor | None:
         """Return an existing tensor as first input of an operator, preferably one without a reader; `None` if
         all are unfit.
         """
@@ -236,7 +237,7 @@ class SymbolicBuilder:
         """Make a tensor known to later instances."""
         self.pools.setdefault((tensor.dtype, tensor.rank), []).append(tensor)
 
-    def infer_outputs(self, op: Operator, made: Instance) -> list[Any]:
+    def infer_outputs(self, op: declaration.Operator, made: Instance) -> list[Any]:
         """Return the outputs of an instance as tensors without names, each required to fit the budget; None
         for one left out.
         """

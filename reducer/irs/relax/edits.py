@@ -25,8 +25,7 @@ from opsieve.gen.irs.relax.edits import (
 )
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.walk import Retyped, bodies, functions, make_constant, reads
-from opsieve.gen.irs.tvm.nodes import MalformedGraph
-from opsieve.gen.irs.tvm.tensors import to_numpy
+from opsieve.gen.irs.tvm.nodes import MalformedGraph, to_numpy
 from opsieve.gen.irs.view import Array, Opening, Operation, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject

@@ -12,8 +12,8 @@ import numpy as np
 from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.tvm.nodes import from_node, to_numpy
 from opsieve.gen.irs.tvm.program import TvmProgram, walk
-from opsieve.gen.irs.tvm.tensors import from_node, to_numpy
 from opsieve.gen.model.tensors import Value, misfit
 from opsieve.reducer.engine import edit, engine, form
 from opsieve.reducer.problem.order import value_complexity
