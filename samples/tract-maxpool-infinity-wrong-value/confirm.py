@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 path = Path(__file__).with_name("model.onnx")
 feeds = {"x": np.array([[[-np.inf, -np.inf]]], np.float32)}
 wanted = np.array([[[-np.inf]]], np.float32)
-[valid] = ReferenceEvaluator(path).run(["y"], feeds)
+[valid] = ReferenceEvaluator(str(path)).run(["y"], feeds)
 np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
 model = tract.onnx().load(path)
 for place in range(model.input_count()):

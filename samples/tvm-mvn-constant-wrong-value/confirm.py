@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import from_onnx
 path = Path(__file__).with_name("model.onnx")
 feeds = {"x": np.array([[[[3, 3]]]], np.float32)}
 wanted = np.array([[[[0, 0]]]], np.float32)  # (3 - 3) / (0 + 1e-9)
-[valid] = ReferenceEvaluator(path).run(["y"], feeds)
+[valid] = ReferenceEvaluator(str(path)).run(["y"], feeds)
 np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
 with tvm.target.Target("llvm"):
     built = relax.build(from_onnx(onnx.load(path), keep_params_in_input=False), "llvm")
