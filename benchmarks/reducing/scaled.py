@@ -144,17 +144,17 @@ def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:
     looked at five times a second.
     """
     while not ended.wait(0.2):
-        each = list(map(_resident, _family(pid)))
+        each = list(map(_resident, list_family(pid)))
         peak[0], peak[1] = max(peak[0], sum(each)), max(peak[1], *each[:1], 0)
 
 
-def _family(pid: int) -> list[int]:
+def list_family(pid: int) -> list[int]:
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]
     except OSError:
         return []
-    return [pid, *(member for text in texts for child in text.split() for member in _family(int(child)))]
+    return [pid, *(member for text in texts for child in text.split() for member in list_family(int(child)))]
 
 
 def _resident(pid: int) -> int:

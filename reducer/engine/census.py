@@ -13,7 +13,6 @@ from typing import Generic, TypeVar
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
 _NO_EDIT = "no edit of it applies"
@@ -107,12 +106,10 @@ def census_lines(
 
 
 def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
-    """Count the results of edits by the parts that they simplify; pairs are left out, since they simplify two
-    at once.
-    """
+    """Count the results of edits by the parts that they simplify."""
     found: dict[str, Counter[str]] = {}
     for single in singles:
-        for part in () if isinstance(single.dimension, PairsPass) else single.edit.simplifies:
+        for part in single.edit.simplifies:
             found.setdefault(part, Counter())[single.outcome] += 1
     return found
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 from opsieve.reducer.engine.census import Census, PartLine, census_lines, try_singles
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
 # A backstop only. Every gain makes the subject simpler, so a fixpoint exists; `certify` says whether it was
@@ -25,7 +24,6 @@ class CertificateLine:
     gone: int
     slippage: int
     invalid: int
-    untried: int = 0
     by_rewriting: int = 0
 
 
@@ -70,10 +68,9 @@ def certify(engine: Engine[S], passes: Iterable[Pass[S]], census: Census[S] = la
     for each in passes:
         own = [single.result for single in singles if single.dimension is each]
         kinds = Counter(result.kind for result in own)
-        untried = each.left if isinstance(each, PairsPass) else 0
         counts = (kinds["gone"], kinds["slippage"], kinds["invalid"])
         rewriting = sum(result.by_rewriting for result in own)
-        lines.append(CertificateLine(each.name, kinds.total(), *counts, untried, rewriting))
+        lines.append(CertificateLine(each.name, kinds.total(), *counts, rewriting))
     parts = census_lines(engine, singles, census)
     beaten = any(single.result.kind == "same" for single in singles) or any(part.same for part in parts)
     return Certificate(tuple(lines), parts, beaten)

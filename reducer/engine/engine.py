@@ -54,12 +54,15 @@ class Engine(Generic[S]):
         self._known: dict[
             str, CheckResult
         ] = {}  # what was tested, in order: what is tried next depends on this alone
-        # Available results, from an earlier call or prefetched.
-        self._cached = {
-            attempt.digest.removeprefix(mark): attempt.result()
-            for attempt in journal.attempts
-            if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
-        }
+        # Available results: of an earlier call, of another run of this call, or prefetched.
+        self._cached: dict[str, CheckResult] = {}
+        # Those of this call, each of which counts as a check when it is used.
+        self._uncounted: set[str] = set()
+        for place, attempt in enumerate(journal.attempts):
+            if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark):
+                digest = attempt.digest.removeprefix(mark)
+                self._cached[digest] = attempt.result()
+                self._uncounted |= {digest} if place >= journal.earlier else set()
         # The results of twins (`Rules.twin`) that lost the failure.
         self._lost: dict[str, CheckResult] = {}
         # Digests of candidates that passed validation.
@@ -89,6 +92,9 @@ class Engine(Generic[S]):
             if digest not in self._cached:
                 self._run({digest: (candidate, label)}, look)
             self._known[digest] = self._cached[digest]
+            if digest in self._uncounted and self._known[digest].kind != "invalid":
+                self.checks += 1
+                self.refused[self._known[digest].kind] += self._known[digest].kind != "same"
             if twin and self._known[digest].kind == "gone":
                 self._lost[twin] = self._known[digest]
         result = self._known[digest]
@@ -96,7 +102,9 @@ class Engine(Generic[S]):
         is_new = result.kind == "same" and candidate is not self._smallest
         if is_new and self.form.simpler(candidate, self._smallest):
             self._smallest = candidate
-            self.rules.shown(candidate)
+            # Another run of this call has shown it.
+            if digest not in self._uncounted:
+                self.rules.shown(candidate)
         if result.kind == "slippage" and result.key:
             held = self.slippage.get(result.key)
             # A report shows each different failure by its simplest subject.

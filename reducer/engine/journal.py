@@ -55,8 +55,8 @@ class Journal:
 
     def __init__(self, question: str, folder: Path | None = None):
         self.attempts: list[Attempt] = []
-        # Whether the file existed and belongs to the same question.
-        self.resumed = False
+        # Whether the file existed and belongs to the same question, and how many attempts it held.
+        self.resumed, self.earlier = False, 0
         self._file: IO[bytes] | None = None
         if folder is None:
             return
@@ -68,6 +68,7 @@ class Journal:
             self._file = os.fdopen(open_own(path), "r+b")
             self.resumed = known is not None
             self.attempts, whole = known or ([], 0)
+            self.earlier = len(self.attempts)
             # The next attempt must not be appended to half a line.
             self._file.seek(whole)
             self._file.truncate()

@@ -18,11 +18,11 @@ from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
 from opsieve.reducer.nodes import localise, node_phase
 from opsieve.reducer.onnx_edit import canonical_names, parts, typed_view
+from opsieve.reducer.onnx_edit.onnx_subprocess import HELPER
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.onnx import BYPASS, NODES, OPENING, OUTPUTS
-from opsieve.reducer.passes.operators import PASS as PLAINER, WORDED
 from opsieve.reducer.problem import order, recording
 
 GROUP = "opsieve.reductions"
@@ -38,8 +38,9 @@ _ORDER = (
     "nodes",
     "outputs",
     "bypass",
-    "operators",
     "dimensions",
+    # Before the tensors that it resizes are shared: a hidden size stays where all gates read one tensor.
+    "together",
     "dtypes",
     "values",
     "attributes",
@@ -80,15 +81,15 @@ class OnnxReduction(order.OnnxForm):
         subject.__dict__["program"] = program
         return subject
 
-    def passes(self, worded: bool = False) -> list[order.OnnxPass]:
+    def passes(self) -> list[order.OnnxPass]:
         """Return every dimension, found by entry point, in the order of a round."""
-        found: list[order.OnnxPass] = passes_in(GROUP, _ORDER)
-        return [WORDED if worded and each is PLAINER else each for each in found]
+        return passes_in(GROUP, _ORDER)
 
     def validator(self, workers: Workers, start: Subject) -> Validator[Subject]:
         """Return a validator that checks the structure in Python, and then runs onnx's checker in a
-        worker.
+        worker. It starts the process that infers types, too.
         """
+        HELPER.start()
         return OnnxValidator(workers, start)
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:

@@ -27,9 +27,9 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
     def subject(self, case: Case) -> S:
         """Return the part of a case to reduce: its program and its inputs."""
 
-    def passes(self, worded: bool = False) -> list[Pass[S]]:
-        """Return every dimension, in the order of a round; `worded`: the failure has a message or stack,
-        unlike a wrong result. Raises BadInput for a plug-in that cannot be loaded.
+    def passes(self) -> list[Pass[S]]:
+        """Return every dimension, in the order of a round. Raises BadInput for a plug-in that cannot be
+        loaded.
         """
 
     def validator(self, workers: Workers, start: S) -> Validator[S]:

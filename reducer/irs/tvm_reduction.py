@@ -80,7 +80,7 @@ class TvmReduction(TvmForm):
             raise BadInput(f"this reduction takes modules of TVM, not {case.program.kind}")
         return TvmSubject(case.program, dict(case.inputs))
 
-    def passes(self, worded: bool = False) -> list[TvmPass]:
+    def passes(self) -> list[TvmPass]:
         """Return every dimension, in the order of a round."""
         return [edit.ListedPass("pass sequence", shorten_passes), *self.dimensions]
 

@@ -77,7 +77,7 @@ def _call(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | 
     except (EncodeError, ValueError):
         # Protobuf cannot serialise a message of more than 2 GB.
         return None
-    answer = _HELPER.call(request, data)
+    answer = HELPER.call(request, data)
     return None if answer is None else onnx.ModelProto.FromString(answer)
 
 
@@ -87,6 +87,11 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process ahead of its first request."""
+        with self._lock:
+            self._process = self._process or _start_child()
 
     def call(self, request: dict[str, Any], data: bytes) -> bytes | None:
         """Return the answer to a request, `None` for a refusal. BadInput if the process ends twice without
@@ -141,8 +146,8 @@ def _start_child() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-_HELPER = _Helper()
-atexit.register(_HELPER.close)
+HELPER = _Helper()
+atexit.register(HELPER.close)
 
 
 def _main() -> None:

@@ -98,16 +98,7 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                 continue
             last = "a model has one node at least" if not path and len(graph.node) == 1 else ""
             names = list(dict.fromkeys(name for name in node.input if name))[:_STAND_INS]
-            edits = tuple(
-                _edit(
-                    f"read {name[:40]!r} for {label(node)}{how}",
-                    partial(_bypass_node, path, key, name),
-                    settled,
-                )
-                for name in names
-                for settled, how in ((True, ""), (False, ", types as they are"))
-            )
-            yield Part("nodes", "/".join((*path, key)), last, edits)
+            yield Part("nodes", "/".join((*path, key)), last, _bypasses(path, node))
             shown = any(info.name not in node.output for info in graph.output)
             if not path and shown and read.isdisjoint(filter(None, node.output)):
                 # The passes show what only this node has read; a failure may need that nothing reads it.
@@ -127,7 +118,23 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
         for path, graph in graphs(onnx.GraphProto(node=function.node)):
             last = "a function has one node at least" if not path and len(graph.node) == 1 else ""
             for node in graph.node:
-                yield Part("nodes", "/".join((owner, *path, first_output(node))), last)
+                # The passes reduce the function itself, but no bodies inside it.
+                edits = _bypasses((owner, *path), node) if path else ()
+                yield Part("nodes", "/".join((owner, *path, first_output(node))), last, edits)
+
+
+def _bypasses(path: Path, node: onnx.NodeProto) -> tuple[OnnxEdit, ...]:
+    """Return edits that read an input of a node in the place of its results."""
+    names = list(dict.fromkeys(name for name in node.input if name))[:_STAND_INS]
+    return tuple(
+        _edit(
+            f"read {name[:40]!r} for {label(node)}{how}",
+            partial(_bypass_node, path, first_output(node), name),
+            settled,
+        )
+        for name in names
+        for settled, how in ((True, ""), (False, ", types as they are"))
+    )
 
 
 def _reads(

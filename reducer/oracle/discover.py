@@ -42,12 +42,19 @@ _LARGE = 10_000
 # The number of nodes from which the oracles take minutes. Such a model is compared with its unoptimised
 # build only; the judge runs on the small result (`Premise.assumed`).
 _MANY = 20_000
+# The kinds of failure that single runs show.
+_SEEN = ("error", "crash", "hang", *WRONG_OUTPUTS)
 
 
 def find(
-    case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers
+    case: Case,
+    targets: Sequence[ResolvedTarget],
+    against: ResolvedTarget | None,
+    workers: Workers,
+    lab: ObservationCache | None = None,
 ) -> Premise:
-    """Find the first failure of a case on these targets, or on every installed compiler if the list is empty.
+    """Find the first failure of a case on these targets, or on every installed compiler if the list is empty;
+    `lab` may hold runs of it.
 
     Raises:
         NoFailure: If the targets pass.
@@ -57,7 +64,7 @@ def find(
     tried, judged = [], 0
     for target in targets or list_installed():
         try:
-            premise, said = _find_on(case, target, against, workers, bool(targets))
+            premise, said = _find_on(case, target, against, workers, bool(targets), lab)
             judged += 1
         except Unjudged as error:
             premise, said = None, error.reason
@@ -121,26 +128,43 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     )
 
 
+def see_failure(case: Case, target: ResolvedTarget, lab: ObservationCache) -> Premise | None:
+    """Return the failure that one run of the target and one of its unoptimised build show, before the judge
+    confirms it; of a small program that the build does not run, the reference shows it. `None` otherwise.
+    """
+    small = case.program.byte_size < _LARGE
+    for other in (target.baseline, NATIVE if small else None) if case.program.fault is None else ():
+        # An arbiter that gives no outputs leaves it open.
+        with suppress(Unjudged):
+            found, _ = (None, "") if other in (None, target) else _compare_targets(case, target, other, lab)
+            # Whether running out of memory is a failure depends on other builds, which the judge measures.
+            if found is not None and found.failure.verdict.kind in _SEEN:
+                return replace(found, named=False)
+    return None
+
+
 def _find_on(
-    case: Case, target: ResolvedTarget, against: ResolvedTarget | None, workers: Workers, doubtful: bool
+    case: Case,
+    target: ResolvedTarget,
+    against: ResolvedTarget | None,
+    workers: Workers,
+    doubtful: bool,
+    lab: ObservationCache | None = None,
 ) -> tuple[Premise | None, str]:
     """Find the failure on one target, or return `None` and the reason; `doubtful` accepts a failure that no
     second oracle confirms.
     """
+    lab = lab or ObservationCache(workers)
     if against is not None:
-        return _compare_targets(case, target, against, workers)
-    lab = ObservationCache(workers)
+        return _compare_targets(case, target, against, lab)
     plain = _plain(case, target, workers, lab)
     if plain is not None:
         if is_deterministic(case, target, plain.failure.verdict, workers):
             return sure(case, plain), ""
         return measure_rate(case, target, plain.failure.verdict, workers)
-    if case.program.size > _MANY and target.baseline is not None and case.program.fault is None:
-        # Where the unoptimised build gives no outputs, the slow judge has to decide after all.
-        with suppress(Unjudged):
-            found, _ = _compare_targets(case, target, target.baseline, lab)
-            if found is not None:
-                return replace(found, named=False, assumed=True), ""
+    # Where the unoptimised build gives no outputs, the slow judge has to decide after all.
+    if case.program.size > _MANY and (found := see_failure(case, target, lab)) is not None:
+        return replace(found, assumed=True), ""
     judged = judge_case(case, target, lab)
     if doubtful and judged.verdict.verdict == "undecided" and judged.verdict.kind is not None:
         # A user who names the target has seen it fail: one oracle that disagrees is enough for a reduction.
@@ -262,23 +286,11 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
 
     The judge runs the reference too, which is slow on a large model; `still` runs it on the small result.
     """
-    baseline = target.baseline
-    if baseline is None or case.program.byte_size < _LARGE:
+    found = None if case.program.byte_size < _LARGE else see_failure(case, target, lab)
+    if found is None or found.failure.verdict.kind in WRONG_OUTPUTS:
         return None
-    got = lab.observe(target, case.program, case.inputs)
-    verdict = judge_run(case.program, case.inputs, target, got, lab, blame="optimiser")
-    # Whether running out of memory is a failure depends on other builds, which the judge measures.
-    if verdict.verdict != "fail" or verdict.kind == "memory":
-        return None
-    wanted = lab.observe(baseline, case.program, case.inputs)
-    if (
-        wanted.outputs is None
-        or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome
-    ):
-        return None
-    failure = make_failure(verdict, got, case.program)
-    reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
-    return Premise(target, baseline, failure, got, reason, wanted)
+    again = workers.observe(target, case.program, case.inputs, fresh=True)
+    return found if again.outcome == found.observation.outcome else None
 
 
 def _compare_targets(
@@ -296,7 +308,8 @@ def _compare_targets(
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
     failure = make_failure(verdict, got, case.program)
     what = got.message.strip() or (verdict.mismatch and describe_mismatch(verdict.mismatch)) or got.outcome
-    reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
+    differs = "differs from {}" if got.outputs is not None else "fails, {} does not"
+    reason = f"{target.display} {differs.format(against.display)}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 
 

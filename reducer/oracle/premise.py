@@ -34,6 +34,11 @@ class Premise:
     apart: bool = False
     assumed: bool = False
 
+    def is_like(self, other: "Premise") -> bool:
+        """Return whether the same tests serve both."""
+        own = self.arbiter, self.failure.fingerprint, self.chance, self.apart
+        return own == (other.arbiter, other.failure.fingerprint, other.chance, other.apart)
+
     def describe_level(self, level: Level) -> str:
         """Return a sentence for people that says what a reduction at this level preserves, and in how many
         runs it was seen.

@@ -21,11 +21,11 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.passes import attributes, bodies, initializers, operators
+from opsieve.reducer.passes import attributes, bodies, initializers
 from opsieve.reducer.passes.onnx import OUTPUTS
 from opsieve.reducer.problem.order import OnnxEdit, OnnxPass
 
-_INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, initializers.PASS)
+_INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, attributes.PASS, initializers.PASS)
 # The most functions of a model whose insides are reduced; a model with more is not small yet.
 _MOST = 8
 # Domain, name and overload: together they identify a function.
@@ -38,6 +38,10 @@ def reduce_functions(subject: Subject) -> Iterator[OnnxEdit]:
     for function in functions if len(functions) <= _MOST else ():
         key = _key(function)
         yield from _drop_parameters(function)
+        if function.attribute or function.attribute_proto:
+            place = {f"function:{key[0]}:{key[1]}"}
+            what = f"fix the attributes of the function {key[1][:40]!r}"
+            yield changing(what, place, partial(_fix_attributes, key), place)
         inner = _inside(subject, key)
         if inner is not None:
             yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
@@ -77,6 +81,28 @@ def _drop_parameters(function: onnx.FunctionProto) -> Iterator[OnnxEdit]:
         touches = {f"function:{key[0]}:{key[1]}/{name}"}
         what = f"drop parameter {name[:40]!r} of the function {key[1][:40]!r}"
         yield changing(what, touches, partial(change, name=name))
+
+
+def _fix_attributes(key: _Key, model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+    """Give the nodes of a function the attributes of its first call, in the place of its parameters."""
+    owner = next((each for each in model.functions if _key(each) == key), None)
+    calls = list(_all_calls(model, key))
+    if owner is None or not calls:
+        return None
+    given = {each.name: each for each in (*owner.attribute_proto, *calls[0].attribute)}
+    for node in all_nodes(owner.node):
+        held = list(node.attribute)
+        del node.attribute[:]
+        for each in held:
+            # An attribute that neither the call nor the function gives has its default.
+            value = given.get(each.ref_attr_name) if each.ref_attr_name else each
+            if value is not None:
+                node.attribute.add().CopyFrom(value)
+                node.attribute[-1].name = each.name
+    del owner.attribute[:], owner.attribute_proto[:]
+    for call in calls:
+        del call.attribute[:]
+    return inputs
 
 
 def _all_calls(model: onnx.ModelProto, key: _Key) -> Iterator[onnx.NodeProto]:

@@ -27,7 +27,7 @@ from opsieve.gen.irs.onnx.view import (
 )
 from opsieve.gen.model.attributes import constant_array, is_constant
 from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
-from opsieve.gen.model.structure import all_nodes, bodies, copied
+from opsieve.gen.model.structure import all_nodes, copied
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.canonical_names import make_canonical
@@ -38,6 +38,8 @@ from opsieve.reducer.problem.order import OnnxEdit, simpler
 
 # The most named nodes for which each name is dropped by an edit of its own.
 _FEW = 6
+# Fields of texts at any depth; those of the main graph itself are fields of their own in the census.
+_TEXTS = frozenset(("doc_string", "metadata_props", "denotation", "quantization_annotation"))
 
 
 def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
@@ -55,11 +57,19 @@ def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
         if info is not None and isinstance(value, np.ndarray) and info.type != declared_type(value):
             yield _fix(name)
     whole: list[tuple[str, str, Callable[[onnx.ModelProto], bool]]] = [
-        ("lower the opset and the IR version", "versions", _lower_both),
+        (
+            "lower the opset and the IR version",
+            "versions",
+            lambda model: _lower_opset(model) and _lower_ir(model),
+        ),
         ("lower the opset", "versions", _lower_opset),
         ("lower the IR version", "versions", _lower_ir),
-        (f"lower the opset to {OLDEST}", "versions", _lower_to_common),
-        ("lower the opset below an operator's last change", "versions", _lower_further),
+        (f"lower the opset to {OLDEST}", "versions", partial(_lower_below, OLDEST + 1)),
+        (
+            "lower the opset below an operator's last change",
+            "versions",
+            lambda model: _lower_below(lowest_opset(model), model),
+        ),
         ("drop operator sets that are not used", "imports", _drop_imports),
         ("drop functions that are not called", "functions", _drop_functions),
         ("drop recorded types", "value_info", _drop_value_info),
@@ -177,15 +187,7 @@ def _lower_opset(model: onnx.ModelProto) -> bool:
     return True
 
 
-def _lower_to_common(model: onnx.ModelProto) -> bool:
-    return _lower_below(model, OLDEST + 1)
-
-
-def _lower_further(model: onnx.ModelProto) -> bool:
-    return _lower_below(model, lowest_opset(model))
-
-
-def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
+def _lower_below(opset: int, model: onnx.ModelProto) -> bool:
     """Lower operators below the opset of the model; the checker and the test decide what the result means."""
     before = {entry.domain: entry.version for entry in model.opset_import}
     for owner in (model, *model.functions):
@@ -246,10 +248,6 @@ def _lower_ir(model: onnx.ModelProto) -> bool:
     return True
 
 
-def _lower_both(model: onnx.ModelProto) -> bool:
-    return _lower_opset(model) and _lower_ir(model)
-
-
 def _drop_imports(model: onnx.ModelProto) -> bool:
     inner = [{_domain(node.domain) for node in all_nodes(each.node)} for each in model.functions]
     outer = {_domain(node.domain) for node in all_nodes(model.graph.node)}.union(*inner)
@@ -281,11 +279,9 @@ def _drop_value_info(model: onnx.ModelProto) -> bool:
 
 def _drop_texts(model: onnx.ModelProto) -> bool:
     before = model.ByteSize()
-    _strip_graph(model.graph, main=True)
+    _clear_texts(model.graph, own=False)
     for function in model.functions:
-        _clear(function)
-        for node in function.node:
-            _strip_node(node)
+        _clear_texts(function)
     return bool(model.ByteSize() < before)
 
 
@@ -304,38 +300,17 @@ def _drop_metadata(owner: str, key: str, model: onnx.ModelProto) -> bool:
     return found is not None
 
 
-def _strip_graph(graph: onnx.GraphProto, main: bool = False) -> None:
-    if not main:
-        _clear(graph)
-        graph.ClearField("quantization_annotation")
-    for item in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        _clear(item)
-    for info in (*graph.input, *graph.output, *graph.value_info):
-        info.type.ClearField("denotation")
-        for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
-            dim.ClearField("denotation")
-    for node in graph.node:
-        _strip_node(node)
-
-
-def _strip_node(node: onnx.NodeProto) -> None:
-    _clear(node)
-    for field in ("name", "domain", "overload"):
-        # protobuf stores an empty field that was set explicitly, which costs bytes.
-        if not getattr(node, field):
-            node.ClearField(field)
-    for attribute in node.attribute:
-        attribute.ClearField("doc_string")
-        if attribute.HasField("t"):
-            _clear(attribute.t)
-            attribute.t.ClearField("name")
-    for body in bodies(node):
-        _strip_graph(body)
-
-
-def _clear(message: Any) -> None:
-    for field in ("doc_string", "metadata_props"):
-        message.ClearField(field)
+def _clear_texts(message: Any, own: bool = True) -> None:
+    """Clear texts, and fields that are set to an empty text, in a message (its `own` too) and all inside."""
+    for field, value in message.ListFields():
+        if own and (field.name in _TEXTS or value == ""):
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for each in (value,) if hasattr(value, "ListFields") else value:
+                _clear_texts(each)
+        if field.name == "t":
+            # Only the attribute's own name is used.
+            value.ClearField("name")
 
 
 PASS = ListedPass("model", simplify_surroundings)

@@ -42,6 +42,8 @@ DTYPE_RANKS = {
 PLAIN_DTYPES = ("float32", "int32", "int64")
 # Types that are not listed, such as float8, come after all others.
 _LAST_RANK = 7
+# The complexity of an attribute that a function takes from its call: above that of any integer.
+_REFERENCE = 80
 # The number of elements that are measured at once, which bounds the memory of the temporary arrays.
 _SLICE = 1 << 20
 # The largest array, in bytes, whose complexity is cached.
@@ -158,6 +160,8 @@ def _attributes(subject: Subject) -> int:
 
 
 def _attribute(attribute: AttributeProto) -> int:
+    if attribute.ref_attr_name:
+        return _REFERENCE
     if attribute.type == AttributeProto.INT:
         return 1 + _integer(attribute.i)
     if attribute.type == AttributeProto.INTS:

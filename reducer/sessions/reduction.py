@@ -3,14 +3,13 @@ confirmation. For any form.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import find_operator
@@ -30,32 +29,32 @@ from opsieve.reducer.engine.interestingness import (
     wilson,
 )
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.engine.pairs import PairsPass
 from opsieve.reducer.irs.registry import ReducibleForm
 from opsieve.reducer.oracle.discover import find, still
-from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
+from opsieve.reducer.oracle.nondeterminism_test import replayed_spread
 from opsieve.reducer.oracle.premise import Premise
+from opsieve.reducer.oracle.premise_test import (
+    confirmed_by_judge,
+    get_compiler_text,
+    get_known_result,
+    interestingness_of,
+)
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
-from opsieve.reducer.oracle.slowdown_test import MemoryTest, SlowdownTest
-from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, find_cures, finite
-from opsieve.reducer.oracle.validator import AcceptsInvalidTest
-from opsieve.triage.fingerprint.normalise import normalise_message
+from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, find_cures
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
 _UNBOUNDED = Budget()
-# The most nodes, inner ones included, for which pairs of edits are tried: their number grows quadratically.
-_FEW = 6
 # The dimension that takes nodes out of bodies.
 _BODIES = "bodies"
-# The average duration of a test, in seconds, below which pairs of edits are tried.
-_QUICK = 0.5
 # Replays of a check whose runs take long.
 _CONFIRMED = 2
 # The duration of these replays, in seconds, above which no more follow.
 _LONG = 4.0
 # Sightings that a noisy check needs: it may exit with 0 by chance too.
 _SIGHTINGS = 4
+# The most tests before the judge is asked: most first answers take fewer.
+_FIRST_CHECKS = 12
 # The largest subject, in nodes, that the judge evaluates if it skipped the whole model.
 _JUDGED = 1024
 
@@ -63,15 +62,6 @@ _JUDGED = 1024
 def _converts(operators: Iterable[str]) -> bool:
     """Return whether one of the operators only turns values into another type."""
     return any(found.converts for name in operators if (found := find_operator("", name)) is not None)
-
-
-def is_worded(test: object) -> bool:
-    """Return whether a message or a stack distinguishes the failure from others."""
-    return (
-        isinstance(test, TargetTest)
-        and test.failure.verdict.kind in ("error", "crash")
-        and test.level != "loose"
-    )
 
 
 def _unread(test: object) -> bool:
@@ -149,6 +139,31 @@ class _Setting(Generic[S]):
     budget: Budget
 
 
+class _Answered(Exception):
+    """Raised when the first simpler subject shows the failure."""
+
+
+def answer_first(
+    form: ReducibleForm[S],
+    start: S,
+    premise: Premise,
+    workers: Workers,
+    level: Level,
+    shown: Callable[[S], None],
+) -> Journal:
+    """Search until the first simpler subject shows a failure that the judge has not confirmed yet; returns
+    the attempts, which are those that `reduce_failure` begins with.
+    """
+    listeners, journal = Listeners(shown=shown), Journal("")
+    source, budget = premise.target.baseline, Budget(_FIRST_CHECKS)
+    setting = _Setting(start, 0.0, workers, source, journal, listeners, None, budget)
+    test = interestingness_of(premise, workers, level, start)
+    _Run(form, start, [test], setting).answer(
+        get_compiler_text(premise), get_known_result(test, premise, start)
+    )
+    return journal
+
+
 def reduce_failure(
     form: ReducibleForm[S],
     start: S,
@@ -176,7 +191,9 @@ def reduce_failure(
     setting = _Setting(start, since, workers, premise.target.baseline, journal, listeners, passes, budget)
     mark += "runs:" if isinstance(tests[0], StatisticalTest) else ""
     run = _Run(form, start if start_at is None else start_at, tests, setting, mark)
-    run.reduce(_compiler_text(premise), _known_result(tests[0], premise, start) if start_at is None else None)
+    run.reduce(
+        get_compiler_text(premise), get_known_result(tests[0], premise, start) if start_at is None else None
+    )
     if isinstance(tests[0], StatisticalTest):
         return _by_replays(run, tests[0])
     found = _varies(run, premise, workers)
@@ -218,7 +235,10 @@ def _leave_bodies(
     that failure; `None` if no body is left, or no guilty pass is known.
     """
     best, test, size = run.engine.best, tests[0], run.form.size(run.engine.best)
-    if not isinstance(test, TargetTest) or not is_worded(test) or not size.inner_nodes:
+    if not isinstance(test, TargetTest) or test.level == "loose" or not size.inner_nodes:
+        return None
+    # Only their messages tell two failures of one pass apart.
+    if premise.failure.verdict.kind not in ("error", "crash"):
         return None
     opening = [each for each in run.passes if each.name == _BODIES]
     cures, held = find_cures(test, best), _count_bodies(run.form, best)
@@ -327,7 +347,11 @@ def reduce_by_check(
     start.
     """
     setting = _Setting(start, time.monotonic(), workers, source, journal, listeners, passes, budget)
-    seen = _first_replays(tests, start)
+    seen = (0, 0)
+    if start_at is None:
+        few = replace(setting, budget=replace(budget, checks=min(budget.checks, _FIRST_CHECKS)))
+        seen = _Run(form, start, tests[:1], few).answer("")
+    seen = _first_replays(tests, start, seen)
     if seen[0] < seen[1]:
         seen = _add_pairs(seen, replayed_by(tests, start, REPLAYS - seen[1]))
     if not seen[0]:
@@ -359,38 +383,21 @@ def reduce_by_check(
     return replace(result, replays=replays, noise=noise)
 
 
-def _first_replays(tests: Sequence[InterestingnessTest[S]], subject: S) -> tuple[int, int]:
-    """Return in how many of `SHORT` runs the tests say `same`, and the number of runs; a slow test gets
-    fewer runs.
+def _first_replays(
+    tests: Sequence[InterestingnessTest[S]], subject: S, seen: tuple[int, int] = (0, 0)
+) -> tuple[int, int]:
+    """Return in how many of `SHORT` runs, those `seen` included, the tests say `same`, and the number of
+    runs; a slow test gets fewer runs.
     """
-    since = time.monotonic()
-    seen = replayed_by(tests, subject, _CONFIRMED)
-    if time.monotonic() - since > _LONG:
+    since, runs = time.monotonic(), _CONFIRMED - seen[1]
+    seen = _add_pairs(seen, replayed_by(tests, subject, runs))
+    if time.monotonic() - since > _LONG * runs / _CONFIRMED:
         return seen
     return _add_pairs(seen, replayed_by(tests, subject, SHORT - _CONFIRMED))
 
 
 def _add_pairs(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return one[0] + other[0], one[1] + other[1]
-
-
-@dataclass(frozen=True)
-class JudgedTest(Generic[S]):
-    """A test whose `same` the judge confirms. The judge is slow, but sees more than one run does, such as
-    results that ONNX leaves undefined.
-    """
-
-    inner: InterestingnessTest[S]
-    premise: Premise
-    workers: Workers
-
-    def evaluate(self, subjects: Sequence[S]) -> Iterator[CheckResult]:
-        """As `InterestingnessTest.evaluate`."""
-        for subject, result in zip(subjects, self.inner.evaluate(subjects), strict=True):
-            if result.kind == "same" and not still(subject, self.premise, self.workers):
-                yield CheckResult("gone", "the judge does not see the failure")
-            else:
-                yield result
 
 
 class _Run(Generic[S]):
@@ -407,11 +414,9 @@ class _Run(Generic[S]):
         self.form, self.setting, self.mark = form, setting, mark
         self.trail: list[S] = []
         passes, listeners = setting.passes, setting.listeners
-        self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
+        self.passes = form.passes() if passes is None else list(passes)
         # With selected passes most parts stay untried, so there is no census.
         self.census: Census[S] = form.census if passes is None else lambda _: ()
-        # The passes of the certificate: these, and the pairs of their edits once these were tried.
-        self.tried = self.passes
         self.node_checks = self.census_checks = 0
 
         def refresh(subject: S) -> S:
@@ -442,35 +447,33 @@ class _Run(Generic[S]):
                 self.form.narrow(self.engine, self.passes, text)
             finally:
                 self.node_checks = self.engine.checks
-            to_fixpoint(self.engine, self.passes)
-            pairs = PairsPass(self.form, self.passes)
-            while self._pair_up(pairs) or self._complete_census():
-                to_fixpoint(self.engine, self.passes)
+            self._reach_fixpoint()
         self.engine.settle_for_smallest()
 
-    def _pair_up(self, pairs: PairsPass[S]) -> bool:
-        if not self._is_quick():
-            return False
-        self.tried = [*self.passes, pairs]
-        return self.engine.sweep(pairs, together=False)
-
-    def _complete_census(self) -> bool:
-        before = self.engine.checks
-        gained = improve_untried(self.engine, self.passes, self.census)
-        self.census_checks += self.engine.checks - before
-        return gained
-
-    def _is_quick(self) -> bool:
-        """Return whether pairs of edits are worth their tests: for a small result and a quick test that
-        needs one run.
+    def answer(self, text: str, known: CheckResult | None = None) -> tuple[int, int]:
+        """Reduce until the first simpler subject shows the failure; returns in how many runs the start was
+        tested and showed it.
         """
-        test, size = self.engine.rules.tests[0], self.form.size(self.engine.best)
-        return (
-            isinstance(test, TargetTest)
-            and test.failure.verdict.kind in ("error", "crash", "mismatch")
-            and size.nodes + size.inner_nodes <= _FEW
-            and self.engine.test_seconds < _QUICK
-        )
+
+        def stop(subject: S) -> None:
+            self.setting.listeners.shown(subject)
+            raise _Answered
+
+        self.engine.rules = replace(self.engine.rules, shown=stop)
+        with suppress(_Answered, NoFailure):
+            self.reduce(text, known)
+        with suppress(BudgetSpent):
+            return int(self.engine.evaluate(self.setting.start, "the whole model").kind == "same"), 1
+        return 0, 0
+
+    def _reach_fixpoint(self) -> None:
+        """Sweep the passes and complete the census until neither gains."""
+        gained = True
+        while gained:
+            to_fixpoint(self.engine, self.passes)
+            before = self.engine.checks
+            gained = improve_untried(self.engine, self.passes, self.census)
+            self.census_checks += self.engine.checks - before
 
     def goes_on(self, before: "_Run[S]") -> None:
         """Continue from the end of another run with another test; the figures of both add up."""
@@ -478,15 +481,13 @@ class _Run(Generic[S]):
         self.engine.checks, self.node_checks = before.engine.checks, before.node_checks
         self.census_checks = before.census_checks
         with suppress(BudgetSpent):
-            to_fixpoint(self.engine, self.passes)
-            while self._complete_census():
-                to_fixpoint(self.engine, self.passes)
+            self._reach_fixpoint()
 
     def result(self, same: bool) -> Reduction[S]:
         engine, certificate, rest_fails = self.engine, Certificate(complete=False), ""
         # The certificate is incomplete when the budget ends, and says so.
         with suppress(BudgetSpent):
-            certificate = certify(engine, self.tried, self.census)
+            certificate = certify(engine, self.passes, self.census)
             rest_fails = self._rest_fails(self.setting.start)
         return Reduction(
             self.setting.start,
@@ -530,83 +531,3 @@ class _Run(Generic[S]):
                 self.engine.slippage["rest"] = rest
                 return "other"
         return {"same": "same", "slippage": "other"}.get(result.kind, "")
-
-
-def interestingness_of(
-    premise: Premise, workers: Workers, level: Level, start: Runnable
-) -> InterestingnessTest[Runnable]:
-    """Make the interestingness test of a premise; the level `cure` first runs the other builds on
-    `start`.
-    """
-    if premise.failure.verdict.kind == "accepts-invalid":
-        assert premise.arbiter is not None
-        assert premise.right is not None
-        return AcceptsInvalidTest(
-            workers,
-            premise.target,
-            start.program.fault,
-            premise.arbiter,
-            normalise_message(premise.right.message),
-        )
-    if premise.failure.verdict.kind == "nondeterminism":
-        runs = runs_for(premise.chance)
-        return NondeterminismTest(workers, premise.target, premise.failure, level, runs, premise.apart)
-    if premise.failure.verdict.kind == "slowdown":
-        assert premise.arbiter is not None
-        return SlowdownTest(workers, premise.target, premise.arbiter)
-    if "memory" in premise.failure.verdict.rules:
-        return MemoryTest(workers, premise.target)
-    test = TargetTest(
-        workers,
-        premise.target,
-        premise.failure,
-        premise.arbiter,
-        level,
-        finite=_finite(premise, workers, start),
-        apart=premise.apart,
-        comes_and_goes=premise.chance < 1,
-    )
-    # A cure of an intermittent failure cannot be recognised in a few runs.
-    if premise.chance < 1:
-        return RepeatedTest(test, runs_for(premise.chance))
-    if level != "cure":
-        return test
-    sick, well = cure_set(test, start)
-    return replace(test, sick=sick, well=well)
-
-
-def confirmed_by_judge(
-    premise: Premise, workers: Workers, level: Level, start: Runnable, judged: bool
-) -> InterestingnessTest[Runnable]:
-    """Return `interestingness_of`, with every `same` confirmed by the judge if `judged`."""
-    test = interestingness_of(premise, workers, level, start)
-    return JudgedTest(test, premise, workers) if judged else test
-
-
-def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
-    """Return whether the right outputs of the whole model are known to be finite; matters for wrong outputs
-    only.
-    """
-    if premise.failure.verdict.kind not in WRONG_OUTPUTS or premise.arbiter is None:
-        return False
-    right = premise.right or workers.observe(premise.arbiter, start.program, start.inputs)
-    return right.outputs is not None and finite(right.outputs.values())
-
-
-def _known_result(test: object, premise: Premise, start: Runnable) -> CheckResult | None:
-    """Return the test's result for the whole model, from the observations that revealed the failure."""
-    if premise.right is None or not isinstance(test, TargetTest) or test.level == "cure":
-        return None
-    return test.check_known(start, premise.observation, premise.right)
-
-
-def _compiler_text(premise: Premise) -> str:
-    """Return all text of the compiler; "" for a mismatch, whose words would be our own. For an accepted
-    invalid program it is the broken rule.
-    """
-    seen = premise.observation
-    if premise.failure.verdict.kind == "accepts-invalid":
-        return premise.reason
-    if premise.failure.verdict.kind in (*WRONG_OUTPUTS, "nondeterminism", "slowdown"):
-        return ""
-    return "\n".join([seen.message, *(frame.function for frame in reversed(seen.frames)), seen.log])

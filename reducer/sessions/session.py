@@ -5,6 +5,7 @@ caller presents it.
 import hashlib
 import math
 import secrets
+import shutil
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -22,6 +24,7 @@ from opsieve.backends.judge.oracle_names import add_oracles, name_optional_oracl
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import reword_oracles
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load, open_case
@@ -35,9 +38,10 @@ from opsieve.reducer.engine.form import Budget, Progress, Rules
 from opsieve.reducer.engine.interestingness import InterestingnessTest, count_same_replays
 from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
-from opsieve.reducer.oracle.discover import find, list_installed, still
+from opsieve.reducer.oracle.discover import find, list_installed, see_failure, still
 from opsieve.reducer.oracle.function_test import FunctionTest
 from opsieve.reducer.oracle.premise import Premise
+from opsieve.reducer.oracle.premise_test import confirmed_by_judge
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.sessions.output import (
     SCRIPT,
@@ -57,8 +61,7 @@ from opsieve.reducer.sessions.output import (
 from opsieve.reducer.sessions.reduction import (
     Listeners,
     Reduction,
-    confirmed_by_judge,
-    is_worded,
+    answer_first,
     reduce_by_check,
     reduce_failure,
 )
@@ -176,6 +179,8 @@ class Session:
         self._further = further
         self._stack = ExitStack()
         self._best: _Best | None = None
+        # The failure as two runs show it, and the attempts up to the first answer
+        self._first: tuple[Premise, Journal] | None = None
 
     def __enter__(self) -> "Session":
         # Only the main thread may install signal handlers.
@@ -204,9 +209,9 @@ class Session:
         start = form.subject(case)
         # The checker that validates candidates takes long to start; it starts while the failure is sought.
         self._stack.enter_context(ThreadPoolExecutor(1)).submit(form.validator, self.pool[0], start)
+        folder = self._claim_folder()
         try:
-            premise = self._premise(case)
-            folder = self._claim_folder()
+            premise = self._premise(case, answer=partial(self._answer_first, form, case, start, folder))
             request = self.request
             minutes = math.inf if request.minutes is None else request.minutes
             budget = Budget(request.checks or math.inf, since + 60 * minutes)
@@ -244,8 +249,12 @@ class Session:
             tests = [FunctionTest(self.request.is_failing)]
         elif self.request.script is not None:
             tests = [ScriptTest(self.request.script.absolute(), self.request.seconds)]
-        best = self._best = _Best(self, form, start, premise, folder, origin)
+        first, best = self._first, _Best(self, form, start, premise, folder, origin)
+        self._best = best
         with Journal(self._question(form, start, premise), folder) as journal:
+            if first is not None and premise is not None and premise.is_like(first[0]):
+                for attempt in first[1].attempts:
+                    journal.add(attempt)
             start_at = None
             # The folder holds the result of another question (another target, say): it is a shortcut if it
             # shows this failure too.
@@ -277,6 +286,17 @@ class Session:
         # From here on the result is written whole; `__exit__` must not overwrite it with the best so far.
         self._best = None
         return result, journal, origin
+
+    def _answer_first(
+        self, form: ReducibleForm[Any], case: Case, start: Any, folder: Path, target: ResolvedTarget, lab: Any
+    ) -> None:
+        """Save the first simpler subject that fails as two runs show it: nobody waits for the judge."""
+        seen = None if folder.exists() or self._level == "cure" else see_failure(case, target, lab)
+        if seen is not None:
+            origin = Origin(GENERATOR, self.request.seed, self._versions(seen), case.origin.inputs)
+            self._best = _Best(self, form, start, seen, folder, origin)
+            shown = self._best.shown
+            self._first = seen, answer_first(form, start, seen, self.pool[0], self._level, shown)
 
     def _pool_for(self, premise: Premise) -> list[Workers]:
         """Choose the workers that test candidates for a failure at the same time."""
@@ -329,7 +349,7 @@ class Session:
         )
         engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()
-        certificate = certify(engine, form.passes(is_worded(rules.tests[0])), form.census)
+        certificate = certify(engine, form.passes(), form.census)
         return Verified(certificate, engine.checks)
 
     @property
@@ -340,9 +360,15 @@ class Session:
         request = self.request
         return open_case(request.path, request.inputs, request.expected, request.seed)
 
-    def _premise(self, case: Case, named: str = "", level: Level | None = None) -> Premise | None:
+    def _premise(
+        self,
+        case: Case,
+        named: str = "",
+        level: Level | None = None,
+        answer: Callable[[ResolvedTarget, ObservationCache], None] = lambda target, lab: None,
+    ) -> Premise | None:
         """Return the failure, preserved at a level (that of the request); `None` if the user's own script
-        decides.
+        decides. `answer` is called before the judge is asked.
         """
         if self.request.script is not None or self.request.is_failing is not None:
             return None
@@ -357,7 +383,17 @@ class Session:
         if self.request.oracles:
             pairs = [add_oracles(case, target, self.request.oracles) for target in asked or list_installed()]
             case, asked = pairs[0][0], [target for _, target in pairs]
-        premise = find(case, asked, against, self.pool[0])
+        lab = ObservationCache(self.pool[0])
+        if against is None and not self.request.oracles:
+            answer((asked or list_installed())[0], lab)
+        try:
+            premise = find(case, asked, against, self.pool[0], lab)
+        except BadInput:
+            # The judge sees no failure, so the first answer is none.
+            if self._best is not None:
+                shutil.rmtree(self._best.folder, ignore_errors=True)
+                self._best = None
+            raise
         kind = premise.failure.verdict.kind
         reason = printable(reword_oracles(premise.reason, premise.target.display))[:400]
         self.listener.say(f"{kind}: {reason}")
@@ -430,7 +466,9 @@ class _Best:
     ):
         self.folder, self._session, self._form, self._start = folder, session, form, start
         self._premise, self._origin = premise, origin
-        self.kept = _load_earlier(folder, form, start)
+        # A first answer without a journal was not confirmed before its process ended.
+        is_first = (folder / STORY).is_file() and not (folder / NAME).is_file()
+        self.kept = None if is_first else _load_earlier(folder, form, start)
         self._subject, self._next, self._checks = start, 0.0, 0
 
     def forget(self) -> None:

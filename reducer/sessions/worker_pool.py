@@ -34,10 +34,10 @@ class WorkerPool:
         self.workers = [
             self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)
         ]
-        # One thread for the target and one for the reference: starting a compiler takes seconds.
-        pool = ThreadPoolExecutor(2)
+        # A thread for each of the target, the checker and the reference: starting one takes seconds.
+        pool = ThreadPoolExecutor(3)
         self._stack.callback(pool.shutdown)
-        for target in (*_first(targets), resolve("reference")):
+        for target in (*_first(targets), resolve("checker"), resolve("reference")):
             pool.submit(_warm, self.workers[0], target)
 
     def __enter__(self) -> list[Workers]:

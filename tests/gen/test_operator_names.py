@@ -43,7 +43,6 @@ _EXCEPTIONS = {
     "gen/strategies": ("programs of their own: patterns that compilers rewrite"),
     "reducer/onnx_edit/openings.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
-    "reducer/passes/operators.py": "the plainest operators, put in another's place",
     "reducer/onnx_edit/retyping.py": "the value that a constant is filled with names its dtype",
 }
 

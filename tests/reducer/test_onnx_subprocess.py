@@ -78,7 +78,7 @@ def test_the_process_ends_with_its_owner() -> None:
     script = (
         "import os, onnx; from opsieve.reducer.onnx_edit import onnx_subprocess\n"
         "onnx_subprocess.infer_types(onnx.ModelProto(), False)\n"
-        "print(onnx_subprocess._HELPER._process.pid, flush=True); input()"
+        "print(onnx_subprocess.HELPER._process.pid, flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -99,7 +99,7 @@ def test_a_reduction_without_inference_is_refused_and_not_called_minimal(
     monkeypatch.setattr(
         onnx_subprocess, "_start_child", lambda: subprocess.Popen(["/bin/false"], stdin=-1, stdout=-1)
     )
-    monkeypatch.setattr(onnx_subprocess, "_HELPER", onnx_subprocess._Helper())
+    monkeypatch.setattr(onnx_subprocess, "HELPER", onnx_subprocess._Helper())
     nodes = [helper.make_node("Relu", ["x"], ["z"]), helper.make_node("Erf", ["z"], ["y"])]
     with pytest.raises(BadInput, match="inference cannot run"):
         reduce_model(model(nodes), targets=["fake:crash@Erf"])

@@ -14,7 +14,6 @@ from opsieve.reducer.engine.engine import DIGITS, Engine
 from opsieve.reducer.engine.form import Rules, Size
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.engine.pairs import PairsPass
 from opsieve.reducer.engine.subset_search import SubsetSearch
 
 Words = tuple[str, ...]
@@ -162,35 +161,6 @@ def test_what_failed_is_tried_again_only_where_something_changed() -> None:
     to_fixpoint(engine, [Drop(), Shorten()])
     assert engine.best == ("a", "b")
     assert test.count <= 12
-
-
-class Either:
-    """The test: all of four letters, or two of them."""
-
-    def evaluate(self, subjects: Sequence[Words]) -> Iterator[CheckResult]:
-        for words in subjects:
-            yield CheckResult("same" if {word[0] for word in words} in ({*"abcd"}, {*"ac"}) else "gone")
-
-
-def test_two_edits_at_once_where_neither_will_do_alone() -> None:
-    """Each two that touch the same once, none that a single edit gives; what the budget leaves out is counted
-    in the certificate.
-    """
-    form, passes = Sentences(), [Drop(reach=1), Shorten()]
-    engine = Engine(("a", "b", "cc", "d"), Rules(form, [Either()], Valid()), Journal(""))
-    engine.begin()
-    to_fixpoint(engine, passes)
-    assert engine.best == ("a", "b", "c", "d")
-    assert not list(PairsPass(form, [Drop(), Shorten()]).edits(engine.best))
-    pairs = PairsPass(form, passes)
-    assert [edit.label for edit in pairs.edits(engine.best)][:2] == ["drop d; drop c", "drop d; drop b"]
-    certificate = certify(engine, [*passes, PairsPass(form, passes, most=2)])
-    assert (certificate.lines[-1].edits, certificate.lines[-1].untried, certificate.minimal) == (2, 3, False)
-    assert engine.sweep(pairs, together=False)
-    assert engine.best == ("a", "c")
-    certificate = certify(engine, [*passes, pairs])
-    last = certificate.lines[-1]
-    assert (last.edits, last.gone, last.untried, certificate.minimal) == (1, 1, 0, True)
 
 
 @dataclass

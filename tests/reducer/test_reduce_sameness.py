@@ -21,9 +21,10 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
+from opsieve.reducer.oracle.premise_test import interestingness_of
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.sessions import reduction
-from opsieve.reducer.sessions.reduction import Listeners, Reduction, interestingness_of, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.reduce_command import command

@@ -15,7 +15,9 @@ Candidate = tuple[str, onnx.ModelProto, Inputs]
 
 
 def smaller_models(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candidate]:
-    """Candidates with what was done; each passes ONNX's checker, strict inference, and runs."""
+    """Candidates with what was done; each passes ONNX's checker, strict inference, and runs. A tensor without
+    elements hides failures, so an edit that makes one is left out, as the reducer does.
+    """
     for what, made, fed in _candidates(model, inputs):
         read = {name for graph in _graphs(made.graph) for node in graph.node for name in node.input}
         read |= {info.name for graph in _graphs(made.graph) for info in graph.output}
@@ -29,10 +31,16 @@ def smaller_models(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candidate
             onnx.checker.check_model(made, full_check=True)
             values = {name: value for name, value in fed.items() if name in names}
             results = ReferenceEvaluator(made).run(None, values)
+            typed = shape_inference.infer_shapes(made, data_prop=True).graph
         except Exception:  # noqa: BLE001  whatever they raise, they refuse the model
             continue
-        # without elements all is easy
-        if values.keys() == names and all(np.size(result) for result in results):
+        sizes = (dim for info in typed.value_info for dim in info.type.tensor_type.shape.dim)
+        full = all(np.size(result) for result in results)
+        if (
+            values.keys() == names
+            and full
+            and not any(dim.HasField("dim_value") and not dim.dim_value for dim in sizes)
+        ):
             yield what, made, values
 
 

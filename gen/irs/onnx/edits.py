@@ -16,8 +16,6 @@ from opsieve.gen.irs.onnx.view import (
     Recording,
     Subject,
     declared_type,
-    first_output,
-    get_function_key,
     graph_at,
     list_called_functions,
     list_definitions,
@@ -104,9 +102,8 @@ def bypass(model: onnx.ModelProto, path: Path, key: str, names: Mapping[str, str
     `path` leads to the node's graph, or is the key of a local function alone. Returns False if the node is
     gone, or if two results of its graph would be one value.
     """
-    functions = (each for each in model.functions if path == (get_function_key(each),))
-    holder = next(functions, None) if len(path) == 1 else graph_at(model, path)
-    node = None if holder is None else next((each for each in holder.node if first_output(each) == key), None)
+    holder = graph_at(model, path)
+    node = None if holder is None else node_of(holder, key)
     if holder is None or node is None:
         return False
     holder.node.remove(node)

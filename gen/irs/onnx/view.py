@@ -111,15 +111,23 @@ def nodes(graph: onnx.GraphProto) -> Iterator[tuple[Path, onnx.NodeProto]]:
 
 
 def graph_at(model: onnx.ModelProto, path: Path) -> onnx.GraphProto | None:
-    """Return the graph at a path; `None` if it is gone."""
-    graph = model.graph
-    for owner, name in zip(path[::2], path[1::2], strict=True):
+    """Return the graph at a path; `None` if it is gone. A path of odd length begins with the key of a local
+    function, which is returned for that key alone.
+    """
+    graph: Any = model.graph
+    if len(path) % 2:
+        graph = next((each for each in model.functions if get_function_key(each) == path[0]), None)
+        if graph is None:
+            return None
+    inner = path[len(path) % 2 :]
+    for owner, name in zip(inner[::2], inner[1::2], strict=True):
         node = node_of(graph, owner)
         attribute = None if node is None else attribute_of(node, name)
         if attribute is None or not attribute.HasField("g"):
             return None
         graph = attribute.g
-    return graph
+    found: onnx.GraphProto = graph
+    return found
 
 
 def node_of(graph: onnx.GraphProto, key: str) -> onnx.NodeProto | None:

@@ -285,11 +285,7 @@ def _summarise(reduced: "Reduced") -> str:
 def _describe_certificate(certificate: "Certificate") -> str:
     from opsieve.reducer.sessions.output import census_facts
 
-    tried = ", ".join(
-        f"{line.name} {line.edits}" + (f" of {line.edits + line.untried}" if line.untried else "")
-        for line in certificate.lines
-        if line.edits
-    )
+    tried = ", ".join(f"{line.name} {line.edits}" for line in certificate.lines if line.edits)
     rewriting = sum(line.by_rewriting for line in certificate.lines)
     facts = census_facts(certificate.parts)
     left = [f"not tried: {part['kind']} {part['part']}: {part['why']}" for part in facts["not_tried"]]
