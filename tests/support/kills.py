@@ -9,6 +9,7 @@ lost, or left over.
 import argparse
 import ctypes
 import io
+import json
 import os
 import shutil
 import signal
@@ -29,6 +30,8 @@ from stores import CAMPAIGN, done, filled, finding
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model import durable
 from opsieve.reducer.sessions import session
+from opsieve.triage.corpus.corpus_file import read_corpus
+from opsieve.triage.known.issues import read_issues
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME
@@ -210,8 +213,7 @@ def _failing(folder: Path) -> None:
 
 def _reduce(folder: Path) -> None:
     session._SAVE_EVERY = 0.0  # the best so far at every step, which is what a kill may cost
-    with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        main(["reduce", str(folder / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(folder / "out")])
+    _run_quietly("reduce", folder / "case", "-t", "fake:crash@Tanh>Exp", "-o", folder / "out")
 
 
 def _reduce_state(folder: Path) -> str:
@@ -222,12 +224,49 @@ def _reduce_state(folder: Path) -> str:
     return NEW if nodes == 2 and (folder / "out" / "reduction.json").exists() else BETWEEN
 
 
+# -- issues, and a corpus
+
+
+def _issues(folder: Path) -> None:
+    _store(folder / "s")
+    address = "https://github.com/a/b{}/issues/{}"
+    issues = [{"number": at, "title": "t", "url": address.format(at % 2, at)} for at in (1, 2, 3)]
+    (folder / "issues.json").write_text(json.dumps(issues))
+
+
+def _run_quietly(*words: object) -> None:
+    with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        main([str(word) for word in words])
+
+
+def _import_issues(folder: Path) -> None:
+    _run_quietly("known", "import", folder / "issues.json", "--store", folder / "s")
+
+
+def _issues_state(folder: Path) -> str:
+    _record_state(folder / "s")
+    known, problems = read_issues(folder / "s" / "known")
+    assert not problems
+    return {0: OLD, 3: NEW}.get(len(known), BETWEEN)
+
+
+def _add(folder: Path) -> None:
+    _run_quietly("corpus", "add", folder / "kept", folder / "case", "-t", "fake:error@Relu")
+
+
+def _add_state(folder: Path) -> str:
+    assert load(folder / "case").program.size == 4, "the case was changed"
+    return NEW if (folder / "kept" / "corpus.json").exists() and read_corpus(folder / "kept") else OLD
+
+
 ACTS = {
     "save a case over another": Act(_old_case, lambda folder: save(AFTER, folder / "case"), _case_state),
     "record a test": Act(_store, _record, _record_state),
     "decide": Act(_store, _decide, _decide_state),
     "index": Act(_three, _index, _index_state),
     "reduce": Act(_failing, _reduce, _reduce_state),
+    "import issues": Act(_issues, _import_issues, _issues_state),
+    "add to a corpus": Act(_failing, _add, _add_state),
 }
 
 
