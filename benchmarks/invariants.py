@@ -400,7 +400,8 @@ def main() -> int:
             print(f"{row.name:44} {state} ({seconds:.0f} s)", flush=True)
             if state in ("DIFFERS", "new"):
                 print("\n".join(f"    {line}" for line in compare(before or {}, value)), flush=True)
-            if options.update and "error" not in value:
+            # A row that cannot be computed here keeps the value that another machine gave it.
+            if options.update and "error" not in value and (before is None or "not here" not in value):
                 table["rows"][row.name] = value
     if options.update:
         table = {"versions": versions(), "rows": dict(sorted(table["rows"].items()))}
