@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from textwrap import wrap
 
 from opsieve.backends.registry import resolve
@@ -85,7 +86,11 @@ def _releases(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         releases = sorted((ends | {target.release for target in targets}) - {""}, key=release_key)
         if len(releases) < _FEWEST_RELEASES:
             continue
-        lives = [sum(_is_live(bug, release) for _, bug in known) for release in releases]
+        counts = {release: sum(_is_live(bug, release) for _, bug in known) for release in releases}
+        # Only the releases where the count changes, and the newest: a diagram has room for a dozen.
+        changes = [pair[1] for pair in pairwise(releases) if counts[pair[0]] != counts[pair[1]]]
+        releases = list(dict.fromkeys([releases[0], *changes, releases[-1]]))
+        lives = [counts[release] for release in releases]
         parts.append(
             f"{package}, {len(known)} bugs whose first bad release is known:\n\n```mermaid\nxychart-beta\n"
             f"    x-axis [{','.join(f'{release!r}' for release in releases)}]\n".replace("'", '"')
