@@ -31,7 +31,9 @@ class JudgedTest(Generic[S]):
 
     def evaluate(self, subjects: Sequence[S]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
-        for subject, result in zip(subjects, self.inner.evaluate(subjects), strict=True):
+        # The judge runs the same target, which is locked until all answers of the batch are read.
+        results = list(self.inner.evaluate(subjects))
+        for subject, result in zip(subjects, results, strict=True):
             if result.kind == "same" and not still(subject, self.premise, self.workers):
                 yield CheckResult("gone", "the judge does not see the failure")
             else:

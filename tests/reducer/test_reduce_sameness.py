@@ -19,9 +19,10 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
+from opsieve.reducer.oracle import premise_test
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
-from opsieve.reducer.oracle.premise_test import interestingness_of
+from opsieve.reducer.oracle.premise_test import confirmed_by_judge, interestingness_of
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.sessions import reduction
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
@@ -102,12 +103,21 @@ def test_when_the_judge_loses_the_failure_the_last_good_step_is_reduced_on(
         asked.append(len(subject.model.graph.node))
         return len(subject.model.graph.node) > 2  # a judge who does not believe in the smallest
 
-    monkeypatch.setattr(reduction, "still", judge)
+    for module in (reduction, premise_test):
+        monkeypatch.setattr(module, "still", judge)
     result = reduced(case, "fake:crash@Tanh>Exp", workers)
     assert result.same
     assert result.judged
     assert len(result.best.model.graph.node) == 3
     assert asked[0] == 2
+
+
+def test_the_judge_confirms_a_batch_on_the_target_that_runs_it(workers: Workers) -> None:
+    case = host(3, 6, [["Tanh", "Exp"]])
+    premise = find(case, [resolve("fake:crash@Tanh>Exp")], None, workers)
+    start = Subject(case.program.proto, case.inputs, {})
+    test = confirmed_by_judge(premise, workers, "fingerprint", start, judged=True)
+    assert [result.kind for result in test.evaluate([start, start])] == ["same", "same"]
 
 
 def test_verify_asks_the_judge_where_the_reduction_did(
@@ -116,7 +126,8 @@ def test_verify_asks_the_judge_where_the_reduction_did(
     def judge(subject: Subject, premise: Premise, workers: Workers) -> bool:
         return len(subject.model.graph.node) > 2
 
-    monkeypatch.setattr(reduction, "still", judge)
+    for module in (reduction, premise_test):
+        monkeypatch.setattr(module, "still", judge)
     save(host(3, 30, [["Tanh", "Exp"]]), tmp_path / "case")
     out = tmp_path / "out"
     arguments = [str(tmp_path / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(out), "--json"]
