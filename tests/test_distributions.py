@@ -25,8 +25,8 @@ KINDS = {
     "tui": {*CODE, ".tcss"},
     "samples": {*CODE, ".cpp", ".onnx", ".pb", ".json", ".jsonl", ".toml", ".txt"},
     "src": {".py", ".typed"},
-    "docs": {".md", ".svg", ".cast"},
-    "tests": {*CODE, ".c", ".json", ".log", ".onnx", ".pb", ".svg", ".toml", ".txt"},
+    "docs": {".md", ".svg", ".cast", ".css"},
+    "tests": {*CODE, ".c", ".json", ".log", ".onnx", ".pb", ".pt2", ".svg", ".toml", ".txt"},
 }
 FILES = {
     "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md", "SECURITY.md",

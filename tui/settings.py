@@ -60,7 +60,9 @@ PLAIN_TEXTS = frozenset(
 )
 TARGETS = frozenset(["against", "target"])
 # Switches by which a command writes, runs or moves more than it would: the others choose what it shows.
-ACTING = frozenset(["aside", "costs", "demo", "newest", "reduce", "refingerprint", "resume", "update"])
+ACTING = frozenset(
+    ["aside", "attribute", "costs", "demo", "newest", "reduce", "refingerprint", "resume", "update"]
+)
 # Bytes
 _MOST = 64 << 10
 

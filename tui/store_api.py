@@ -127,6 +127,7 @@ def export(
 def triage_store(
     store: _Path = "opsieve-store",
     *,
+    attribute: bool = False,
     reduce: bool = False,
     budget: float = 600.0,
     members: int = 1,
@@ -143,8 +144,9 @@ def triage_store(
 
     Args:
         store: The folder of the store.
+        attribute: Whether to find the passes that cause wrong results first.
         reduce: Whether to reduce cases first.
-        budget: Time limit of the reductions, in seconds of wall time.
+        budget: Time limit of the reductions, and of the attributions, in seconds of wall time.
         members: Cases per fingerprint that are reduced.
         jobs: Cases that are reduced at once; one, or as many as the cluster has threads, if None.
         scheduler: Address of a Dask cluster that reduces.
@@ -161,6 +163,10 @@ def triage_store(
     Raises:
         BadInput: If the folder holds no store.
     """
+    if attribute:
+        from opsieve.bisect.sessions.store_attribution import attribute_store
+
+        attribute_store(Path(store), budget, offline, say)
     request = triage_session.TriageRequest(
         Path(store),
         reduce,

@@ -108,8 +108,8 @@ def causes_of_failures(function: ast.FunctionDef) -> set[str]:
     fails = [
         call
         for call in calls
-        if isinstance(call.func, ast.Name)
-        and call.func.id == "make_verdict"
+        if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", ""))
+        == "make_verdict"
         and isinstance(call.args[0], ast.Constant)
         and call.args[0].value == "fail"
     ]

@@ -97,7 +97,8 @@ PRINTED = {
 }
 PRINTED |= {"allow-unjudged", "version", "yes", "install", "env", "no-sandbox", "chance"}
 # `reduce --verify` checks a file of a result, and `fuzz --auto-triage` runs commands beside the campaign.
-ONLY_TYPED = {("reduce", "verify"), ("reduce", "store"), ("fuzz", "auto-triage")}
+# A full disk ends a campaign of the API at once: its caller decides whether to wait.
+ONLY_TYPED = {("reduce", "verify"), ("reduce", "store"), ("fuzz", "auto-triage"), ("fuzz", "patience")}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -251,7 +251,7 @@ def test_every_dialog_looks_as_it_did(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     alike = [
         finding("pads are wrong", frames=["main", "load", "optimize", "fuse", name], operators=("Conv",))
-        for name in ("check_pads", "check_axes", "check_pads")
+        for name in ("read_pads", "read_axes", "read_pads")
     ]
     store = filled(
         tmp_path / "weekend", [*made_tests(), *(done(30 + at, found) for at, found in enumerate(alike))]
