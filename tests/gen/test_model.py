@@ -175,3 +175,31 @@ def test_special_files_are_not_opened(tmp_path):
 
 def test_onnx_is_what_the_corpus_is_made_for():
     onnx.checker.check_model(valid_models.plain(), full_check=True)
+
+
+def test_large_tensors_are_declared_to_the_checker_and_wrong_ones_are_not(monkeypatch):
+    def model(elements: int) -> bytes:
+        tensor = onnx.TensorProto(
+            name="w", data_type=TensorProto.FLOAT, dims=[elements], raw_data=bytes(1 << 22)
+        )
+        graph = helper.make_graph(
+            [helper.make_node("Add", ["x", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1 << 20])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1 << 20])],
+            [tensor],
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+    seen = []
+    infer = onnx.shape_inference.infer_shapes
+
+    def infer_shapes(given: bytes, **options: bool) -> onnx.ModelProto:
+        seen.append(len(given))
+        return infer(given, **options)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer_shapes)
+    assert check(model(1 << 20)) == ""
+    assert seen[0] < 1000
+    # The bytes fit no tensor of this size, and the sum none of that output.
+    assert check(model(7))

@@ -100,6 +100,7 @@ def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(
     assert contents(tmp_path) == (programs, told)
 
 
+@pytest.mark.slow
 def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path) -> None:
     """It is asked while programs are made: `plan()` begins with no table of it, and its stores hold programs
     that it refuses.

@@ -291,6 +291,7 @@ SCRIPTED = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
     text = print_model(exported().model)
     for target in SCRIPTED:

@@ -53,6 +53,7 @@ def test_colours_change_nothing(text: str, colour: str) -> None:
     assert plain.frames == coloured.frames
 
 
+@pytest.mark.slow
 def test_a_huge_hostile_text_is_read() -> None:  # it would not end were anything quadratic
     for unit in (
         "a: ",

@@ -153,7 +153,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     ("size", "theme"),
     [
         pytest.param((80, 24), "dark", id="80x24-dark"),
-        pytest.param((160, 48), "light", id="160x48-light"),
+        pytest.param((160, 48), "light", id="160x48-light", marks=pytest.mark.slow),
         pytest.param((80, 24), "light", id="80x24-light", marks=pytest.mark.slow),
         pytest.param((160, 48), "dark", id="160x48-dark", marks=pytest.mark.slow),
     ],

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import onnx
 import onnx.checker
+import onnx.helper
 import onnx.shape_inference
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
 from opsieve.gen.errors import BadInput, shown
@@ -86,6 +88,9 @@ def check(model: bytes) -> str:
     """
     try:
         proto = onnx.ModelProto.FromString(model)
+        # Checker and inference copy a model several times: 1 GB would exceed the memory of a worker.
+        if _declare_large_tensors(proto.graph):
+            model = proto.SerializeToString()
         for info in proto.graph.output:
             if info.type.WhichOneof("value") is None:
                 info.type.tensor_type.elem_type = TensorProto.FLOAT
@@ -99,11 +104,34 @@ def check(model: bytes) -> str:
         # of the model.
         line = " ".join(str(error).split())
         return "" if line.count("Inference error(s)") > 1 else ascii(line)[1:-1][:_MAX_COMPLAINT]
+    except (MemoryError, EncodeError) as error:
+        # protobuf has no other error for a model that it has no memory to write.
+        raise MemoryError("the memory limit is too small for the model") from error
     except Exception as error:  # noqa: BLE001
         # The checker raises exceptions of its own, of its C++ parts and of protobuf.
         line = " ".join(str(error).split()) or type(error).__name__
         return ascii(line)[1:-1][:_MAX_COMPLAINT]
     return ""
+
+
+def _declare_large_tensors(graph: onnx.GraphProto) -> bool:
+    """Replace large initializers, whose bytes fit their types, by inputs; return whether there are any."""
+    inputs = {info.name for info in graph.input}
+    large = [at for at, tensor in enumerate(graph.initializer) if _is_large_and_whole(tensor)]
+    for at in reversed(large):
+        tensor = graph.initializer[at]
+        if tensor.name not in inputs:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        del graph.initializer[at]
+    return bool(large)
+
+
+def _is_large_and_whole(tensor: TensorProto) -> bool:
+    size, dtype = len(tensor.raw_data), tensors.DTYPES.get(tensor.data_type, "string")
+    # Strings have no raw form.
+    if size < detached.LEAST or dtype == "string":
+        return False
+    return size == tensors.data_size(dtype, tensors.elements(tensor.dims))
 
 
 def infer_types(model: bytes) -> bytes:

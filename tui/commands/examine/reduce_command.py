@@ -245,7 +245,7 @@ def _summarise(reduced: "Reduced") -> str:
     lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
     for when, subject in (("before", result.start), ("after", result.best)):
         nodes, inner, size = (facts[f"{what}_{when}"] for what in ("nodes", "inner_nodes", "bytes"))
-        lines.append(f"{when:8}{nodes:>8}{inner:>8}{len(subject.inputs):>8}{size:>10}")
+        lines.append(f"{when:8}{nodes:>8}{inner:>8}{len(subject.inputs):>8} {size:>9}")
     lines += ["", *(f"    {line}" for line in _split_safe(reduced.text)[:_MOST_PRINTED]), ""]
     lines += [f"input {text}" for text in shapes(result.best)]
     still = "verified: the reduced model still shows the same failure"
