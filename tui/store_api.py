@@ -167,17 +167,9 @@ def triage_store(
         from opsieve.bisect.sessions.store_attribution import attribute_store
 
         attribute_store(Path(store), budget, offline, say)
+    switches = (refingerprint, dry_run, offline)
     request = triage_session.TriageRequest(
-        Path(store),
-        reduce,
-        budget,
-        members,
-        jobs,
-        scheduler,
-        resources or {},
-        refingerprint,
-        dry_run,
-        offline,
+        Path(store), reduce, budget, members, jobs, scheduler, resources or {}, *switches
     )
     return triage_session.triage_store(request, say, progress)
 
