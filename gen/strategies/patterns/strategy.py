@@ -14,10 +14,11 @@ from opsieve.gen.declarations import catalogue, tensor
 from opsieve.gen.generation import pattern_builder, random_graph
 from opsieve.gen.graph import graph, graph_builder
 from opsieve.gen.graph.scope import TensorScope, is_numeric_result
-from opsieve.gen.strategies.patterns import fused, moved
+from opsieve.gen.strategies.patterns.fused import FUSED
+from opsieve.gen.strategies.patterns.moved import MOVED
 
 Pattern = Callable[[pattern_builder.PatternBuilder], tensor.Tensor]
-PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in (*fused.FUSED, *moved.MOVED)}
+PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in (*FUSED, *MOVED)}
 
 
 NAME: Final = "pattern"
