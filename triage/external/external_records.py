@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -229,7 +230,9 @@ def _read_junit(file: BinaryIO) -> Iterator[Record | BadRecord]:
     The report is not parsed as XML, so that no entity of it can grow.
     """
     # In one piece: a failure's text can go over any border.
-    text = file.read(_MAX_JUNIT).decode("utf-8", "replace")
+    # By the MiB, because `read` takes the memory of the limit for the smallest report.
+    pieces = islice(iter(lambda: file.read(1 << 20), b""), _MAX_JUNIT >> 20)
+    text = b"".join(pieces).decode("utf-8", "replace")
     at = count = 0
     while match := _JUNIT.search(text, at):
         at = match.end()
