@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
-from textual import events, work
+from textual import _node_list, events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -362,6 +362,11 @@ class OpsieveApp(App[None]):
             self.show_notice("there is nothing under the cursor", "warning")
         else:
             actions.ACTIONS[name].run(self.actions, subject)
+
+    def action_command_palette(self) -> None:
+        """Open the palette; a key that comes while the last one is being removed is ignored."""
+        with contextlib.suppress(_node_list.DuplicateIds):
+            super().action_command_palette()
 
     def action_custom(self, key: str) -> None:
         """Run the command of one of the user's own keys."""
