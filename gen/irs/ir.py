@@ -133,6 +133,7 @@ class IR(Generic[P]):
         printer: The target that prints a program for people; its outputs are `text` and `exact`.
         keeps_script: Whether the text is kept with the program.
         script_parser: The target that reads a user's own script; its output is `module`.
+        script_language: What such a script is called.
         is_script: Whether the bytes of a script are for `script_parser`.
         is_editable: Whether strategies that mutate programs can read one.
         importer: The target that makes programs of ONNX models.
@@ -170,6 +171,7 @@ class IR(Generic[P]):
     printer: Callable[[P], str] = lambda program: ""
     keeps_script: bool = False
     script_parser: str = ""
+    script_language: str = ""
     is_script: Callable[[bytes], bool] = lambda source: True
     is_editable: Callable[[P], bool] = lambda program: True
     importer: str = ""

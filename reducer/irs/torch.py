@@ -63,13 +63,13 @@ def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
 
 def torch_parts(subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
     """Yield the calls, inputs, outputs and values of a program."""
-    graph = subject.graph
-    for operation in _EDITS.view(subject).operations():
+    graph, view = subject.graph, _EDITS.view(subject)
+    for operation in view.operations():
         yield Part("calls", operation.key, "it is the only one" if len(graph.calls) == 1 else "")
     yield from (Part("inputs", name) for name in graph.inputs)
     for place in range(len(graph.outputs)):
         yield Part("outputs", f"{place}>", "it is the only one" if len(graph.outputs) == 1 else "")
-    for tensor in _EDITS.view(subject).tensors():
+    for tensor in view.tensors():
         yield Part("values", tensor.key + "=", "" if value_complexity(tensor.array) else "all is zero")
 
 
@@ -177,7 +177,7 @@ def _order_key(subject: TorchSubject) -> tuple[object, ...]:
     graph = subject.graph
     arrays = [np.asarray(value) for value in subject.inputs.values()]
     stored = [*arrays, *graph.constants.values()]
-    arguments = [item for call in graph.calls for item in (*call.args, *dict(call.kwargs).values())]
+    arguments = [item for call in graph.calls for item in call.arguments]
     return (
         len(graph.calls),
         len(graph.inputs),

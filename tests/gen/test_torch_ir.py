@@ -302,3 +302,17 @@ def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -
         drawn |= {each.split(".")[1] for each in case.program.operators()}
     # Views, writes, promotion and indexing all occur.
     assert {"transpose", "select", "expand", "copy_", "fill_", "where", "index_select", "_to_copy"} <= drawn
+
+
+@pytest.mark.parametrize(
+    ("at", "value"), [(8, 1), (10, 99)], ids=["encrypted", "compressed in a way that nobody knows"]
+)
+def test_an_archive_that_zipfile_does_not_read_is_a_sentence(tmp_path: Path, at: int, value: int) -> None:
+    data = bytearray(ARCHIVE.read_bytes())
+    place = -1
+    # The headers of the central directory: flags at 8, method at 10
+    while (place := data.find(b"PK\x01\x02", place + 1)) >= 0:
+        data[place + at] = value
+    (tmp_path / "m.pt2").write_bytes(data)
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_program(tmp_path / "m.pt2")

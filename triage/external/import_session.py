@@ -11,7 +11,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.case.import_folder import Imported, ImportResult, Skipped, gather
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.registry import make_inputs
+from opsieve.gen.irs.registry import ir_of, make_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +86,4 @@ def _iter_scripts(request: ImportRequest) -> Iterator[ImportResult]:
                 # A script may bring no values; inputs are then drawn from a fixed seed.
                 inputs = {**make_inputs(program, 0), **given}
                 origin = Origin("import", 0, {}, "script" if given else "seeded")
-                kind = "TVMScript" if program.ir != "torch" else "PyTorch"
-                yield Imported(path, kind, Case(program, inputs, origin=origin))
+                yield Imported(path, ir_of(program).script_language, Case(program, inputs, origin=origin))

@@ -117,21 +117,17 @@ def check(model: bytes) -> str:
 def _declare_large_tensors(graph: onnx.GraphProto) -> bool:
     """Replace large initializers, whose bytes fit their types, by inputs; return whether there are any."""
     inputs = {info.name for info in graph.input}
-    large = [at for at, tensor in enumerate(graph.initializer) if _is_large_and_whole(tensor)]
+    large = [
+        at
+        for at, tensor in enumerate(graph.initializer)
+        if len(tensor.raw_data) >= detached.LEAST and not tensors.tensor_problem(tensor)
+    ]
     for at in reversed(large):
         tensor = graph.initializer[at]
         if tensor.name not in inputs:
             graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         del graph.initializer[at]
     return bool(large)
-
-
-def _is_large_and_whole(tensor: TensorProto) -> bool:
-    size, dtype = len(tensor.raw_data), tensors.DTYPES.get(tensor.data_type, "string")
-    # Strings have no raw form.
-    if size < detached.LEAST or dtype == "string":
-        return False
-    return size == tensors.data_size(dtype, tensors.elements(tensor.dims))
 
 
 def infer_types(model: bytes) -> bytes:

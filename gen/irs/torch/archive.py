@@ -9,6 +9,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,11 @@ from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import TensorType
 
 _LIMIT = 1 << 30
+# RuntimeError: an encrypted file, a method of compression that zipfile lacks, and JSON nested too deep
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, EOFError, LookupError, TypeError, AttributeError, ValueError,
+    ArithmeticError, RuntimeError,
+)  # fmt: skip
 # The numbers of torch's schema
 DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
@@ -57,7 +63,7 @@ def read_archive(data: bytes) -> TorchGraph:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _Archive(archive).read_graph()
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, MalformedProgram):
             raise
         raise MalformedProgram(

@@ -5,14 +5,14 @@ returned.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from opsieve.gen.irs.torch.edits import TorchSubject, settle_graph
+from opsieve.gen.irs.torch.edits import TorchSubject, find_result, settle_graph
 from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall
 
 
 def yield_value(subject: TorchSubject, name: str) -> TorchSubject | None:
     """Return a value alone, without the calls behind it."""
     graph = subject.graph
-    place = next((at for at, call in enumerate(graph.calls) if name in call.results), None)
+    place = find_result(graph, name)
     if place is None:
         return None
     return settle_graph(subject, replace(graph, calls=graph.calls[: place + 1], outputs=(name,)))

@@ -49,7 +49,7 @@ class TorchSubject:
         """
         if not graph.outputs or not graph.calls:
             return None
-        read = {name for call in graph.calls for name in call.reads()} | set(graph.outputs)
+        read = graph.list_read()
         kept = tuple(name for name in graph.inputs if name in read)
         constants = {name: array for name, array in graph.constants.items() if name in read}
         made = {name for call in graph.calls for name in call.results}
@@ -94,8 +94,7 @@ class TorchView:
 
     @cached_property
     def _read(self) -> frozenset[str]:
-        calls = self.graph.calls
-        return frozenset(name for call in calls for name in call.reads()) | set(self.graph.outputs)
+        return frozenset(self.graph.list_read())
 
     def _only_read(self, call: TorchCall) -> str:
         read = [name for name in call.results if name in self._read]
@@ -129,8 +128,7 @@ class TorchView:
         shapes = [np.shape(tensor.array) for tensor in self.tensors()]
         found = {size for shape in shapes for size in shape}
         for call in self.graph.calls:
-            for argument in (*call.args, *dict(call.kwargs).values()):
-                found |= {item for item in _iter_leaves(argument) if type(item) is int}
+            found |= {item for item in call.leaves() if type(item) is int}
         touches = frozenset(["sizes"])
         held = {size for shape in shapes for size in shape}
         return [
@@ -143,8 +141,7 @@ class TorchView:
         """Return a class for each element type, wherever it occurs."""
         found = {tensor.array.dtype.name for tensor in self.tensors()}
         for call in self.graph.calls:
-            for argument in (*call.args, *dict(call.kwargs).values()):
-                found |= {item.text for item in _iter_leaves(argument) if isinstance(item, Word)}
+            found |= {item.text for item in call.leaves() if isinstance(item, Word)}
         touches = frozenset(["types"])
         return [
             TypeClass("every value", dtype, touches, _PLAIN, None)
@@ -155,14 +152,6 @@ class TorchView:
 
 def _call_key(place: int, call: TorchCall) -> str:
     return call.key or f"call {place}"
-
-
-def _iter_leaves(argument: Argument) -> Iterator[Argument]:
-    if isinstance(argument, tuple):
-        for item in argument:
-            yield from _iter_leaves(item)
-    else:
-        yield argument
 
 
 class TorchEdits:
@@ -210,7 +199,7 @@ class TorchEdits:
     def replace(self, subject: TorchSubject, result: str, by: str, retype: bool) -> TorchSubject | None:
         """Read another value wherever a result is read; with `retype` what follows has unknown types."""
         graph = subject.graph
-        place = _find_result(graph, result)
+        place = find_result(graph, result)
         if place is None or by in graph.calls[place].results:
             return None
         before = {*graph.inputs, *graph.constants}
@@ -300,24 +289,21 @@ def settle_graph(
     before stays, to be dropped by an edit of its own, and so does one that writes.
     """
     before = _unread(subject.graph)
-    calls = graph.calls
-    while True:
-        read = {name for call in calls for name in call.reads()} | set(graph.outputs)
+    count = -1
+    while len(graph.calls) != count:
+        count, read = len(graph.calls), graph.list_read()
         kept = tuple(
             call
-            for call in calls
+            for call in graph.calls
             if call.mutates or call.key in before or any(name in read for name in call.results)
         )
-        if len(kept) == len(calls):
-            break
-        calls = kept
-    changed = replace(graph, calls=calls)
-    found = subject.with_graph(changed, inputs)
+        graph = replace(graph, calls=kept)
+    found = subject.with_graph(graph, inputs)
     return None if found is None or found.identity == subject.identity else found
 
 
 def _unread(graph: TorchGraph) -> set[str]:
-    read = {name for call in graph.calls for name in call.reads()} | set(graph.outputs)
+    read = graph.list_read()
     return {call.key for call in graph.calls if not any(name in read for name in call.results)}
 
 
@@ -331,5 +317,6 @@ def _find_call(graph: TorchGraph, key: str) -> int | None:
     return next((place for place, call in enumerate(graph.calls) if _call_key(place, call) == key), None)
 
 
-def _find_result(graph: TorchGraph, name: str) -> int | None:
+def find_result(graph: TorchGraph, name: str) -> int | None:
+    """Return the place of the call that makes a value; `None` if no call does."""
     return next((place for place, call in enumerate(graph.calls) if name in call.results), None)

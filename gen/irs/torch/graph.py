@@ -84,10 +84,19 @@ class TorchCall:
         name = self.operator.split(".")[1]
         return (name.endswith("_") and not name.endswith("__")) or any(key == "out" for key, _ in self.kwargs)
 
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Return its arguments, those by keyword last."""
+        return (*self.args, *(value for _, value in self.kwargs))
+
+    def leaves(self) -> Iterator[Argument]:
+        """Yield what its arguments hold, in order."""
+        for argument in self.arguments:
+            yield from iter_leaves(argument)
+
     def reads(self) -> Iterator[str]:
         """Yield the values that it reads, in order."""
-        for argument in (*self.args, *(value for _, value in self.kwargs)):
-            yield from read_by(argument)
+        yield from (leaf.name for leaf in self.leaves() if isinstance(leaf, Ref))
 
     def change(self, change: Callable[[Argument], Argument]) -> "TorchCall":
         """Return the call with every leaf of its arguments changed."""
@@ -111,6 +120,10 @@ class TorchGraph:
     types: Mapping[str, TensorType]
     strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    def list_read(self) -> set[str]:
+        """List the values that a call reads or the program returns."""
+        return {name for call in self.calls for name in call.reads()} | set(self.outputs)
+
     def type_of(self, name: str) -> TensorType | None:
         """Return the type of a value; `None` if it is unknown or not a tensor's."""
         if name in self.constants:
@@ -118,13 +131,13 @@ class TorchGraph:
         return self.types.get(name)
 
 
-def read_by(argument: Argument) -> Iterator[str]:
-    """Yield the values in an argument."""
-    if isinstance(argument, Ref):
-        yield argument.name
-    elif isinstance(argument, tuple):
+def iter_leaves(argument: Argument) -> Iterator[Argument]:
+    """Yield what an argument holds, in lists too."""
+    if isinstance(argument, tuple):
         for item in argument:
-            yield from read_by(item)
+            yield from iter_leaves(item)
+    else:
+        yield argument
 
 
 def change_argument(argument: Argument, change: Callable[[Argument], Argument]) -> Argument:

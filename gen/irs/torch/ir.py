@@ -20,6 +20,7 @@ TORCH = IR(
     can_be_undefined=lambda program: any("empty" in operator for operator in program.operators()),
     keeps_script=True,
     script_parser="torch:tell=program",
+    script_language="PyTorch",
     is_script=lambda source: b"torch" in source or source[:2] == b"PK",
     script=ScriptFacts(
         noun="program",

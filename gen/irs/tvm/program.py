@@ -275,6 +275,7 @@ def tvm_ir(program: type[TvmProgram], **own: Any) -> IR[Any]:
         printer=lambda program: "tvm:stop=read" if program.is_plain else "tvm:stop=print",
         keeps_script=True,
         script_parser="tvm:emit=script",
+        script_language="TVMScript",
         is_script=lambda source: b"tvm" in source,
         **own,
     )
