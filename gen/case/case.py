@@ -251,10 +251,10 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
 
 
 def list_models(path: Path) -> list[Path]:
-    """List the models that `path` names: itself, or the `.onnx` files of a folder without a case."""
+    """List the models that `path` names: itself, or the `.onnx` files and cases of another folder."""
     if not is_folder(path) or is_case(path) or ir_in(path) is not None:
         return [path]
-    return sorted(path.glob("*.onnx")) or [path]
+    return sorted(each for each in path.glob("*") if each.suffix == ".onnx" or is_case(each)) or [path]
 
 
 def program_at(path: Path) -> Program:
@@ -265,7 +265,10 @@ def program_at(path: Path) -> Program:
         return load_case_program(path)
     ir = ir_in(path)
     if ir is None:
-        raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx nor module.json")
+        raise BadInput(
+            f"the folder {shown(path, 200)} holds no program: it has neither case.json nor model.onnx nor"
+            " module.json"
+        )
     return ir.read(path / ir.files[0])
 
 

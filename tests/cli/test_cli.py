@@ -20,6 +20,7 @@ from repository import SAMPLES
 
 from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
 from opsieve.backends.workers.questions import probe_backend
+from opsieve.gen.case.case import open_case, save
 from opsieve.triage.corpus.corpus_file import read_bugs
 from opsieve.tui.cli import COMMANDS
 
@@ -204,11 +205,14 @@ def test_doctor_tells_what_is_there(
 def test_a_folder_of_models_is_judged_model_by_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("b", "a"):
+    for name in ("c", "a"):
         (tmp_path / f"{name}.onnx").write_bytes(chain("Relu").data)
+    # `gen -o` writes such a folder.
+    save(open_case(tmp_path / "a.onnx"), tmp_path / "b")
+    (tmp_path / "notes").mkdir()
     code, out, _ = opsieve("run", tmp_path, "-t", "fake", capsys=capsys)
     assert code == 0
-    assert re.findall(r"(\w)\.onnx", out) == ["a", "b"]
+    assert re.findall(r"(\w)(?:\.onnx)?  agrees", out) == ["a", "b", "c"]
 
 
 def test_a_table_in_a_pipe_is_whole(

@@ -71,8 +71,8 @@ def command(
     """Run MODELS on one or more compilers and judge the results: pass or fail, with the reason.
 
     A model is an .onnx file, a case directory, a directory with model.onnx and its data, or a directory of
-    .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model is unusable or a target
-    gave no verdict.
+    cases or .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model is unusable or a
+    target gave no verdict.
     """
     from opsieve.gen.case.case import list_models
     from opsieve.triage.judging import JudgeResult, judge_models
