@@ -135,7 +135,8 @@ def split_help(name: str) -> tuple[str, list[str], str]:
 def read_option(entry: str) -> tuple[str, str]:
     """Return the names of an option and its help on one line."""
     name, _, text = entry.strip().replace("\n", "  ").partition("  ")
-    return name, " ".join(text.split())
+    # The same text breaks at another hyphen where the column is narrower ("json-\n round-trip").
+    return name, re.sub(r"(?<=[a-z])- (?=[a-z])", "-", " ".join(text.split()))
 
 
 def read_options(name: str) -> list[tuple[str, str]]:

@@ -30,11 +30,10 @@ _HEAD = """# What opsieve has found
 """
 _METHOD = """## Method
 
-opsieve generates programs and judges each run with the ONNX reference evaluator in float64 and a second,
-independent implementation. A failure that both confirm, and that repeats in a fresh process, is reduced and
+A failure that the float64 reference and a second, independent implementation confirm is reduced and
 attributed to a pass and a release. An engineer then writes `confirm.py`, which confirms the bug without
-opsieve in at most 30 lines. The tests run every `confirm.py` whose compiler is installed, and a scheduled
-workflow replays every case on the newest releases.
+opsieve in at most 30 lines. The tests run every `confirm.py`, and a scheduled workflow replays every case on
+the newest releases.
 
 ## What counts
 
@@ -44,8 +43,8 @@ types that a compiler reports, results that ONNX leaves open, and limits of opsi
 
 ## Bugs
 
-A name links to the case and its `confirm.py`. Bugs are live in the named release unless the entry says
-otherwise. `opsieve bugs --json` also has the operators and the targets.
+A name ends with the kind of failure, and links to the case and its `confirm.py`. Bugs are live in the named
+release unless the entry says otherwise. `opsieve bugs --json` also has the operators and the targets.
 
 """
 
@@ -122,11 +121,12 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
             bug.first_bad and f"since {bug.first_bad}",
             bug.fixed_in and f"fixed in {bug.fixed_in}" + f" ({bug.fixed_on})" * bool(bug.fixed_on),
         ]
-        said = [markdown(each) for each in (kind_of(entry, bug), state if state != "live" else "") if each]
         # A line that begins with a dash would become an item of a list.
         what = markdown(bug.what).replace(" - ", " \\- ")
         text = (
-            f"- [{name}]({_CASES}/{name}): {', '.join(said)}. {what}"
+            f"- [{name}]({_CASES}/{name}): "
+            + f"{markdown(state)}. " * (state != "live")
+            + what
             + f" ({'; '.join(markdown(fact) for fact in facts if fact)})" * any(facts)
             + f" [issue]({bug.upstream})" * bug.upstream.startswith("https://github.com/")
         )
