@@ -133,6 +133,7 @@ def fuzz(
     """
     if tests is None and minutes is None:
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")
+    # A text is a sequence of letters, and "float32" would be split into them.
     items = (dtypes,) if isinstance(dtypes, str) else dtypes
     with name_targets(targets, oracle, oracle_file) as named:
         request = FuzzRequest(
@@ -186,7 +187,9 @@ def _run_campaign(request: FuzzRequest, say: Say, progress: Callable[[FuzzProgre
         )  # fmt: skip
         try:
             for done in going:
+                # Before the callback: what it raises must not lose the coverage of this test.
                 session.note_progress(done)
+                # The first result of a resumed campaign may come within the clock's resolution.
                 rate = (done - before) / max(1e-9, time.monotonic() - started)
                 at = FuzzProgress(
                     done, rate, dict(opened.count_kinds(campaign)), opened.count_clusters(campaign)

@@ -47,6 +47,8 @@ class Clue(Enum):
     DOCUMENTS = "changes documents only"
 
 
+# Nats add up, so 7 nats make a commit e^7 (about 1,100) times as likely as one without evidence: enough to
+# stand out among the 692 commits of the longest range measured.
 WEIGHTS: Mapping[Clue, float] = {
     Clue.LINES: 6.4,
     Clue.MESSAGE: 7.2,
@@ -111,15 +113,20 @@ def rank_by_evidence(
     If the range `is_exact`, the culprit is hardly outside: that weighs no more than all of its commits.
     """
     scores = {sha: sum_weights(found.get(sha, ())) for sha in commits}
+    # log(n) nats for "outside" equal n commits of weight 0, the whole range without evidence.
     outside = min(NONE, math.log(max(1, len(commits)))) if is_exact else NONE
+    # The largest score is subtracted first, so that exp() neither overflows nor makes every share 0.
     top = max([outside, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}
     total = math.exp(outside - top) + sum(shares.values())
+    # Ties go to the newest commit: maintainers review a range from its end, and a late commit is nearer to
+    # the release in which people saw the change.
     order = sorted(range(len(commits)), key=lambda place: (-scores[commits[place]], -place))
     suspects = []
     for place in order:
         sha = commits[place]
         clues = sorted(found.get(sha, {}), key=lambda kind: -abs(WEIGHTS[kind]))
+        # A sum of 0 or less says only that the commit is unlikely, which is not worth a line of the answer.
         if clues and scores[sha] > 0:
             reasons = tuple(kind.value.format(found[sha][kind]) for kind in clues)
             suspects.append(Suspect(sha, shares[sha] / total, reasons))

@@ -13,10 +13,13 @@ from opsieve.bisect.blame.commit_range import Entry, Patch
 from opsieve.bisect.blame.ranking import Clue
 
 CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".py", ".rs", ".td"])
+# What a message quotes are names and values of this model, which no source file contains.
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+# "AveragePool" gives two words and "GPU" one, as people write them.
 _WORDS = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
 # Bounded repeats: the message may be hostile.
 _FUNCTION = re.compile(r"\b[A-Za-z_]\w{0,99}(?:::~?\w{1,100}){1,8}")
+# The two ways in which onnxruntime's messages name the operator that failed.
 _STATED = re.compile(r"\bOp \((\w{1,60})\)|\brunning (\w{1,60}) node")
 _NAMED_TEST = re.compile(r"\b(?:def|class|TEST\w*|TYPED_TEST\w*)\b")
 # Characters of a text that is looked for
@@ -126,9 +129,11 @@ def find_rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dic
     source = " ".join(
         (clues.message[:_MOST_MESSAGE], *clues.distinctive_operators, *map(strip_pass_prefix, clues.passes))
     )
+    # Sorted, since the order of a set of texts differs between processes and the first word is shown.
     wanted = sorted({word.lower() for word in _WORDS.findall(source) if len(word) >= _WORD})
     texts = {sha: _join_words(entry) for sha, entry in entries.items()}
     shared = {word: [sha for sha, text in texts.items() if f" {word}" in text] for word in wanted}
+    # In a range of less than 34 commits the share rounds to 0, and a word of one commit still tells it apart.
     most = max(1, len(entries) * _RARE // 100)
     found: dict[str, list[str]] = {}
     for word, holders in shared.items():
@@ -152,7 +157,10 @@ def extract_constant_texts(message: str) -> list[str]:
         for piece in re.split(r"[\d/\\<>{}\[\]]+|\s{2,}|: ", part)
     ]
     return sorted(
-        {piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece}, key=len, reverse=True
+        # A blank inside marks a sentence. A long identifier is the name of a thing, which many commits touch.
+        {piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece},
+        key=len,
+        reverse=True,
     )[:3]
 
 
@@ -213,6 +221,7 @@ def _drop_verb(subject: str) -> list[str]:
     """Return the words of a subject without the first and the prefix before it (`[CPU] Split`, `fix:
     split`).
     """
+    # "Add a test for Pad" is no commit about Add.
     return re.findall(r"[A-Za-z]\w*", re.sub(r"^\s*(?:\[[^\]]*\]|\w+:)\s*", "", subject))[1:]
 
 
@@ -225,9 +234,11 @@ def _has_snake(text: str, name: str) -> bool:
     return bool(parts) and bool(re.search(rf"(?<![a-z]){'_?'.join(parts)}(?![a-z])", text))
 
 
+# Words of most names of passes: "Pad_Fusion" must not match every subject with "fusion".
 _COMMON = frozenset(
     ["fusion", "pass", "fuse", "op", "ops", "transformer", "elimination", "rule", "rewrite", "optimizer"]
 )
+# What subjects of repairs say; it counts only where the search is for the commit that ended a failure.
 _MENDING = frozenset(
     [
         "fix",

@@ -86,6 +86,7 @@ def blame_passes(
     variants = _Variants(case, target, lab)
     plain = _find_plain_failure(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
+    # Without a repetition here, a failure seen in every second run would end every second attribution.
     for _ in range(_TURNS - 1):
         if wanted.state == "bad":
             break
@@ -96,12 +97,14 @@ def blame_passes(
         raise (NoFailure if wanted.state == "good" else Unjudged)(
             f"{target.display}: {wanted.symptom}: {wanted.text}"
         )
+    # Checked after the run, because "it passes" is the more useful answer for a case that does not fail.
     if not (find_skip_option(target.name) or list_switches(target.name)):
         raise BadInput(
             f"passes of {target.name} cannot be switched off from here;"
             f" {', '.join(list_attributable())} can be"
         )
 
+    # A probe that only compiles spares the kernels and the judge, the larger part on a big model.
     compiling = variants.is_compile_failure(wanted)
     unoptimised: list[VersionOutcome] = []
 
@@ -110,6 +113,7 @@ def blame_passes(
         seen = _evaluate_compiled(case, variant, wanted, variants) if compiling and not lowest else None
         seen = seen or _evaluate_variant(case, variant, wanted, variants, policy, lowest and plain is None)
         result = classify_outcome(seen, wanted)
+        # One bad run proves that the variant still fails, whereas a good run of a flaky failure may be luck.
         for _ in range(_TURNS - 1 if wanted.flaky else 0):
             if result is TestResult.BAD:
                 break
@@ -126,6 +130,7 @@ def blame_passes(
     found = find_guilty_passes(variants.levels, probe, variants.trace_passes, variants.switches, counted, own)
     if found.answer == "does-not-fail":
         raise NoFailure(f"{target.display}: it failed once, and not again: {wanted.text}")
+    # Two bugs in one model: without optimisation it fails in another way, which the answer must not hide.
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 
@@ -223,6 +228,7 @@ class _Variants:
         if level in ladder:
             steps = ladder[: ladder.index(level) + 1]
             return {step: self._target.with_options(**{option: step}) for step in steps}
+        # A backend without named levels has two steps: everything off, and the target as it is.
         unoptimised = self._target.with_options(**baseline) if baseline else self._target
         return (
             {"none": unoptimised, "target": self._target}
@@ -234,6 +240,7 @@ class _Variants:
         """Return the target at a level with passes off."""
         if not off:
             return self._steps[level]
+        # A switch has an option of its own; all other names share the option that takes a list.
         changes = {name: "off" for name in off if name in self.switches}
         named = [name for name in off if name not in changes]
         if named:
@@ -258,6 +265,7 @@ class _Variants:
         if fresh or target.name != self._target.name or not of_case:
             return self._lab.observe(target, program, inputs, fresh=fresh)
         if target not in self._known:
+            # Kept by target: the judge asks for the same run several times, and each costs a fork.
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
         return self._known[target]
 
@@ -271,6 +279,7 @@ class _Variants:
 
     def is_compile_failure(self, wanted: VersionOutcome) -> bool:
         """Whether the failure shows without running the program, so that probes need not run it."""
+        # A flaky compilation needs the judge's repeated runs, which a compile-only probe leaves out.
         if wanted.stage != "compile" or wanted.flaky:
             return False
         ended = evaluate_run(self._case, self._target, self.observe_compilation(self._target), self)

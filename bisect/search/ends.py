@@ -104,6 +104,7 @@ class _Settling:
             answers = yield wanted
             self.answers.update(zip(wanted, answers, strict=True))
         for version in wanted:
+            # The named good end is tested once here, because the Bayesian search doubts it anyway.
             for _ in range(self.most - 1):
                 if self.answers[version] is not TestResult.GOOD or (self.once and version == self.good):
                     break
@@ -119,6 +120,7 @@ class _Settling:
             middle = yield from self.find_testable_between(old, new)
             if middle is None:
                 return old, new
+            # Both ways are tried from the testable version; the change may lie on either side of it.
             older = yield from self.move_inward(old, middle)
             if self.answers[older[0]] is not self.answers[older[1]]:
                 return older
@@ -134,6 +136,7 @@ class _Settling:
         """Find a testable version in between: try halves first, then quarters, and so on."""
         step = new - old
         while step > 1:
+            # Halves first reach the middle of a stretch of untestable versions in the fewest tests.
             half = step // 2
             for version in range(old + half, new, step):
                 yield from self.test_versions(version)
@@ -186,6 +189,7 @@ class _Settling:
         ]
         return next(
             (a, b)
+            # From the newest on: of several changes people look for the latest.
             for a, b in zip(known[-2::-1], known[::-1], strict=False)
             if self.answers[a] is not self.answers[b]
         )

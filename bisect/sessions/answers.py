@@ -27,6 +27,7 @@ class Answer:
         """Convert the answer to dicts, lists, texts and numbers."""
         # Through JSON, which turns tuples, enums and paths into what a file holds.
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        # A key that is missing says "not asked", whereas null would say "asked, and unknown".
         absent = [
             field.name
             for field in fields(self)  # type: ignore[arg-type]
@@ -207,6 +208,7 @@ class CommitPreview(Answer):
 
 
 NAME = "culprit.json"
+# A sweep of a thousand versions, 0.5 kB each with its text, fits several times.
 _MAX_BYTES = 4 << 20
 Kind = Literal["releases", "commits", "passes"]
 
@@ -216,6 +218,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
 
     Folders without `case.json` and cases of the collection of bugs stay untouched.
     """
+    # Another folder is the user's own, and a case of the collection is compared byte by byte with git.
     if not (case / "case.json").is_file() or (case / "confirm.py").is_file():
         return
     # Answers of other kinds of searches stay.
@@ -228,6 +231,7 @@ def read_culprit(case: Path) -> dict[str, Any]:
     """Read the kept answers of a case; {} if the file is missing, damaged or too long."""
     try:
         found = json.loads(files.read_file(case / NAME, _MAX_BYTES))
+    # The file is a cache: a damaged one is replaced by the next answer, so that it never stops a command.
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -51,6 +51,7 @@ def bisect_commits(
             plan = source.plan
             size = len(plan.between.commits)
             ends = (plan.row[plan.good], plan.row[plan.bad])
+            # `auto` is measured at the bad end, which a dry run does not test.
             rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
             return answers.CommitPreview(
                 commits=size,
@@ -69,6 +70,7 @@ def bisect_commits(
             ),
         )
         answer = replace(sentences.make_commit_answer(found), seconds=round(time.monotonic() - started, 2))
+    # A script has no fingerprint: only a case says which failure it was.
     if source.wanted is not None and source.wanted.key:
         answer = replace(answer, fingerprint=source.wanted.key, symptom=source.wanted.symptom)
     if request.case is not None:

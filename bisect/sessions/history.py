@@ -96,6 +96,7 @@ def _check_order(
         BadInput: If the order is wrong.
     """
     dates = [repository.commit(end.sha).committed_date for end in ends]
+    # A commit found by its date or its tree may be off by days, so its date proves no wrong order.
     exact = all(end.exact for end in ends)
     if base != ends[1].sha and any_between and (exact or base == ends[0].sha or dates[0] <= dates[1]):
         return

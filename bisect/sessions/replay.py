@@ -85,6 +85,7 @@ def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayA
                     facts,
                     source,
                     tuple(each.facts() for each in results),
+                    # One failing target decides; the others only say something if one of them passes.
                     True if verdict.FAILING & {*installed} else False if "pass" in installed else None,
                     *since,
                 )
@@ -126,6 +127,7 @@ def _iter_models(
     if request.model is not None:
         yield str(request.model), request.model, request.inputs
         return
+    # Each in a folder of its own, because opsieve takes values that lie beside a model as its inputs.
     for number, found in enumerate(contents.models):
         data = found.data or _parse_model_text(found, say)
         if not data:

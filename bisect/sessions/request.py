@@ -47,6 +47,7 @@ class BisectRequest:
     fixed: bool = False
     limits: CheckLimits = LIMITS
     fresh: bool = False
+    # None is not 1.0: it lets a flaky end switch the search to `auto`, which a stated rate forbids.
     repro_rate: Given = None
     confidence: float = 0.99
     jobs: int | None = None
@@ -56,6 +57,7 @@ class BisectRequest:
     expected: Path | None = None
     seed: int = 0
     tolerance: tuple[float, float] | None = None
+    # Of one run, as for every command but `fuzz` and `reduce`, which run thousands.
     seconds: float = 60.0
     memory: int = 4 << 30
     attribute: bool = True

@@ -6,6 +6,7 @@ from opsieve.bisect.sources.outcome import Transition, find_transitions, is_mono
 
 # For which versions could not be tested
 _MOST_REASONS = 8
+# Two lines of a terminal. Some compilers add their whole log to the message.
 _LONGEST_REASON = 200
 
 
@@ -14,7 +15,9 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     changes = find_transitions(timeline.versions, timeline.seen)
     outcome = timeline.outcome
     wanted = timeline.wanted
+    # A failure that only changes its message is still the same failure for whoever searches its origin.
     followed = [change for change in changes if change.kind != "symptom"]
+    # A search tests few versions, so changes between versions that it skipped are not its answer.
     if outcome is not None and outcome.suspects is not None:
         first = [timeline.versions[place] for place in outcome.first]
         followed = [
@@ -33,8 +36,10 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
+    # A dict keeps the order in which the changes are told, and drops a version next to two changes.
     beside = dict.fromkeys(
         version
+        # Regressions first, since they answer the usual question.
         for change in [*regressions, *fixes, *turned]
         for version in (change.last_before, change.first_after)
     )
@@ -44,6 +49,7 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
         answer=_write_version_sentence(timeline, regressions, fixes, turned, wrong),
         transitions=tuple(changes),
         monotone=is_monotone(changes),
+        # The latest regression: an older one was fixed in between, and does not explain today's failure.
         first_bad=regressions[-1].first_after if regressions else "",
         first_good=fixes[-1].first_after if fixes else "",
         candidates=() if outcome is None else tuple(timeline.versions[place] for place in outcome.first),
@@ -133,6 +139,7 @@ def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> s
     at = timeline.versions.index(change.first_after)
     end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
     if end is None:
+        # Nothing ends this failure, so only its start is told.
         return f"since {change.first_after} it fails differently: {change.after}"
     return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
 

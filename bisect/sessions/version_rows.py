@@ -50,6 +50,8 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     ends = [end for end in (good, bad) if end is not None]
     if not package and not builds and len(ends) < 2:
         raise BadInput("name --releases PACKAGE or --builds FOLDER, or a build each with --good and --bad")
+    # A named end without number and commit has no place in an order; it is put back at its end of the row
+    # below.
     versions = [*releases, *builds, *(end for end in ends if end.number or end.commit)]
     # Such as 20250131: as a number it would stand behind every release.
     loose = [
@@ -72,10 +74,12 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
         commits = [find_release_commit(repository, describe_end(version, target)).sha for version in versions]
         row, loose = ([versions[place] for place in sort_by_history(repository, commits)]), []
     else:
+        # Builds without a number wait until the search has found two releases to put them between.
         row = release_source.sort_by_number([version for version in versions if version not in loose])
     # An end without a verdict keeps its given place.
     for end in ends:
         if end not in row and end not in loose:
+            # In a search for a fix the bad end is the older one.
             row = [*row, end] if (end is bad) is not request.fixed else [end, *row]
     for end in ends:
         if end in loose:
@@ -83,6 +87,7 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
                 f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave"
                 " --releases out"
             )
+    # Only now: a moved end has changed the places.
     names = [version.name for version in row]
     # The release on which the case failed is the bad end unless another is named.
     named = target.release if request.bad is None and target.release in names else request.bad
@@ -128,6 +133,7 @@ def _list_releases(
                 # The first index wins: the configured one is asked first.
                 found.setdefault(version.name, version)
         if len(found) == before:
+            # An index that lacks a package is no problem as long as another one has it.
             problems += refused
     if problems:
         raise problems[0]

@@ -150,10 +150,12 @@ def _search_builds_between(
     except BadInput as error:
         say(f"the builds are left out: {error}")
         return found
+    # Two versions are the ends alone.
     if len(inner.versions) == 2:
         say("no build lies between the two releases")
         return found
     last = len(inner.versions) - 1
+    # Where a failure ended, the older end is the bad one.
     good, bad = (last, 0) if change.kind == "fix" else (0, last)
     return _probe_versions(source, own, inner.names, (good, bad), request, say).insert_into(found)
 
@@ -214,6 +216,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
     case, target = _open_case(request)
     if target is None:
         raise BadInput("name --target, the backend and its options")
+    # Before the journal's question is made, so that other oracles never recall these probes.
     case, target = add_oracles(case, target, request.oracles)
     if not request.target:
         consent.named_by_file(case.parameters["target"], request.offline, case.origin.versions)

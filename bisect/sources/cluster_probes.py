@@ -32,6 +32,7 @@ def open_cluster_probes(
     """
     # Set at the end, so that no thread waits for a worker that is not needed any more.
     given_up = threading.Event()
+    # Without targets, because every worker installs the releases itself.
     with Cluster(address, describe_installed(()), resources, say) as cluster:
 
         def evaluated(case: Case, target: registry.ResolvedTarget, policy: compare.Policy) -> VersionOutcome:

@@ -47,6 +47,7 @@ class CaseCheck:
         limits: Limits | None = None,
     ):
         self._case, self._policy, self.own = case, policy, own
+        # The release that the case failed on would be installed instead of the built one being imported.
         self.target = target.with_release("")
         self._trees = _Trees()
         self._workers = Workers(limits, store=self._trees)
@@ -98,6 +99,7 @@ class _Trees:
         self, backend: protocol.Backend, release: str, offline: bool = False, say: object = None
     ) -> Environment:
         """Return the running Python with the folders of a commit in front."""
+        # A folder that a build did not create would hide the packages behind it with an import error.
         there = tuple(folder for folder in self.places[release] if folder.is_dir())
         return Environment(Path(sys.executable), there, release, sys.version_info[:3])
 
@@ -346,6 +348,7 @@ class Commits:
         else:
             self.recalled += 1
         if commit not in self.seen or known.state == "bad":
+            # Said once: without --repro-rate such a check can lead to a wrong commit.
             if commit in self.seen and self.seen[commit].state == "good":
                 self._say(f"the check is flaky: {commit[:12]} passed in one run and fails in another")
             self.seen[commit] = known
@@ -356,6 +359,7 @@ class Commits:
     ) -> CommitResult:
         culprits = suspects.candidates if suspects else ()
         trouble = str(ends.trouble)
+        # The last commit of a closed range stands for all that --paths left out.
         if between.closed and culprits == (len(between.commits) - 1,):
             culprits, trouble = (), "elsewhere"
         return CommitResult(

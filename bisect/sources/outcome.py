@@ -35,6 +35,7 @@ State = Literal["good", "bad", "skip"]
 _STATES: dict[str, State] = {"pass": "good", "fail": "bad", "flaky": "bad"}
 # How far a failing version got: what fails early hides what would have failed later.
 _PROGRESS = ("import", "compile", "run")
+# A reason is one line of a table, a message is evidence: the latter keeps what the ranking of commits reads.
 _TEXT = 500
 _MESSAGE = 4_000
 _FRAMES = 12
@@ -110,6 +111,7 @@ def _find_incompatible_package(observation: Observation, target: ResolvedTarget)
     An old release beside a newer onnx (`module 'onnx' has no attribute 'mapping'`) fails on every case, which
     says nothing about this one.
     """
+    # Only at the start: a longer message that quotes such a sentence has another cause.
     found = _LACKS.match(observation.message)
     package = next(filter(None, found.groups())) if found else ""
     innermost = next((frame.file for frame in reversed(observation.frames) if frame.language == "python"), "")
@@ -122,6 +124,7 @@ def _compare_levels(
     case: Case, target: ResolvedTarget, seen: Observation, lab: oracles.Lab, policy: Policy
 ) -> bool | None:
     """Whether the unoptimised build gives other outputs than `seen`; None without outputs."""
+    # Without an unoptimised build the two cannot differ.
     if target.baseline is None:
         return False
     right = lab.observe(target.baseline, case.program, case.inputs)
@@ -152,6 +155,7 @@ def read_recorded_failure(folder: Path | None, case: Case, target: ResolvedTarge
     """Read the failure that a store keeps in the folder of a case; None if it is another compiler's, or one
     of other rules.
     """
+    # A plain model has no record; the search then follows the failure of its bad end.
     if folder is None:
         return None
     try:
@@ -214,6 +218,7 @@ def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> Tes
         return TestResult.GOOD
     if seen.state == "skip":
         return TestResult.SKIP
+    # The trait, since the key holds line numbers that differ between releases.
     if wanted is None or seen.trait == wanted.trait:
         return TestResult.BAD
     return TestResult.GOOD if _get_progress(seen) > _get_progress(wanted) else TestResult.SKIP
@@ -231,6 +236,7 @@ def lacks_failure(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
 
 
 def _get_progress(seen: VersionOutcome) -> int:
+    # Any other stage comes after the last one: the program ran to its end.
     return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
 
 
@@ -254,6 +260,7 @@ def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | No
         if now is None or now.state == "skip":
             continue
         then = seen[last] if last >= 0 else None
+        # A version that keeps state and trait may still word its message anew; that is no change.
         if then is not None and (then.state, then.trait) != (now.state, now.trait):
             kind: Literal["regression", "fix", "symptom"] = "symptom"
             if then.state != now.state:
@@ -340,6 +347,7 @@ def describe_limits(limits: Limits) -> dict[str, object]:
     """Return the limits of a run as part of a question; {} for the usual ones, as in old
     journals.
     """
+    # An old journal has no limits in its question, and would be asked again in vain.
     usual = (limits.seconds, limits.memory) == (Limits().seconds, Limits().memory)
     return {} if usual else {"limits": [limits.seconds, limits.memory]}
 
@@ -353,6 +361,7 @@ def hash_case(case: Case) -> str:
         total.update(json.dumps(header, sort_keys=True).encode())
         for chunk in chunks:
             total.update(chunk)
+    # Appended only if it is set, so that all other cases keep the digests of earlier journals.
     if oracle := case.parameters.get(oracle_names.ORACLE):
         total.update(oracle.encode())
     if case.expected is not None:

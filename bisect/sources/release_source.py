@@ -25,7 +25,9 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
+# At least one dot, so that the 7 of `py7` or a date is no release number.
 _NUMBER = re.compile(r"(?:^|[-_@])v?(\d+\.\d[\w.!+]*?)(?:$|[-_])")
+# Git abbreviates to seven digits at least; `git describe` puts a g before them.
 _COMMIT = re.compile(r"(?:^|[-_@.+])g?([0-9a-f]{7,40})$")
 _DATE = re.compile(r"(?:^|[-_@])((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?:$|[-_])")
 
@@ -117,11 +119,13 @@ def open_build(path: Path, target: ResolvedTarget, name: str) -> Version:
         BadInput: If the path is not a build.
     """
     build = str(path.absolute())
+    # Before anything is read from it: what follows starts its Python.
     allow(replace(target, target=replace(target.target, release="", build=build)))
     # The name of a wheel follows rules of its own; its number is read from its metadata.
     stem = path.name.removesuffix(".whl") if path.suffix != ".whl" else ""
     date, commit, number = _DATE.search(stem), _find_hash(stem), _NUMBER.search(stem)
     stated = build_number(target.backend, build)
+    # A wheel names its version for certain, whereas a folder's name is only a habit of its owner.
     if path.suffix == ".whl":
         return Version(name, stated, build=build, commit=_find_hash(stated))
     if commit:
@@ -176,6 +180,7 @@ def sort_by_number(versions: Sequence[Version]) -> list[Version]:
     A release comes before builds of the same number, and only its first package counts.
     """
     row: list[Version] = []
+    # A build is usually made after the release from which its number comes.
     for version in sorted(versions, key=lambda item: (release_key(item.number), bool(item.build))):
         last = row[-1] if row else None
         if version.build or last is None or release_key(last.number) != release_key(version.number):
@@ -195,6 +200,7 @@ def is_number(text: str) -> bool:
 def _find_hash(text: str) -> str:
     """Return the commit hash at the end of a name, or ""; digits alone are a number or a date."""
     found = _COMMIT.search(text)
+    # 20250131 is seven hexadecimal digits or more, too.
     return found[1] if found and (len(found[1]) == 40 or not found[1].isdigit()) else ""
 
 
@@ -273,10 +279,12 @@ def is_pure(folders: Sequence[Path], package: str) -> bool:
     """Whether a package unpacked in one of the folders is pure Python according to its wheel, so that its
     sources can be imported.
     """
+    # As PEP 503 compares names: folders of wheels write each of the three signs as an underscore.
     name = re.sub(r"[-_.]+", "_", package)
     for folder in folders:
         for wheel in folder.glob("*.dist-info/WHEEL"):
             if re.sub(r"[-_.]+", "_", wheel.parent.name).startswith(f"{name}_"):
+                # The one line of a wheel's metadata that tells whether it has compiled files.
                 return "root-is-purelib: true" in wheel.read_text("utf-8", "replace").lower()
     return False
 

@@ -46,6 +46,7 @@ class TriageApp(Protocol):
 
     folder: Path
     board: "JobBoard"
+    # Rises with each change of the store, so that a hidden screen knows whether to reload.
     revision: int
     offline: bool
 

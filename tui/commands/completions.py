@@ -41,6 +41,7 @@ def complete_clusters(
     from opsieve.triage.store.queries import Queries
 
     try:
+        # The shell asks before all options are parsed, so that the default is not in there yet.
         with Queries(Path(context.params.get("folder") or "opsieve-store")) as store:
             rows = store.clusters(limit=_MOST).rows
     # A sentence in the middle of a command line would only disturb.
@@ -51,6 +52,7 @@ def complete_clusters(
 
 def complete_cases(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Complete ids of clusters, else files."""
+    # Ids come first, since a folder of the working directory can also be typed as ./c1.
     return complete_clusters(context, parameter, begun) or [CompletionItem(begun, type="file")]
 
 
@@ -65,6 +67,7 @@ def complete_filters(
 
         return [CompletionItem(f"{sign}{name}:") for name in (*FIELDS, "since") if name.startswith(field)]
     head, comma, last = value.rpartition(",")
+    # Without regard to case, as the filter itself compares.
     values = [name for name in _list_values(field) if name.lower().startswith(last.lower())]
     return [CompletionItem(f"{sign}{field}:{head}{comma}{name}") for name in values[:_MOST]]
 

@@ -23,6 +23,7 @@ def main() -> int:
     from opsieve.gen.errors import BadInput
     from opsieve.triage.export.export_input import find_expected
 
+    # The app alone writes these words, so that they need no parser.
     offline = "--offline" in sys.argv
     place, name = [word for word in sys.argv[1:] if word != "--offline"]
     try:
@@ -51,6 +52,7 @@ def main() -> int:
         "kind": verdict.kind or "",
         "stage": verdict.stage or "",
         "reason": verdict.reason,
+        # The app shows 20 lines of it, and the whole report goes through a pipe.
         "message": verdict.message[:4000],
         "blame": verdict.blame,
         "oracles": [str(oracle) for oracle in verdict.oracles],

@@ -79,12 +79,14 @@ def list_observations(observations: Sequence[Observation], problem: str, width: 
     """List observations side by side, in as many columns as fit into `width` cells."""
     if not observations:
         return [((to_one_line(problem), "warn"),)]
+    # 13 cells hold the names of the rows; 26 are the narrowest column that shows a target and its version.
     across = max(1, (width - 13) // 26)
     found: list[Line] = []
     for begin in range(0, len(observations), across):
         shown = observations[begin : begin + across]
         room = max(12, (width - 13) // min(across, len(observations)) - 2)
         for name, values in _make_table(shown):
+            # Rows without a value for any target would only push the others off the screen.
             if any(values):
                 wrapped = [_wrap_text(value, room) for value in values]
                 for at in range(max(map(len, wrapped))):
@@ -129,6 +131,7 @@ def _choose_tone(name: str, value: str) -> str:
     )
 
 
+# Six lines: a long message must not push the outcomes of the other targets off the screen.
 def _wrap_text(text: str, room: int, most: int = 6) -> list[str]:
     cut = textwrap.wrap(text, room) or [""]
     return cut if len(cut) <= most else [*cut[: most - 1], f"{cut[most - 1][: room - 1]}…"]

@@ -9,6 +9,7 @@ from opsieve.triage.store import queries, rows
 from opsieve.tui.app.widgets.paged_list import Column, Row
 from opsieve.tui.app.widgets.visible import Line, format_age, format_time, to_one_line
 
+# `spare`: where the terminal is too narrow, the columns with the highest number are left out first.
 CLUSTERS = (
     Column("", 1),
     Column("id", 6),
@@ -58,6 +59,7 @@ _TONES = {
     "confirmed": "warn",
     "fixed": "good",
 }
+# Eighths of a cell, so that six cells tell 48 lengths apart.
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -233,6 +235,7 @@ def compare_members(first: rows.MemberRow, second: rows.MemberRow) -> list[Line]
         ((f"{to_one_line(second.name, 200)}", "accent"),),
         (),
     ]
+    # The names of a person's question: where, what, and only then the texts.
     names = ["target", "version", "verdict", "kind", "stage", "fingerprint"]
     names += ["blame", "nodes", "reduced", "reason", "message"]
     same: list[str] = []

@@ -40,6 +40,7 @@ def list_tensors(job: Job | None, wrong: bool) -> list[Line]:
         return [] if not wrong else [(("R runs the case again, and shows its outputs here", "dim"),)]
     report = job.read_report()
     if not job.is_over:
+        # What the process printed last, such as the release that it installs.
         said = to_one_line(job.last_line)
         return [((f"the case is run again: {job.state} …", "accent"),), *([((said, "dim"),)] if said else [])]
     if job.state != "done" or not report:
@@ -83,6 +84,7 @@ def _list_tensor(each: dict[str, Any]) -> list[Line]:
         (*(to_one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part)
         for part in each["elements"]
     ]
+    # The values come as text, because JSON would round them.
     widths = [max([len(name), *(len(row[at]) for row in elements)]) for at, name in enumerate(_HEADINGS)]
     heading = "  ".join(f"{name:{width}}" for name, width in zip(_HEADINGS, widths, strict=True))
     rows: list[Line] = [((f"    {heading}", "dim"),)]
@@ -119,6 +121,7 @@ def list_replay(job: Job | None) -> list[Line]:
     found: list[Line] = [((to_one_line(verdict), tone), (f"  {to_one_line(reason, 600)}", "strong"))]
     names = ("target", "version", "kind", "stage", "message", "blame")
     found += list_facts(*((name, str(report.get(name, ""))) for name in names))
+    # Another version of opsieve may have started the job.
     with suppress(TypeError, ValueError):
         for target, version, outcome, seconds in report.get("outcomes", []):
             found.append(

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         " auto for flaky failures]"
     ),
 )
+# Scripts of users have it; the help of a second name would ask which one to use.
 @click.option("--chance", "old_chance", hidden=True, help="The former name of --repro-rate.")
 @click.option(
     "--confidence",
@@ -164,6 +165,7 @@ def command(
         print_answer(found)
     step = found.next if isinstance(found, answers.VersionAnswer) else None
     if step and request.then_commits is not None and (request.build or request.check or step.importable):
+        # The target is the one of the answer: without -t the request has none.
         ends = replace(request, good=step.good, bad=step.bad, target=facts["target"])
         commits = bisect_commits(ends, request.then_commits, output.print_message)
         facts["commits_search"] = commits.as_json()
@@ -205,6 +207,7 @@ def _check_options(
         "--releases": ("packages", "indexes", "pre", "then_commits", "scheduler"),
         "--releases or --builds": ("history", "fixed", "builds", "sweep"),
     }
+    # --then-commits is followed by a search through commits, with its options.
     here = {"--commits": repository or given["then_commits"], "--releases": package}
     if not source:
         here["--releases or --builds"] = not repository
@@ -215,6 +218,7 @@ def _check_options(
         if wrong:
             word = {"packages": "package", "indexes": "index"}.get(wrong[0], wrong[0]).replace("_", "-")
             raise BadInput(f"--{word} goes with {owner}")
+    # It has a default, so that only another value shows that it was typed.
     if given["check_seconds"] != LIMITS.seconds and not here["--commits"]:
         raise BadInput("--check-seconds goes with --commits")
 
@@ -227,6 +231,7 @@ def _make_request(given: dict[str, Any]) -> "BisectRequest":
     # The option is in MiB.
     given["memory"] <<= 20
     rtol, atol = given.pop("rtol"), given.pop("atol")
+    # None keeps the measured policy; one of the two alone replaces it, with 0 for the other.
     given["tolerance"] = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     old = given.pop("old_chance")
     given["repro_rate"] = _parse_rate(given["repro_rate"] if old is None else old)
@@ -282,6 +287,7 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
         click.echo(f"with all optimisations off a different failure remains: {found.beneath}")
     if found.kept:
         click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
+    # Last, as the evidence for the sentence above.
     levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
     click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
     output.print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")

@@ -58,6 +58,7 @@ def _list_version_answer(found: VersionAnswer) -> Iterator[str]:
         exact = "" if change.exact else " (versions between were not needed or cannot be tested)"
         ends = f"{change.last_before} -> {change.first_after}: {change.before} -> {change.after}"
         yield f"  {change.kind:<10} {ends}{exact}"
+    # The transitions show it, but a reader looks for the one first release and may stop there.
     if not found.monotone:
         yield "  The failure appeared or disappeared more than once."
     if found.history is not None:
@@ -80,6 +81,7 @@ def _list_history(history: HistoryRanking) -> Iterator[str]:
         yield f"  {commit.probability:>6.1%}  {commit.sha[:12]} {commit.subject}{pull}"
         yield from (f"          {reason}" for reason in commit.reasons)
     yield f"  {history.none:>6.1%}  none of these"
+    # A ranking is a guess; this command proves it.
     yield f"To settle it: {history.settle}"
 
 

@@ -100,6 +100,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
         for target, seen in case["targets"].items()
         if seen["verdict"] not in JUDGED
     ]
+    # A failure is what a corpus is for, so that adding one is a success.
     code = choose_exit_code(False, unjudged, allow_unjudged)
     return report_faults(faults) or code or (BadInput.exit_code if refused else 0)
 
@@ -274,6 +275,7 @@ def bugs(context: click.Context, folder: Path | None, page: Path | None, as_json
     from opsieve.triage.corpus.corpus_file import latest, read_bugs, status
     from opsieve.tui.commands.output import print_table
 
+    # click calls the group before its subcommand.
     if context.invoked_subcommand is not None:
         return 0
     found = read_bugs(folder or samples.SAMPLES)
@@ -287,6 +289,7 @@ def bugs(context: click.Context, folder: Path | None, page: Path | None, as_json
     print_table(
         ("bug", "status", "target", "what"),
         [(name, status(entry, bug), latest(entry, bug)[0], bug.what) for name, (entry, bug) in found.items()],
+        # The other columns are needed whole to be copied into a command.
         wide="what",
     )
     counts = Counter(status(entry, bug) for entry, bug in found.values())
@@ -353,6 +356,7 @@ def replay_bug_cases(
             click.echo(
                 word + printable(f"{found.case}  {found.target}  {found.sentence}").replace("##[", "## [")
             )
+    # After all results, so that an interrupted replay records nothing half.
     if update:
         update_bugs(place, results)
     if page is not None:

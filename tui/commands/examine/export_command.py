@@ -66,6 +66,7 @@ def command(
     try:
         made, exported = export_case(ExportRequest(what, kind, folder, **given), print_message)
     except NoFailure as error:
+        # stdout gets an object in each case; the sentence and the exit code follow from the error.
         if as_json:
             facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
             click.echo(json.dumps(facts))
@@ -74,6 +75,7 @@ def command(
         # Bytes: a zip is no text, and line ends must not change.
         sys.stdout.buffer.write(made.data)
         return 0
+    # A directory keeps the usual name; anything else is taken as the name of the file.
     path = output / made.name if output and output.is_dir() else output or Path(made.name)
     write_output(path, made.data)
     summary = {

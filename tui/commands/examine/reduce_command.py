@@ -232,6 +232,7 @@ def _open_listener(live: bool) -> Iterator[_Log]:
         return
     from rich.console import Console
 
+    # The first phase prints no progress of its own: it runs the whole model with every value as an output.
     with Console(stderr=True).status("recording values") as status:
         yield _Live(status)
 
@@ -242,6 +243,7 @@ def _summarise(reduced: "Reduced") -> str:
 
     result, facts = reduced.reduction, reduced.facts
     assert result is not None
+    # `inside`: nodes of bodies and functions, which no count of a graph's own nodes shows.
     lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
     for when, subject in (("before", result.start), ("after", result.best)):
         nodes, inner, size = (facts[f"{what}_{when}"] for what in ("nodes", "inner_nodes", "bytes"))
@@ -258,6 +260,7 @@ def _summarise(reduced: "Reduced") -> str:
         lines.append(
             f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs"
         )
+    # Said also of a good result: a script that accepts the rest by chance would accept anything.
     if result.noise is not None:
         start, rest = result.noise.start, result.noise.rest
         lines.append(

@@ -51,6 +51,7 @@ def command(
     """
     from opsieve.bisect.sessions.replay import ReplayRequest, replay_report
 
+    # No --yes here: consent is read from the environment, where the option has put it.
     asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)
     found = replay_report(asked, output.print_message)
     if as_json:

@@ -81,6 +81,7 @@ def command(
     results: list[dict[str, Any]] = []
     refused = 0
     faults: list[Exception] = []
+    # Over all targets at once, because results are printed as they come and must stand in columns.
     width = max(map(len, given["targets"] or [""]))
     try:
         # All at first, so that a missing path is reported before any test runs.
@@ -100,6 +101,7 @@ def command(
         # Also after Ctrl-C: report what was judged
         if as_json:
             click.echo(json.dumps({"results": results}))
+        # One line needs no sum.
         elif len(results) > 1:
             verdicts = Counter(result["verdict"] for result in results)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
