@@ -36,7 +36,7 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
-    # A dict keeps the order in which the changes are told, and drops a version next to two changes.
+    # A dict keeps the order of the changes, and drops a version next to two of them.
     beside = dict.fromkeys(
         version
         # Regressions first, since they answer the usual question.
@@ -139,7 +139,7 @@ def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> s
     at = timeline.versions.index(change.first_after)
     end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
     if end is None:
-        # Nothing ends this failure, so only its start is told.
+        # Nothing ends this failure, so only its start is known.
         return f"since {change.first_after} it fails differently: {change.after}"
     return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
 

@@ -64,7 +64,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
     def subject(self) -> ActionSubject | None:
         """The cluster under the cursor, with the marked ones; None while the screen is being made."""
         table = next(iter(self.query("#clusters").results(PagedList)), None)
-        # Bindings are asked for the subject before `compose` has run.
         if table is None:
             return None
         row = self.found.get(table.row.key) if table.row is not None and self.grouping is None else None
@@ -93,7 +92,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
 
     def on_screen_resume(self) -> None:
         """Show changes made while another screen was on top."""
-        # -1 is the first resume, which comes before the first page is loaded.
         if self._seen not in (-1, get_app(self).revision):
             self.reload_store()
 
@@ -109,7 +107,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         store, text, sort, down = get_app(self).store, self.filter_text, self.sort, self.reversed
 
         def read_figures() -> tuple[Counts, str]:
-            # A few undone decisions may lie on top; more than 20 undone in a row show no word.
             done = (each.text for each in store.history(most=20) if each.state == "done")
             return store.counts(), next(done, "")
 
@@ -154,7 +151,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         self.found = {row.id: row for row in page.rows}
         self.total, self.next = page.total, page.next
         table = self.query_one("#clusters", PagedList)
-        # Only where all rows are loaded is a missing one really gone.
         for gone in [name for name in table.marked if name not in self.found and not page.next]:
             del table.marked[gone]
         table.empty = (
@@ -166,7 +162,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         self._show_figures()
 
     def _show_more(self, page: ClusterPage, far: bool) -> None:
-        # A campaign may have moved a cluster to a later page meanwhile.
         fresh = [row for row in page.rows if row.id not in self.found]
         self.found |= {row.id: row for row in fresh}
         self.total, self.next = page.total, page.next
@@ -264,7 +259,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         """Show the clusters of a group."""
         field, value = self.grouping, event.row.key
         self._leave_groups()
-        # The filter splits at blanks.
         quoted = f'"{value}"' if " " in value or not value else value
         asked = self.query_one("#filter", Input)
         asked.value = f"{asked.value} {field}:{quoted}".strip() if value else asked.value
@@ -273,7 +267,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
     @on(Input.Changed, "#filter")
     def apply_filter(self, event: Input.Changed) -> None:
         """Filter while typing."""
-        # Textual also reports a value that the program set.
         if event.value != self.filter_text:
             self.filter_text = event.value
             self.load_rows()
@@ -336,7 +329,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         sort = rows_shown.SORT_OF_COLUMN.get(event.title)
         if sort is None:
             return
-        # A new column starts in its usual direction.
         self.reversed = not self.reversed if sort == self.sort else False
         self.sort = sort
         self.load_rows()
