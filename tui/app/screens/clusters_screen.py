@@ -120,7 +120,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
 
             run_in_background(self, "rows", count_groups, self._show_groups, self._show_problem)
             return
-        # After a reload the cursor may be far down, so that as many rows have to be there again.
         wanted = max(FIRST, len(self.found)) if keep else FIRST
 
         def read_first() -> ClusterPage:
@@ -172,7 +171,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
         self._show_figures()
 
     def _make_cells(self, rows: Sequence[ClusterRow]) -> list[Row]:
-        # Against the largest loaded cluster, so that a filter makes small ones comparable.
         now, most = get_app(self).now(), max((row.members for row in self.found.values()), default=1)
         words = [word.strip('"') for word in self.filter_text.split() if ":" not in word]
         self.query_one("#clusters", PagedList).words = tuple(filter(None, words))
@@ -342,7 +340,6 @@ class ClustersScreen(screens.SteadyScreen[None]):
                 table.hidden ^= {title}
                 table.refresh()
 
-        # The mark has no title, and the title column no width: neither can be hidden.
         names = [column.title for column in table.columns if column.title and column.width]
         options = [(name, f"{name}{' (hidden)' if name in table.hidden else ''}") for name in names]
         self.app.push_screen(screens.ChoiceDialog("Show or hide which column?", options), toggle_column)
@@ -395,7 +392,6 @@ def read_clusters(store: Queries, text: str, sort: Sort, down: bool, after: str,
     """Read up to `wanted` clusters behind a place, a page at a time."""
     rows: list[ClusterRow] = []
     while True:
-        # By pages, since the store bounds a page and a jump to the end needs 5,000 rows.
         page = store.clusters(text, sort=sort, reverse=down, after=after, limit=min(PAGE, wanted - len(rows)))
         rows += page.rows
         after = page.next
