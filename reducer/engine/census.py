@@ -77,6 +77,7 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
         engine.dimension = each.name
         engine.refresh()
         for edit in each.edits(engine.best):
+            # None: the edit does not apply to this subject, or gives none that is simpler.
             if (result := engine.single(edit)) is not None:
                 yield SingleResult(each, edit, result)
 
@@ -85,6 +86,7 @@ def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census
     """Try the plainest edits of parts for which no edit of a pass loses the failure, and accept those that
     keep it; returns whether any does.
     """
+    # The passes first, because their edits also serve the certificate; the plainest edits only fill its gaps.
     known = _by_part(try_singles(engine, passes))
     engine.dimension = "census"
     parts = list(census(engine.best))
@@ -115,6 +117,7 @@ def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
 
 
 def _list_wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:
+    # One edit that loses the failure proves that the part is needed.
     return () if part.simplest or known.get(part.key, Counter())["gone"] else part.edits
 
 

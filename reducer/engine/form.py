@@ -64,6 +64,7 @@ class Progress:
     size: int
     checks: int
     seconds: float
+    # An upper bound: each success makes the rest smaller.
     left: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
 
@@ -79,10 +80,12 @@ class Budget:
     """
 
     checks: float = math.inf
+    # Of the monotonic clock, which no change of the system's time moves.
     until: float = math.inf
 
     def spend(self, checks: int) -> None:
         """Raise BudgetSpent if `checks` tests exhaust the budget, or the time is over."""
+        # Before a test, so that the budget is never exceeded by one.
         if checks >= self.checks or time.monotonic() >= self.until:
             raise BudgetSpent
 

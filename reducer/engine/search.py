@@ -51,6 +51,7 @@ def minimal_prefix(
     """
     low, high = failing, len(order) if known is None else known
     before = [0.0, *accumulate(weights)] if weights else range(len(order) + 1)
+    # Invariant: the prefix of `high` passes, that of `low` fails.
     while high - low > 1:
         prefetch(list(order[:size]) for size in _middles(low, high, before))
         middle = _middle(low, high, before)
@@ -72,6 +73,7 @@ def _middle(low: int, high: int, before: Sequence[float]) -> int:
 
 def _middles(low: int, high: int, before: Sequence[float]) -> Iterator[int]:
     """Yield the sizes that a bisection may test, those that it tests soonest first."""
+    # Breadth first: the next step of both outcomes is tested before a step beyond one of them.
     waiting = deque([(low, high)])
     while waiting:
         low, high = waiting.popleft()
@@ -142,6 +144,7 @@ def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_pre
     """
     items = list(order)
     size = len(items)
+    # 1/2 + 1/4 + 1/8 + 1/8: each guess takes half of what the failed ones leave.
     starts = [0, size // 2, size - size // 4, size - size // 8]
     guesses = [
         (low, high) for low, high in zip(starts, [*starts[1:], size], strict=True) if low < high < size
@@ -168,6 +171,8 @@ def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no
     fixed, rest = list(fixed), list(rest)
     far = False
     while rest:
+        # Each further item would cost log2(rest) tests and its proof one, more than dropping the rest one by
+        # one.
         if len(fixed) > _FEW and len(rest) <= _DENSE * len(fixed):
             return fixed + rest
         grown, more = _WithFixed(fixed, test), _PrefetchWithFixed(fixed, prefetch)
@@ -194,6 +199,7 @@ def one_minimal(items: Sequence[int], test: Test, prefetch: Prefetch = no_prefet
     Every remaining item is needed, as long as the test is monotone.
     """
     left = list(items)
+    # With six items or fewer, a failed chunk costs as much as it could save.
     size = max(1, len(left) // 4) if len(left) > 6 else 1
     end = len(left)
     while end > 0:
@@ -209,6 +215,7 @@ def one_minimal(items: Sequence[int], test: Test, prefetch: Prefetch = no_prefet
         elif size > 1 and end - start > 1:
             size = max(1, (end - start) // 2)
         else:
+            # This item is needed: go on before it.
             end = start
             size = max(size, 1)
     return left

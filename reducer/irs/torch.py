@@ -33,6 +33,7 @@ from opsieve.reducer.problem.order import DTYPE_RANKS, value_complexity
 
 TorchEdit = Edit[TorchSubject]
 TorchPass = Pass[TorchSubject]
+# Eager torch gives every intermediate value and type in one run.
 _RECORDING = "torch:tell=values"
 _EDITS = TorchEdits()
 
@@ -41,8 +42,10 @@ def yield_values(subject: TorchSubject) -> Iterator[TorchEdit]:
     """Return an earlier value alone, the earliest first: all behind it goes."""
     calls = subject.graph.calls
     for place, call in enumerate(calls):
+        # The parts that this edit removes: the certificate counts it for each of them.
         gone = frozenset(each.key for each in calls[place + 1 :])
         for name in call.results if gone else ():
+            # Returning what is returned already is no edit.
             if name and (name,) != subject.graph.outputs:
                 change = partial(yield_value, name=name)
                 yield Edit(f"return {name} alone", frozenset(["outputs"]), change, gone)
@@ -51,6 +54,7 @@ def yield_values(subject: TorchSubject) -> Iterator[TorchEdit]:
 def simplify_arguments(subject: TorchSubject) -> Iterator[TorchEdit]:
     """Give plain arguments simpler values: none for one given by keyword, and 0 or 1 for a number."""
     for call in subject.graph.calls:
+        # Keywords have defaults, so that dropping one keeps the call valid.
         for name, _ in call.kwargs:
             part = frozenset([f"{call.key}.{name}"])
             yield Edit(f"drop {name} of {call.key}", part, partial(drop_kwarg, key=call.key, name=name))
@@ -65,6 +69,7 @@ def torch_parts(subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
     """Yield the calls, inputs, outputs and values of a program."""
     graph, view = subject.graph, _EDITS.view(subject)
     for operation in view.operations():
+        # Without a call there is no program to compile.
         yield Part("calls", operation.key, "it is the only one" if len(graph.calls) == 1 else "")
     yield from (Part("inputs", name) for name in graph.inputs)
     for place in range(len(graph.outputs)):
@@ -78,6 +83,8 @@ class _Validator:
 
     def __init__(self, workers: Workers, start: TorchSubject) -> None:
         self._workers = workers
+        # A start that eager torch refuses is itself the failure, and its smaller forms have to be refused,
+        # too.
         self._strict = not self._ask([start])[0]
 
     def complaints(self, subjects: Sequence[TorchSubject]) -> list[str]:
@@ -87,10 +94,12 @@ class _Validator:
     def _ask(self, subjects: Sequence[TorchSubject]) -> list[str]:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
         seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
+        # No torch here: then nothing is known, and every candidate goes to the compiler.
         fine = ("ok", "environment")
         return ["" if each.outcome in fine else shown(each.message, 200) or "refused" for each in seen]
 
 
+# In this order a round removes calls before it spends tests on their sizes and values.
 _LISTED: dict[str, Callable[[TorchSubject], Iterator[TorchEdit]]] = {
     "results": yield_values,
     "outputs": partial(drop_outputs, _EDITS),
@@ -138,6 +147,7 @@ class TorchReduction:
     ) -> TorchSubject:
         """Return the subject with the values and types that eager torch makes on the way."""
         seen = workers.observe(resolve(_RECORDING), subject.program, subject.inputs)
+        # A failed recording costs only the edits that need values.
         if not seen.outputs:
             return subject
         listed = json.loads(seen.outputs["types"].tobytes())
@@ -186,5 +196,6 @@ def _order_key(subject: TorchSubject) -> tuple[object, ...]:
         sum(DTYPE_RANKS.get(array.dtype.name, len(DTYPE_RANKS)) for array in stored),
         sum(map(argument_weight, arguments)),
         sum(map(value_complexity, stored)),
+        # Last, so that two different programs are never equal in the order and every chain ends.
         subject.identity,
     )

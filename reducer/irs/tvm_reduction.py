@@ -38,8 +38,10 @@ def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
 
 def shorten_passes(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Drop single passes, the last first; then each argument."""
+    # The last passes first: those behind the failing one never ran.
     for item in dict.fromkeys(reversed(subject.program.passes)):
         many = subject.program.passes.count(item)
+        # Each application by itself, since a pass may fail only the second time.
         for turn in range(many):
             label = f"drop the pass {item}" + (f" ({turn + 1} of {many})" if many > 1 else "")
             yield edit.Edit(label, frozenset([f"{item} {turn}"]), partial(_without, item, turn))

@@ -58,6 +58,7 @@ def run_tests(
         number: set() if case.program.fault else find_agreeing(tests[number], builds_of[number], lab)
         for number, case in whole.items()
     }
+    # The earlier targets run again, which only pays where these do not agree among themselves.
     if answered:
         for number, targets in targets_of.items():
             builds_of[number] = _list_builds([*(everyone[name] for name in answered), *targets.values()])
@@ -77,6 +78,7 @@ def run_tests(
         lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
+        # A sampled test goes to the judge even where all builds agree, because they may share a fault.
         surely = set() if _is_sampled(number) else passed[number]
         judged = _judge_test(
             number, case, targets_of[number], builds_of[number], surely, lab, metamorphic, further
@@ -158,6 +160,7 @@ def _judge_test(
         elif word in ("unsupported", "environment"):
             message = judged.verdict.message or judged.verdict.reason
             blamed = normalise.find_blamed_operator(message)
+            # By template, so that a thousand tests with other shapes are one line of the summary.
             template = normalise.normalise_message(message)
             what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
             non_bugs.append(NonBug(name, judged.verdict.verdict, what, message))
@@ -165,6 +168,7 @@ def _judge_test(
         passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
         findings += find_rewrite_failures(number, case, passing, builds, lab)
     reached = sum(len(_observe(build, test, lab).reached or ()) for build in _list_builds(targets.values()))
+    # The printed text of a module costs a run of TVM, which only stored cases are worth.
     kept = add_script(case, lab.workers) if findings else case
     return FinishedTest(number, kept, answers, findings, non_bugs, reached)
 
@@ -190,6 +194,7 @@ def find_rewrite_failures(
     test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()
     for target in targets:
         changed = target.with_options(rewrite=relation)
+        # The cheap comparison first, as for the plain program: most rewrites change nothing.
         outputs = _observe(changed, test, lab).outputs
         if outputs is not None and compare(outputs, _observe(target, test, lab).outputs or {}, dtypes).agrees:
             continue
@@ -207,6 +212,7 @@ def run_lowering(
     Returns, for the programs that every target lowers without generating code, the verdicts, no findings, and
     the reached count. The other programs, and targets that cannot stop there, need a full run.
     """
+    # Before any target is resolved to a build that stops early: most campaigns lower nothing.
     if not tests:
         return {}
     stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in target.options}
@@ -267,6 +273,7 @@ def find_agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: Observation
     Two levels of one compiler count as one oracle. Outputs of another type than declared are left to the
     judge.
     """
+    # Builds that share a wrong type would agree with each other.
     types = test.program.outputs()
     answers = ((build, _observe(build, test, lab).outputs) for build in builds)
     given = [
@@ -279,6 +286,7 @@ def find_agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: Observation
     for place, (build, outputs) in enumerate(given):
         for other, others in given[place + 1 :]:
             if (
+                # Both are known already: another comparison of large outputs tells nothing new.
                 not {build, other} <= found
                 and is_confirming(build, other)
                 and compare(outputs, others, dtypes).agrees

@@ -150,6 +150,7 @@ def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVer
         text, recorded, seen = record
         place = places[text]
         at = order.index(place) if place is not None else now if text == target else len(order) + now
+        # A build without a version is taken to be newer than every release.
         later = (place is None and text != target) or at > now
         unlike = seen.fingerprint != after.fingerprint
         # In the order of the list above: the first that differs decides.
@@ -196,7 +197,9 @@ def _choose_state(before: SeenVerdict | None, after: SeenVerdict) -> State:
 
 
 NAME = "corpus.json"
+# Rises when an older opsieve would read a file wrongly, not when a key is added.
 FORMAT = 1
+# Far above a corpus of people; a file of a stranger may hold anything.
 _MOST = 256 << 20
 # The name becomes a path, so it must not lead out of the corpus.
 _CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
@@ -282,6 +285,7 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
         raise BadInput(
             f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}"
         ) from None
+    # Refused rather than read in part: a later `corpus add` would write it back without what it did not know.
     if file.format > FORMAT:
         raise BadInput(
             f"{shown(path, 200)} has format {file.format}, newer than this opsieve's {FORMAT}; upgrade"

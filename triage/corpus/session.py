@@ -43,6 +43,7 @@ from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judg
 
 _LIMITS = Limits()
 _NO_CHOICE = OracleChoice()
+# The compiler that every installation has.
 _DEFAULT = "onnxruntime"
 Say = Callable[[str], None]
 
@@ -96,6 +97,7 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
     groups: dict[tuple[str, ...], list[Path]] = {}
     for path in dict.fromkeys(paths):
         try:
+            # Grouped by targets, so that the workers of a compiler start once for all of its cases.
             groups.setdefault(_choose_targets(path, request), []).append(path)
         except BadInput as error:
             yield RefusedModel(str(path), str(error))
@@ -175,6 +177,7 @@ def compare_results(old: Path, new: Path) -> Iterator[CorpusResult]:
     records: dict[str, dict[str, SeenVerdict]] = {}
     for result in read_results(old):
         records.setdefault(result.case, {})
+        # A case that was not judged then is no record to compare with.
         if result.after is not None:
             records[result.case][result.target] = result.after
     met = set()
@@ -226,10 +229,12 @@ def _save_case(
             state.update(b"\0" + path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     digest = state.hexdigest()
     name = next((name for name, entry in entries.items() if entry.digest == digest), "")
+    # A folder that a person deleted is written again under its recorded name.
     if not name or not (folder / name).is_dir():
         name = name or _find_free_name(make_case_name(Path(model)), folder, entries)
         save(case, folder / name)
     seen = {result.target.display: _make_verdict(result) for result in results}
+    # Other targets keep their verdicts; only those that were judged now change.
     known = entries[name].targets if name in entries else {}
     entries[name] = CorpusEntry(digest, {**known, **seen}, entries[name].bug if name in entries else None)
     write_corpus(folder, entries)
@@ -303,6 +308,7 @@ def replay_bugs(request: BugsRequest, say: Say) -> Iterator[CorpusResult | Refus
     known = {
         (record.result.case, record.digest, record.result.target): record.result
         for record in (journal.read() if journal else ())
+        # A release that could not be installed then may be there now.
         if record.result.state != "not-judged"
     }
     chosen: dict[str, tuple[str, ...]] = {}
@@ -362,6 +368,7 @@ def update_bugs(folder: Path, results: Sequence[CorpusResult]) -> None:
     entries = dict(read_corpus(folder))
     for result in results:
         entry, bug, seen = entries[result.case], entries[result.case].bug, result.after
+        # What the target could not judge neither mends a bug nor brings it back.
         if bug is None or seen is None or seen.verdict not in JUDGED:
             continue
         entry = replace(entry, targets={**entry.targets, result.target: seen})
@@ -374,6 +381,7 @@ def update_bugs(folder: Path, results: Sequence[CorpusResult]) -> None:
                 and installers.release_key(release) >= installers.release_key(bug.fixed_in)
             ):
                 bug = replace(bug, fixed_in="", fixed_on="")
+        # The first release without the bug stays; later ones that pass too say nothing new.
         elif status(entry, bug) == "fixed" and not bug.fixed_in:
             bug = replace(bug, fixed_in=release, fixed_on=datetime.date.today().isoformat())
         entries[result.case] = replace(entry, bug=bug)

@@ -1,5 +1,6 @@
 """The parts of an exported script that are the same in every one: comparing, running apart, telling."""
 
+# For a backend that writes no lines of its own; the script then needs opsieve and says so.
 OURS = """\
 def run(model, inputs):
     from opsieve.backends.registry import resolve
@@ -13,6 +14,7 @@ def run(model, inputs):
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs
 """
+# A missing library is no failure of the compiler: the script ends with 2, as `opsieve` does.
 LIBRARIES = """\
 try:
     import numpy as np
@@ -27,6 +29,7 @@ SKIPS = """\
 
     pytest.skip(f"cannot run: {error}", allow_module_level=True)
 """
+# ImportError passes through everywhere below: it means that the compiler is not installed.
 ENDS = '''
 def failure():
     """What is wrong, "" when nothing is."""
@@ -38,6 +41,7 @@ def failure():
         return f"{type(error).__name__}: {error}"
     return ""
 '''
+# For a model that breaks a rule: here the exception is what a right compiler raises.
 ACCEPTED = '''
 def failure():
     """What is wrong, "" when nothing is."""
@@ -66,6 +70,7 @@ def failure():
 def check(got, want, dtype, within, name):
     """An AssertionError where a value is not what it should be."""
 '''
+# Only in scripts whose outputs are sequences or optionals; most stay short without it.
 LISTS = """\
     if isinstance(want, list):
         fits = isinstance(got, (list, tuple)) and len(got) == len(want)
@@ -77,6 +82,7 @@ LISTS = """\
         assert want is got, f"{name} is absent on one side"
         return
 """
+# Compilers give text as bytes, as str or as fixed-width arrays, and all of them mean the same.
 TEXTS = """\
     if want.dtype.kind == "O":
         items = np.asarray(got).ravel().tolist()
@@ -84,6 +90,7 @@ TEXTS = """\
         got = np.array(texts, object).reshape(np.shape(got))
         dtype = ""
 """
+# Where no oracle could give the value, only type and shape can be held against the compiler.
 UNKNOWN = """\
     if within == float("inf"):  # only the type is known
         got, within = np.zeros(np.shape(got), np.asarray(got).dtype), 0.0
@@ -98,6 +105,7 @@ ARRAYS = """\
     else:
         np.testing.assert_array_equal(got, want, err_msg=name)
 """
+# NaN equals NaN here: a result that is NaN in both runs is the same one.
 TWICE = '''
 def failure():
     """What is wrong, "" when nothing is."""
@@ -112,6 +120,7 @@ def failure():
                 return f"output {name!r} is not the same in two runs of the same inputs"
     return ""
 '''
+# A crash would end the script before it could print; a child's signal can be reported.
 APART = '''
 def failure_apart():
     """The same, of a process of its own, which may die."""
@@ -137,6 +146,7 @@ def failure_repeated():
     """The first that is wrong in several runs, "" when nothing is."""
     return next(filter(None, (failure() for _ in range(RUNS))), "")
 '''
+# RLIMIT_AS counts addresses, many of which Python and its libraries hold before the model is read.
 LIMIT = """
             import resource  # there is none on Windows
 {imported}
@@ -155,6 +165,7 @@ HERE = """\
             return 2
         return 0
 """
+# The middle of a message goes first: compilers put the operator at its start and the cause at its end.
 TELLING = '''
 def one_line(text):
     """A line of printable ASCII: what compilers say is not trusted."""
@@ -171,6 +182,7 @@ def test_{name}():
         pytest.skip(f"cannot run: {{one_line(error)}}")
     assert not problem, one_line(problem)
 """
+# Versions come from the metadata, which every installed package has.
 MAIN = """
 def main():
 {here}    try:

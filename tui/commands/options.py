@@ -20,6 +20,7 @@ PATH = click.Path(path_type=Path)
 def allow_builds(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
     """Callback of target options: check a named build and allow it to run."""
     for text in (value,) if isinstance(value, str) else value or ():
+        # Only a build or a command needs this; resolving every target would import its backend for --help.
         if may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
@@ -63,6 +64,7 @@ def _hand_variables_on(context: click.Context, _parameter: click.Parameter, valu
 
 def check_finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """Callback of tolerances: an infinite or negative one would accept everything or nothing at all."""
+    # NaN fails both comparisons, too.
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is not a number from 0 on")
     return value
@@ -292,6 +294,7 @@ def make_limits(seconds: float) -> Callable[[F], F]:
 
 def make_seconds(default: float) -> Callable[[F], F]:
     """Make `--seconds`: the wall time of one run."""
+    # A day: more is a slip of the unit.
     kind = click.FloatRange(0, 86400, min_open=True)
     return click.option(
         "--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds."

@@ -32,6 +32,7 @@ from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 from opsieve.reducer.problem.order import PLAIN_DTYPES
 
 Change = Callable[[R.Module], R.Module | None]
+# A module without bindings has no edits, so that no pass has to ask whether the tree is there.
 _EMPTY = R.Module((("main", R.Function((), R.Seq((), R.Tuple(())), T.TupleType(()))),))
 
 
@@ -59,6 +60,7 @@ def read_tree(data: bytes) -> Tree:
         module = reading.from_json(data.decode("utf-8"))
     except (MalformedGraph, ValueError):
         return Tree(_EMPTY)
+    # Every pass starts at main.
     return Tree(module if isinstance(module.get("main"), R.Function) else _EMPTY)
 
 
@@ -76,6 +78,7 @@ def put_module(
     fail and which the subject lacks: that would be another failure.
     """
     tree = tree_of(subject)
+    # Known patterns of the subject itself may stay: its failure may be one of them.
     if not cleaning.is_closed(module) or module == tree.module or not patterns(module) <= tree.known_patterns:
         return None
     given = subject.inputs if inputs is None else dict(inputs)
@@ -172,6 +175,7 @@ class RelaxView:
 
     def dtypes(self) -> list[TypeClass]:
         """Return a class for each element type, wherever it occurs; conditions must stay booleans."""
+        # The condition of an If is a bool, and an empty dtype stands for an unknown one.
         present = sorted({kind.dtype for kind in self._tensors()} - {"bool", ""})
         touches = frozenset(["types"])
         return [TypeClass("every value", dtype, touches, PLAIN_DTYPES, None) for dtype in present]
@@ -242,6 +246,7 @@ class RelaxEdits:
         kind = None if found is None else found.var.type
         if found is None or not isinstance(kind, T.RelaxTensorType):
             return None
+        # A constant has no bindings before it that could go, so it is only made a plain literal.
         single = found.value if isinstance(found.value, R.Constant) else make_literal(kind)
         call = make_ones(kind)
         if single is not None:
@@ -303,6 +308,7 @@ class RelaxEdits:
         for param in module.main.params:
             kind = param.type
             if isinstance(kind, T.RelaxTensorType) and kind.shape is not None and kind.dtype:
+                # A symbolic axis keeps the length of the fed value.
                 value = np.asarray(fed[param.name])
                 shape = [s if isinstance(s, int) else value.shape[n] for n, s in enumerate(kind.shape)]
                 fed[param.name] = np.resize(value, shape).astype(kind.dtype)

@@ -36,9 +36,12 @@ def unread_parts(subject: TvmSubject) -> Iterator[TvmEdit]:
     alone.
     """
     found = tree_of(subject).unread
+    # Functions first: one of them often holds all other unread parts.
     parts = [("the module", name, Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
     parts += [(f, x, Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
     parts += [(f, x, Unread(parameters=frozenset([(f, x)]))) for f, x in sorted(found.parameters)]
+    # The larger cut first; the failure may need what only this part reads, so that the part alone comes
+    # second.
     for change, how in ((clean_module, ""), (prune_module, " alone")):
         for owner, name, part in parts:
             apply = partial(_without, part=part, change=change)
@@ -77,6 +80,7 @@ class Signatures:
 def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     """Yield the bindings and parameters of a module, and the values that are fed."""
     module = tree_of(subject).module
+    # The last binding stays: without it main computes nothing.
     single = sum(1 for _ in module.main.body.bindings()) == 1
     for name, binding in bindings_of(module):
         last = "main has one binding" if name == "main" and single else ""
@@ -150,6 +154,7 @@ def hoist_functions(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]
             if isinstance(binding.value, R.Function) and not known_faults.captures(binding.value)
         ]
     as_main = partial(_as_main, edits)
+    # The smallest main that fails ends the search at once.
     for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
         yield TvmEdit(f"{name} for main", frozenset(["main"]), partial(as_main, function=function))
     for name, function in [("main", module.main), *found]:
@@ -232,5 +237,6 @@ PASSES: tuple[TvmPass, ...] = (
     ListedPass("unread", unread_parts),
     *_dimensions(_EDITS),
     ListedPass("values", partial(values.simplify_values, _EDITS)),
+    # Last, since it repeats all dimensions: only failures that depend on a signature need it.
     Signatures(_dimensions(RelaxEdits(keeps_parameters=True))),
 )

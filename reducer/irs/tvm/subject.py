@@ -30,11 +30,13 @@ class TvmSubject:
         """Return the same test of another module, with the values that still fit; `None` if it needs
         others.
         """
+        # The text belongs to the old module; the final one is printed anew.
         program = replace(self.program, module=module, script="", script_is_exact=False)
         try:
             wanted = program.inputs()
         except BadInput:
             return None
+        # An edit that changes the inputs brings its own values; here the old ones have to fit.
         if any(name not in self.inputs or misfit(self.inputs[name], type_) for name, type_ in wanted.items()):
             return None
         return TvmSubject(program, {name: self.inputs[name] for name in wanted})
@@ -77,6 +79,7 @@ def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes,
         len(arrays),
         sum(array.size for array in arrays),
         sum(map(value_complexity, arrays)),
+        # Bytes after values: a shorter name is no gain that is worth a larger tensor.
         len(program.data),
         sum(value_complexity(array) for array in constants if array is not None),
         program.data,

@@ -35,10 +35,12 @@ def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
     nodes = _nodes(subject)
     for node in nodes:
         items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
+        # From the end, because a later statement reads what an earlier one wrote.
         for item in reversed(list(items)):
             yield _edit(f"drop {item.type}", item, _nothing)
     for node in nodes:
         if node.type == "tirx.For":
+            # After the drops, which may remove the loop altogether.
             yield _edit(f"run {node.type} once", node, _once)
         if node.type == "tirx.IfThenElse":
             yield _edit("take a branch", node, partial(_field, "then_case"))
@@ -104,6 +106,7 @@ def _buffers(subject: TvmSubject) -> list[str]:
     return [] if function is None else [str(each["name"]) for each in object_nodes(function["params"])]
 
 
+# Nodes are shared between candidates, and each is hashed once instead of once per edit.
 @lru_cache(maxsize=4096)
 def _content(node: ObjectNode) -> str:
     """Hash a statement by its content, so that equal statements are one."""
@@ -144,6 +147,7 @@ def _flat(node: ObjectNode) -> ObjectNode | None:
         return None
     items = node["seq"]
     assert isinstance(items, tuple)
+    # A branch or loop whose body became nothing goes in the same edit.
     kept = [
         N.rewritten(item, _flat) for item in items if isinstance(item, ObjectNode) and not _is_nothing(item)
     ]
@@ -180,6 +184,7 @@ def _plain(node: ObjectNode) -> ObjectNode | None:
     return N.with_fields(node, annotations=Pairs()) if isinstance(said, Pairs) and said.items else None
 
 
+# Only shorter: an index of more iterations could leave its buffer, which would be another failure.
 def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
     now = N.number(loop["extent"])
     kind = N.dtype(loop["loop_var"])
@@ -234,6 +239,7 @@ def _parts(statement: ObjectNode) -> list[ObjectNode]:
         found = [statement["min"], statement["extent"]]
     else:
         return []
+    # A buffer's data cannot be evaluated by itself, and a constant or variable has no effect.
     parts = [
         item for item in found if isinstance(item, ObjectNode) and N.dtype(item) and not N.is_buffer(item)
     ]
@@ -278,6 +284,7 @@ def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:
     body = None if function is None else _field("body", function)
     params = [] if function is None else list(object_nodes(function["params"]))
     gone = next((item for item in params if str(item["name"]) == name), None)
+    # The last argument stays: without one a function has no output to observe.
     if body is None or gone is None or len(params) < 2 or any(node is gone for node in N.walk(body)):
         return None
     return _with(subject, N.function([item for item in params if item is not gone], body))

@@ -151,6 +151,7 @@ def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
 
 def _format_result(result: dict[str, Any], width: int) -> str:
     """Format one result for a person; `width` is that of the column of targets."""
+    # Twelve cells hold the longest verdict, `environment`, and a blank.
     word = click.style(
         f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail"
     )

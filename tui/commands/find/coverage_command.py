@@ -33,6 +33,7 @@ def command(first: Path, second: Path | None, as_json: bool) -> int:
     if second is None:
         click.echo(json.dumps(_list_facts(one)) if as_json else _write_text(one))
         return 0
+    # Only libraries of one build-id have the same addresses.
     found = compare_coverage(one, load_record(second))
     if as_json:
         click.echo(
@@ -99,6 +100,7 @@ def _write_text(record: "CoverageRecord") -> str:
 def _list_only(part: "OnlyOne") -> dict[str, Any]:
     return {
         "count": part.count,
+        # Directories are few, so all of them fit.
         "directories": dict(part.directories),
         # A large difference would be megabytes of JSON.
         "files": dict(part.files[:200]),

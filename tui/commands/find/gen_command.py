@@ -98,6 +98,7 @@ def command(explain: bool, as_json: bool, **given: Any) -> int:
     if interrupted:
         output.print_message("interrupted; everything written is complete")
         return 130
+    # `identical` is missing without --origin.
     return 1 if summary.refused or facts.get("identical") is False else 0
 
 
@@ -111,12 +112,13 @@ def _make_request(given: dict[str, Any]) -> "GenerationRequest":
     from opsieve.gen.generation import random_graph, request as gen_request
     from opsieve.gen.values.values import named_values
 
+    # The case itself says how it was made; other options would make another program.
     if given["origin"] is not None:
         return replace(
             make_repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
         )
     low, high = gen_request.parse_nodes(given["nodes"])
-    # Large programs may hold more in all
+    # 512 elements and 8,192 operations per node: a fixed limit would leave a large program only tiny tensors.
     usual = Budget()
     program = random_graph.GenRequest(
         nodes=low,

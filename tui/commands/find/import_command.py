@@ -71,6 +71,7 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool, **given: Any) 
             left.append({"path": str(found.path), "reason": found.reason})
             faults += [] if found.fault is None else [found.fault]
     if as_json:
+        # As text: a Path is no value of JSON.
         rows = [
             {"path": str(one.path), "kind": one.kind, "case": str(one.case), "expected": one.expected}
             for one in taken
@@ -83,4 +84,5 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool, **given: Any) 
             click.echo(printable(f"{'not imported':<16} {item['path']}: {item['reason']}"))
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(one.kind for one in taken).items())
         print_message(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
+    # Some files of a folder are usually no models, so that only an import of nothing is an error.
     return report_faults(faults) or (0 if taken else 2)

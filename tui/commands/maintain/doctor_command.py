@@ -60,11 +60,13 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         for examination in examine_all(workers):
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
+        # After the examination, because a zygote reports its walls when it starts.
         walls, lacks = workers.get_walls()
     pythons = [".".join(map(str, found.version)) for found in interpreters.find_interpreters()]
     isolated = isolation.examine_isolation(walls, lacks)
     from opsieve.backends.registry import names, plugin
 
+    # Withheld are those that no backend asks for.
     patterns = [each for name in names() for each in plugin(name).facts.variables]
     facts = {
         "opsieve": VERSION,
@@ -137,6 +139,7 @@ def _summarise(backends: "Sequence[Examination]") -> list[str]:
         hints.setdefault(item.install if is_absent and item.install else item.problem, []).append(item.name)
     if missing:
         lines.append("missing:")
+    # A long list of names would push every hint off the screen; it stands out of the column instead.
     width = max((len(", ".join(names)) for names in hints.values() if len(names) < 4), default=0)
     return [*lines, *(f"  {', '.join(names):{width}}  {hint}" for hint, names in hints.items())]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opsieve.triage.store.decisions import Ledger
     from opsieve.triage.store.rows import Decision
 
+# Repeated here, since importing the store would cost every --help its start-up time.
 STATUSES = ("new", "confirmed", "known", "fixed", "wontfix")
 
 

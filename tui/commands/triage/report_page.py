@@ -16,6 +16,7 @@ from opsieve.tui.app.widgets.visible import format_time
 
 # Characters of a text
 _CUT = 4000
+# `color-scheme` makes the page follow the reader's light or dark setting.
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}
@@ -29,6 +30,7 @@ th{font-weight:normal;opacity:.8;white-space:nowrap;overflow-wrap:normal}
 pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
 [hidden]{display:none}
 """
+# The same fields as the filter of the app, so that a search can be copied from one to the other.
 _SCRIPT = """
 const box = document.getElementById('search'), shown = document.getElementById('shown');
 const clusters = [...document.querySelectorAll('details.cluster')];
@@ -88,7 +90,10 @@ def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], tot
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     kinds = ", ".join(f"{many} {kind}" for kind, many in counts.clusters_by_kind.items()) or "none"
     statuses = ", ".join(f"{many} {status}" for status, many in counts.by_status.items())
+    # Said, because a search in the page finds only what it holds.
     cut = f" The first {len(clusters):,} are listed." if len(clusters) < total else ""
+    # No template engine: the page has one loop, and everything that comes from outside is escaped where it
+    # enters.
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

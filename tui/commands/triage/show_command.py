@@ -204,6 +204,7 @@ def _print_facts(*facts: tuple[str, str]) -> None:
             click.echo(f"  {name:12} {single_line(value)[:_LONGEST]}")
 
 
+# As in the store, repeated so that --help needs no import of it.
 SORTS = ("rank", "members", "last", "first", "size", "severity", "title", "id")
 GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 
@@ -245,6 +246,7 @@ def clusters(
     from opsieve.triage.store.queries import Queries
 
     text = " ".join(words)
+    # Outcomes that are no bugs are in no cluster, and a filter would silently do nothing.
     if text and (non_bugs or non_bugs_once):
         raise click.UsageError("a filter selects clusters, so it cannot be used with --non-bugs")
     with Queries(folder) as store:
