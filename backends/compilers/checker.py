@@ -28,10 +28,12 @@ class Checker(NoReleases):
 
     name = "checker"
     helper = True
+    # Both import onnx alone, and a second zygote would cost its memory and a start.
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "derived", "text")}
     main_option = ""
     baseline: Mapping[str, str] = {}
+    # It computes nothing, so that threads cannot change its answer.
     environment: Mapping[str, str] = {}
     starts_processes = False
     lacks: tuple[str, ...] = ("computing: it only accepts or rejects; operators outside the ONNX standard",)
@@ -51,6 +53,7 @@ class Checker(NoReleases):
 
         from opsieve.gen.irs.onnx.model_file import check, infer_types
 
+        # Outputs of a worker are tensors, so that a model or a text travels as bytes.
         if request.options["tell"] == "types":
             types = np.frombuffer(infer_types(request.model), np.uint8)
             return lambda values: {"model": types}
@@ -68,6 +71,8 @@ class Checker(NoReleases):
             said = print_model(request.model)
             text = np.frombuffer(said.text.encode("utf-8", "replace"), np.uint8)
             return lambda values: {"text": text, "exact": np.array(said.exact)}
+        # A complaint is returned as text by a common function, which the main process uses for its own
+        # models.
         complaint = check(request.model)
         if complaint:
             raise InvalidModel(complaint)
@@ -81,6 +86,7 @@ class Checker(NoReleases):
         """Classify an exception: a model newer than this onnx counts as `environment`, everything else as
         `rejected`.
         """
+        # A model from a newer onnx may be valid: this onnx cannot tell.
         return "environment" if "higher than the checker's" in message else "rejected"
 
 

@@ -41,6 +41,7 @@ def judge_run(
         (undefined results, rounding).
     """
     if run.outcome == "ok":
+        # No arbiter: a run that gives outputs contradicts nothing.
         if right is None:
             return Verdict("pass", f"{target.display} gives outputs")
         if right.outputs is None:
@@ -48,6 +49,7 @@ def judge_run(
         worst = compare_runs(program, run, right, policy).worst
         if worst is None:
             return Verdict("pass", f"{target.display} agrees with {right.target}")
+        # Compared with itself on the plain program: the two are equivalent, so that one of them is wrong.
         other_meaning = target.rewrite and right.target == target.unrewritten.display
         return Verdict(
             "fail", "", "metamorphic" if other_meaning else "mismatch", "run", mismatch=worst, blame=blame
@@ -59,6 +61,7 @@ def judge_run(
         or (comes_and_goes and lab.observe(target, program, inputs, fresh=True).outcome == "ok")
     ):
         return Verdict("unsupported", run.message, None, run.stage, run.message)
+    # An outcome without a kind of its own, such as `rejected`, is an error of the compiler here.
     kind = KIND_OF_OUTCOME.get(run.outcome, "error")
     return Verdict("fail", run.message, kind, run.stage, run.message, blame=blame)
 
@@ -69,6 +72,7 @@ def compare_runs(
     """Compare the outputs of a run with those of the arbiter, or their types with those that shape inference
     derives.
     """
+    # Shape inference derives types and no values.
     if right.target == str(oracles.DERIVING):
         return Comparison(
             derived_types.find_contradictions(run.outputs or {}, derived_types.read_derived(right))
@@ -100,6 +104,7 @@ def find_acceptor_of_lack(
     may have requirements, which are not faults: the unoptimised build leaves the passes out. A transformer
     raises an error for an unsupported operator that it made.
     """
+    # Such a target says for certain what it lacks, or a pass may require it.
     if program.passes or target.facts.states_lacks:
         return ""
     baseline = target.baseline

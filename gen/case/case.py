@@ -35,11 +35,13 @@ from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import bound_reading, is_folder, read_file, reason
 from opsieve.gen.model.program import Program
 
+# 2: programs of other IRs than ONNX, which need the key `form`.
 FORMAT = 2
 OF_ONNX = (
     # The format of ONNX cases, which releases before other IRs existed can read.
     1
 )
+# The name in ONNX's own test data, so that other tools find the values.
 DATA = "test_data_set_0"
 # A case may come from a stranger. A case.json of opsieve has kilobytes; the limit keeps a hostile one from
 # filling the memory.

@@ -18,7 +18,9 @@ import numpy as np
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import bound_reading, read_file
 
+# The values of one test, with room to spare.
 _LIMIT = 256 << 20
+# Numbers alone: an object array would be unpickled element by element.
 _DTYPE = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248])")
 
 

@@ -33,12 +33,14 @@ from opsieve.gen.model.tensors import (
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+# Upper case, a blank, an accent and the empty text: what normalisers, splitters and hashes treat apart.
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _NUMERALS = ("0", "1", "-2", "3.5", "10", "-0.25")
 # The size of an unknown image side: enough for the strides of usual networks.
 _WINDOW_SIZE = 32
 # The number of values in a sequence: with two, order and position matter.
 _LENGTH = 2
+# Bounded repeats, because a stranger's model names its sizes.
 _SUM = re.compile(r"\s*[A-Za-z0-9_.]{1,80}\s*(?:\+\s*[A-Za-z0-9_.]{1,80}\s*){1,8}")
 
 

@@ -13,6 +13,7 @@ from opsieve.gen.errors import BadInput, shown, suggest_name
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.values.values import RANGED, named_values
 
+# Five times the largest size whose speed is measured; beyond it a slip of the keyboard is likelier.
 MOST_NODES = 5000
 _NODES = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 

@@ -66,6 +66,7 @@ class Pieces:
 
 # Draws before a search gives up: the time of an answer must not grow with the program.
 _TRIES: Final = 3
+# Searching all results would cost time in proportion to the program.
 _RECENT: Final = 8
 BY_DEPTH: Final = operator.attrgetter("depth")
 # The dtypes of numbers.

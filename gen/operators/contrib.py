@@ -66,6 +66,7 @@ def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 _ACTIVATION = Attr("activation", ("Relu", "Sigmoid", "Tanh"))
+# A scale near 0 would hide a wrong result behind it.
 _SKIP = (Input(whole), Input(last, Domain(0.2, 2)))
 _SKIPPED = (Input(last, share=0.4), Attr("epsilon", (1e-3, 1e-5)), OutputCount(1))
 

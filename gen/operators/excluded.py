@@ -8,6 +8,7 @@ from opsieve.gen.declarations import properties, tensor
 from opsieve.gen.declarations.declaration import Operator, SizeRule
 from opsieve.gen.operators.resize_sampling import resize_scales
 
+# The reasons stand on the reference page of operators, so that they are phrased for users.
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
 _REPLACED = "withdrawn: another operator has its place since before the oldest opset that is generated"
 _OTHER_DOMAIN = "its operator set is no part of what compilers for inference take"

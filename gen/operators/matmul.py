@@ -36,6 +36,7 @@ def second_factor(draft: Draft) -> Sizes:
     if rng.random() < rates.vector_product:
         return (shape[-1],)
     batch = shape[:-2][rng.below(len(shape) - 1) :] if rng.random() < rates.batched_product else ()
+    # A batch of 1 is stretched over that of the first operand.
     return (*(1 if rng.random() < rates.stretched_batch else side for side in batch), shape[-1], FREE)
 
 
@@ -58,6 +59,7 @@ def inner(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
+    # Not the product of the ends: the sign of each element is unknown.
     size = terms * a.size * b.size
     return (-size if a.low < 0 or b.low < 0 else 0.0), size
 
@@ -67,6 +69,7 @@ def _shape_by_flag(name: str, plain: str, turned: str) -> Callable[[Draft], str]
     return lambda draft: turned if name in draft.attrs else plain
 
 
+# C in every shape that broadcasts to the product; fusions of Gemm differ by it.
 GEMM = (
     Attr("transA", (1,), 0.3),
     Attr("transB", (1,), 0.4),
@@ -162,6 +165,7 @@ def _einsum_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     sides, found = dict[str, Any](), list[Truth]()
     for term, tensor in zip(attrs["equation"].partition("->")[0].split(","), ins, strict=True):
         letters = len(term.replace("...", ""))
+        # An ellipsis stands for the axes that the letters leave.
         if not (letters <= len(tensor.shape) if "..." in term else letters == len(tensor.shape)):
             return [False]
         for letter, side in _letters(term, tensor.shape).items():
@@ -266,6 +270,7 @@ OPERATORS = (
                     draft.x.shape[-1] <= 4, draft.x.shape[-1] == draft.x.shape[-2]
                 ),
                 other=_small_square,
+                # A determinant of 4 x 4 then stays below 6,144, far from overflow in float16 as well.
                 domain=Domain(-4, 4),
             ),
         ),

@@ -103,9 +103,11 @@ def _move_numbers(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
         if tensor is None:
             continue
         if tensor.values is not None:
+            # A long list of numbers repeats one rule; six reach the axes of any operator.
             for at, value in enumerate(tensor.values[:6]):
                 # By 1 to hit an off-by-one check, by 50 to leave any size that programs have.
                 for other in (value + 1, value - 1, value + 50, value - 50):
+                    # A number that the type cannot hold would be another program than the one stated.
                     if not LEAST[tensor.dtype] <= other <= LARGEST[tensor.dtype]:
                         continue
                     values = (*tensor.values[:at], other, *tensor.values[at + 1 :])
@@ -116,6 +118,7 @@ def _move_numbers(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
                     )
             continue
         for axis, side in enumerate(tensor.shape):
+            # 2n + 1 is no multiple of an n above 1, and so breaks rules on divisibility.
             for other in (side + 1, side - 1, 2 * side + 1) if isinstance(side, int) else ():
                 if other > 0:
                     shape = (*tensor.shape[:axis], other, *tensor.shape[axis + 1 :])
@@ -144,6 +147,7 @@ def _replace_input(
 def _change_dtype(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[Number, ...] | None]:
     """Return the tensor's facts with another dtype; known elements stay if the dtype holds them."""
     values = tensor.values
+    # Without values the tensor becomes an input of the program, whose values are drawn.
     if values is not None and not all(LEAST[dtype] <= value <= LARGEST[dtype] for value in values):
         values = None
     return dtype, tensor.shape, values
@@ -209,6 +213,7 @@ def _break_attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
         ):
             outlandish = [*value, value[0] if value else 40] if name != "axes" else [*value[1:], 40]
         elif name in ("to", "dtype"):
+            # No element type has this number.
             outlandish = 4000
         if outlandish is not None:
             yield Violation("attribute-value", name, node.ins, {**node.attrs, name: outlandish})
@@ -325,6 +330,7 @@ def _choose_rarest(builder: graph_builder.GraphBuilder, tried: _Attempts) -> tup
 def _break_node(builder: graph_builder.GraphBuilder, node: Node, violation: Violation) -> list[Tensor]:
     """Break the node, remove its readers, and return its outputs as they are declared."""
     dead = {out.name for out in node.outs}
+    # Readers of the broken node would be wrong as well, and the fault no longer a single one.
     kept = []
     for other in builder.nodes:
         if other is not node and not dead.isdisjoint(tensor.name for tensor in _iterate_reads(other)):
@@ -335,6 +341,7 @@ def _break_node(builder: graph_builder.GraphBuilder, node: Node, violation: Viol
             kept.append(other)
     builder.nodes[:] = kept
     ins = [_make_input(builder, tensor) for tensor in violation.ins]
+    # Counts of readers decide what is an output.
     for change, tensors in ((-1, node.ins), (1, ins)):
         for read in tensors:
             if read is not None:

@@ -39,7 +39,9 @@ from opsieve.gen.strategies.chains import grow_chains
 from opsieve.gen.strategies.patterns.strategy import grow_planted
 
 _FILES: Final = tuple(Path(__file__).with_name(name) for name in ("architectures.txt", "exported.txt"))
+# The texts of architectures name weights w1, w2, ...; all other inputs are data.
 _PARAMETER: Final = "w"
+# Old enough for every opset here; the written program gets its own version.
 _IR_VERSION: Final = 8
 
 
@@ -174,6 +176,7 @@ def mutate_program(request: GenRequest, seed: int) -> graph_builder.GraphBuilder
         tensors = _list_tensors(source)
         budget = replace(
             request.budget,
+            # The limits hold for what is added: a model of the corpus is taken as it is.
             tensor=max((request.budget.tensor, *map(_count_elements, tensors))),
             elements=request.budget.elements + sum(map(_count_elements, tensors)),
             # A model of the corpus may be large; only what is added to it is limited.
@@ -189,6 +192,7 @@ def mutate_program(request: GenRequest, seed: int) -> graph_builder.GraphBuilder
         source = _make_own(
             wished, rng, _BESIDE + 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own)
         )
+        # The donor comes first in the program, so that subtrees of it can be read by the other.
         donor = _make_own(wished, rng, _BESIDE + 2 * seed + 1, _RATES.donor) if crossed else None
     builder = start(wished, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
@@ -253,6 +257,7 @@ def grow_again(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
 
 def _read_from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
     """Read a program of the corpus."""
+    # The last reason stands for all: a corpus usually fails in one way.
     reason = ""
     for program in rng.shuffle_items(onnx_programs(request.corpus)):
         try:

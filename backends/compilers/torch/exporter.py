@@ -29,6 +29,7 @@ class Exporter(Compiled):
     main_option = "exporter"
     variables = VARIABLES
     baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
+    # Export and confirming forks included; `opsieve doctor --costs` measures it.
     milliseconds: Mapping[str, float] = {"onnx": 1900.0}
     lacks: tuple[str, ...] = (
         *Torch.lacks,
@@ -36,6 +37,7 @@ class Exporter(Compiled):
         "what onnxruntime lacks, which runs the result",
     )
     lowering_needs = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
+    # Without its optimiser: a fault that shows is then the exporter's.
     runs_on = "onnxruntime:level=disable_all"
 
     def load(self) -> str:
@@ -52,6 +54,7 @@ class Exporter(Compiled):
         from opsieve.backends.compilers.torch.values import Unsupported
 
         module, values = self.lower_model(request)
+        # A list or an absent value has no counterpart among the inputs of an exported model.
         if any(isinstance(value, (list, type(None))) for value in values):
             raise Unsupported("sequences and optionals cannot cross the border of an exported model")
         if request.options["exporter"] == "off":
@@ -62,6 +65,7 @@ class Exporter(Compiled):
             run_exported = hosts.open_session(data, {}, hosts.ignore_stage)
         except Exception as error:
             raise BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
+        # The exporter may rename inputs, and keeps their order.
         names = dict(zip(inputs, module.names))
 
         def run(fed: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +82,7 @@ class Exporter(Compiled):
         the original for comparison.
         """
         if exception.rpartition(".")[2] == "BrokenModel":
+            # Bounded, because a message may quote the whole model.
             if "NOT_IMPLEMENTED" in message[:4000]:
                 return "unsupported"
             return meaning_of(exception, message[:4000], (), {}, MEMORY)

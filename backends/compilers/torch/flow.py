@@ -45,9 +45,11 @@ def _scan(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> An
     state, sequences = values[: len(values) - count], values[len(values) - count :]
     axes = node("scan_input_axes", [0] * count)
     backward = node("scan_input_directions", [0] * count)
+    # As lists, since the body sees one slice at a time and torch has no negative step.
     rows = [list(x.unbind(axis))[:: -1 if back else 1] for x, axis, back in zip(sequences, axes, backward)]
     outputs = len(body.outputs) - len(state)
     scanned: list[list[Any]] = [[] for _ in range(outputs)]
+    # ONNX requires equal lengths, which its checker and shape inference have seen to.
     for taken in zip(*rows):
         inner = dict(env)
         inner.update(zip(body.inputs, [*state, *taken]))
@@ -68,6 +70,7 @@ FLOWS: dict[str, Callable[..., Any]] = {"If": _if, "Loop": _loop, "Scan": _scan}
 
 def insert_tensor(n: Any, items: Any, value: Any, at: Any = None) -> Any:
     """Insert a value into a sequence before a position, at the end by default."""
+    # The position may be absent, which means the end.
     at = n.one(at, len(items))
     at = at + len(items) if at < 0 else at
     return [*items[:at], value, *items[at:]]
@@ -75,6 +78,7 @@ def insert_tensor(n: Any, items: Any, value: Any, at: Any = None) -> Any:
 
 def erase_tensor(n: Any, items: Any, at: Any = None) -> Any:
     """Remove one element of a sequence, the last by default."""
+    # Modulo turns a negative position into the one from the start.
     at = n.one(at, -1) % len(items)
     return [*items[:at], *items[at + 1 :]]
 

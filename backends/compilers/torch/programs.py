@@ -63,6 +63,8 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         self.program, self.wide = program, wide
         self.names = list(program.inputs)
         self.fed: dict[str, Any] = {}
+        # Constants lie on a module of their own, because GraphModule copies the attributes that its graph
+        # names.
         root = torch.nn.Module()
         for name, array in program.constants.items():
             root.register_buffer(name, self.make_tensor(array))
@@ -116,7 +118,9 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
 
     def to_tensors(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of forward, from values by name; constants get their values again."""
+        # Dropout and the like draw the same numbers in each run and each build.
         torch.manual_seed(0)
+        # A call in place may have written to them in an earlier run.
         if any(call.mutates for call in self.program.calls):
             for name, array in self.program.constants.items():
                 getattr(self.body, name).copy_(self.make_tensor(array))
@@ -130,6 +134,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         strides = self.program.strides.get(name)
         if strides is None:
             return tensor
+        # A plain copy would be contiguous, and many faults of inductor need a layout.
         return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(
             tensor
         )
@@ -145,6 +150,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
                 continue
             found["output_%d" % place] = to_value(item)
             found["output_%d.layout" % place] = self.read_layout(item)
+        # What a program writes to its inputs is a result as well.
         for name in written_inputs(self.program):
             found[name + ".after"] = to_value(self.fed[name])
         return found
@@ -169,6 +175,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
 
 def run_eagerly(graph: TorchGraph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
     """Return what eager torch makes of a program."""
+    # Factory functions without a dtype follow it, so that float64 has to be set, and set back.
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if wide else torch.float32)
     try:
@@ -185,6 +192,7 @@ def evaluate_program(request: Request) -> Run:
     """
     request.stage("import")
     graph = read_graph(request.model)
+    # Sums in a fixed order: results of two runs can be compared bit by bit.
     torch.set_num_threads(1)
     request.stage("compile")
     wide = request.options.get("precision") == "float64"
@@ -221,6 +229,7 @@ def run_altered(
         return module.to_values(env[name] for name in graph.outputs)
 
 
+# `fake` plants faults by the shape of ONNX nodes; this gives it the same view of a PyTorch program.
 def as_nodes(graph: TorchGraph) -> Any:
     """Return a program as the nodes in which `fake` looks for a pattern."""
     nodes = [

@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     ),
     "elu": lambda x, a, b: F.elu(x, 1.0 if a is None else a),
     "softsign": lambda x, a, b: F.softsign(x),
+    # torch switches to the identity above its threshold, by default 20, where the two differ by 2e-9.
     "softplus": lambda x, a, b: F.softplus(x, threshold=40),
 }
 # How many of the values of activation_alpha and activation_beta one takes.
@@ -49,6 +50,7 @@ def activations(n: Any, directions: int) -> list[list[Callable[[Any], Any]]]:
         a = alphas.pop(0) if takes[0] and alphas else None
         b = betas.pop(0) if takes[1] and betas else None
         made.append(bind_activation(ACTIVATIONS[name], a, b, clip))
+    # The attribute lists those of the forward direction first, then those of the reverse one.
     count = len(names) // directions
     return [made[at * count : (at + 1) * count] for at in range(directions)]
 
@@ -68,6 +70,7 @@ def rnn_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, 
 def gru_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, p: Any) -> Any:
     """Compute a step with gates z, r, h; `linear_before_reset` multiplies by r after the product."""
     wz, wr, wh = (x @ w.t()).chunk(3, -1)
+    # Separately, since `linear_before_reset` decides what the third one is multiplied with.
     rz, rr, rh = r.chunk(3, 0)
     (bz, br, bh), (cz, cr, ch) = bias[0].chunk(3), bias[1].chunk(3)
     update, reset = f[0](wz + h @ rz.t() + bz + cz), f[0](wr + h @ rr.t() + br + cr)
@@ -80,6 +83,7 @@ def gru_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, 
 
 def lstm_step(n: Any, f: Any, x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any, p: Any) -> Any:
     """Compute a step with gates i, o, f, c and peepholes; `input_forget` couples i and f."""
+    # ONNX's order of gates is i, o, f, c, not the i, f, c, o of torch.nn.LSTM.
     i, o, forget, new = (x @ w.t() + h @ r.t() + bias[0] + bias[1]).chunk(4, -1)
     pi, po, pf = p.chunk(3)
     i = f[0](i + pi * c)
@@ -108,6 +112,7 @@ def recurrent(
     if batched:
         x, h, c = (None if value is None else value.transpose(0, 1) for value in (x, h, c))
     steps, batch = x.shape[0], x.shape[1]
+    # An absent initial state is zero by definition.
     zeros = torch.zeros(directions, batch, hidden, dtype=x.dtype)
     h, c = zeros if h is None else h, zeros if c is None else c
     b = torch.zeros(directions, 2 * gates * hidden, dtype=x.dtype) if b is None else b

@@ -12,6 +12,7 @@ def reshape(n: Any, x: Any, shape: Any) -> Any:
     """Reshape: 0 keeps a dimension unless `allowzero`, -1 is computed from the others."""
     if not n("allowzero", 0):
         shape = [x.shape[at] if size == 0 else size for at, size in enumerate(shape)]
+    # 0 where a size is 0: then -1 has no value, and torch's own error is the right one.
     known = math.prod([size for size in shape if size != -1])
     # With an empty tensor torch cannot tell what -1 is, ONNX's page can.
     if -1 in shape and known:
@@ -33,6 +34,7 @@ def squeeze(n: Any, x: Any, axes: Any = None) -> Any:
         axes = [at for at, size in enumerate(x.shape) if size == 1]
     # An asked tensor without dimensions is a number.
     axes = axes if isinstance(axes, list) else [axes]
+    # Modulo by the rank 0 would raise ZeroDivisionError.
     gone = {axis % x.dim() for axis in axes} if x.dim() else set()
     if any(x.shape[axis] != 1 for axis in gone):
         raise ValueError("Squeeze of an axis that has not one element")
@@ -54,6 +56,7 @@ def split(n: Any, x: Any, sizes: Any = None) -> Any:
     sizes = n("split") if sizes is None else sizes
     if sizes is None:
         whole = x.shape[axis]
+        # Rounded up: the last part is the smaller one.
         size = -(-whole // parts)
         sizes = [max(0, min(size, whole - size * at)) for at in range(parts)]
     return tuple(x.split(sizes, axis))
@@ -63,12 +66,14 @@ def slice_tensor(
     n: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
 ) -> Any:
     """Slice axis by axis, with Python's rules."""
+    # Opsets before 10 have attributes here instead of inputs.
     if starts is None:
         starts, ends, axes = n("starts"), n("ends"), n("axes")
     starts, ends = (value if isinstance(value, list) else [value] for value in (starts, ends))
     axes = list(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, axes, steps):
+        # Python's own slice clamps the bounds exactly as ONNX asks.
         places = range(x.shape[axis])[start:end:step]
         # torch's slices have no negative step.
         if step > 0:
@@ -92,6 +97,7 @@ def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -
     value = n("value", 0) if value is None else n.one(value)
     axes = range(x.dim()) if axes is None else [axis % x.dim() for axis in axes]
     mode, half = n("mode", "constant"), len(pads) // 2
+    # A newer opset may add a mode.
     if mode not in ("constant", "reflect", "edge", "wrap"):
         n.refuse("mode %s" % mode)
     both = dict(zip(axes, zip(pads[:half], pads[half:])))
@@ -103,6 +109,7 @@ def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -
         size = x.shape[axis]
         cut = list(range(size))[max(0, -before) : size - max(0, -after)]
         places = around(len(cut), max(0, before), max(0, after), mode)
+        # An axis without padding would otherwise be copied.
         if len(places) != size or places != cut:
             x = x.index_select(axis, torch.tensor([cut[at] for at in places], dtype=torch.int64))
     return x
@@ -156,6 +163,7 @@ def space_to_depth(n: Any, x: Any) -> Any:
 
 def trilu(n: Any, x: Any, k: Any = 0) -> Any:
     """Keep the triangle above or below a diagonal."""
+    # Beyond the size of the matrix the diagonal makes no difference, and a hostile one must not overflow.
     k = max(-(2**31), min(2**31, n.one(k, 0)))
     return torch.triu(x, k) if n("upper", 1) else torch.tril(x, k)
 
@@ -170,6 +178,7 @@ def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
     """Put the second value at each index, and the first elsewhere and for an index that is out of range."""
     depth = n.one(depth)
     places = x.to(torch.int64)
+    # ONNX allows indices from -depth on; torch.nn.functional.one_hot does not.
     places = torch.where(places < 0, places + int(depth), places)
     axis = n("axis", -1)
     axis = axis + x.dim() + 1 if axis < 0 else axis
@@ -181,6 +190,7 @@ def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
 def make_range(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any, by: Any) -> Any:
     """Count from start by delta up to, and excluding, the limit."""
     first, last, by = map(n.one, (first, last, by))
+    # In floats a count by division can be one off, as ONNX's formula has it.
     exact = not isinstance(first, float)
     count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))
     steps = torch.arange(count)
@@ -190,6 +200,7 @@ def make_range(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any
 def constant_of_shape(n: Any, shape: Any) -> Any:
     """Fill a shape with one value, by default float32's 0."""
     value = n("value", torch.zeros(1)).reshape(())
+    # Expanded tensors share memory, and an operator in place would write to every element.
     return value.expand(shape).clone()
 
 

@@ -61,11 +61,13 @@ def attribute(item: Any) -> Any:
         return list(value)
     if item.type == onnx.AttributeProto.TYPE_PROTO:
         return value
+    # Sparse tensors and lists of graphs have no operator in the table.
     raise Unsupported("an attribute of type %s" % onnx.AttributeProto.AttributeType.Name(item.type))
 
 
 def constant(node: Any) -> torch.Tensor:
     """Return the value of a Constant node."""
+    # A sparse or text constant, which `attributes` leaves out.
     if not node.attributes:
         raise Unsupported("Constant: a value that the table does not read")
     ((name, value),) = node.attributes.items()
@@ -96,6 +98,7 @@ def to_tensor(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [to_tensor(item) for item in value]
+    # A copy: the caller may reuse its memory for the next test.
     array = np.array(value)
     name = array.dtype.name
     if name not in DTYPES:
@@ -124,6 +127,7 @@ def to_value(tensor: Any) -> Any:
 
 def serialised_type(value: Any) -> bytes:
     """Return the TypeProto of a value, as ONNX's C++ takes it; an empty one for None."""
+    # ONNX's C++ wants a type for each input, also for an absent one.
     kind = onnx.TypeProto()
     if isinstance(value, list):
         if not value:

@@ -31,8 +31,10 @@ def declared(model):
 def run(model, inputs):
     import onnxruntime as ort
 """
+# Cut out of the text, so that the two cannot differ.
 _CHECKER = _CHECKS[_CHECKS.index("    try:") : _CHECKS.index('    return ""')]
 _UNCHECKED = "    # onnxruntime makes operators that onnx's checker does not know\n"
+# Their results have operators of com.microsoft, which onnx's checker rejects.
 _OF_ONNXRUNTIME = ("onnxruntime-transformers", "onnxruntime-saved")
 # What the house's own run of a transformer asks of its result, and in the same order.
 _RUN = """\
@@ -67,6 +69,7 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
         return ""
     off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
     imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
+    # Imports inside `run`: an ImportError then means "not installed" and not a failure.
     lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     checks = _CHECKS.replace(_CHECKER, _UNCHECKED) if name in _OF_ONNXRUNTIME else _CHECKS
@@ -106,6 +109,7 @@ Lines = tuple[list[str], list[str]]
 def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
     passes, lines = f"{_split(options['passes']) or None!a}", []
     if options.get("skip"):
+        # onnxoptimizer has no option that skips, so that the script takes the passes out of the list.
         every = passes if options["passes"] else "onnxoptimizer.get_fuse_and_elimination_passes()"
         lines = [f"passes = [name for name in {every} if name not in {_split(options['skip'])!a}]"]
         passes = "passes"
@@ -118,6 +122,7 @@ def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
 def _onnxsim(options: Mapping[str, str]) -> Lines:
     words = ["onnx.load_model_from_string(model)"]
     words += [f"skipped_optimizers={_split(options['skip'])!a}"] * bool(options["skip"])
+    # A list times a truth value adds the word or nothing.
     words += ["perform_optimization=False"] * (options["passes"] == "off")
     words += ["skip_constant_folding=True"] * (options["folding"] == "off")
     words += ["skip_shape_inference=True"] * (options["inference"] == "off")
@@ -240,6 +245,7 @@ def _ort_saved(options: Mapping[str, str]) -> Lines:
     ]
 
 
+# In each function the options become the arguments that a user of the tool would write.
 _TRANSFORMS = {
     "onnxruntime-transformers": _ort_fusion,
     "onnxruntime-saved": _ort_saved,

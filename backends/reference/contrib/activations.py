@@ -37,6 +37,7 @@ def gelu(x: Array) -> Array:
 
 def gelu_tanh(x: Array) -> Array:
     """Approximate Gelu by a tanh, with the numbers on the page of FastGelu."""
+    # sqrt(2/pi), and 0.044715 times it.
     made: Array = 0.5 * x * (1 + np.tanh(0.7978845608028654 * x + 0.035677408136300125 * x**3))
     return made
 
@@ -51,7 +52,9 @@ def apply_activation(x: Array, name: str, params: Sequence[float] = ()) -> Array
     if kind == "clip":
         return np.clip(x, params[0], params[1])
     if kind == "selu":
+        # Given parameters replace the defaults from the left.
         alpha, gamma = [*params, *_SELU[len(params) :]]
+        # expm1 keeps the digits of small x, of which exp(x) - 1 cancels half.
         made: Array = gamma * np.where(x < 0, alpha * np.expm1(x), x)
         return made
     if kind == "gelu":
@@ -72,6 +75,7 @@ def _conv(
 
 
 def _gemm(a: Array, b: Array, c: Array | None = None, activation: str = "", **attributes: Any) -> Array:
+    # FusedGemm has an attribute for each, where FusedConv has one list.
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     params = [attributes.pop(name) for name in names if name in attributes]
     return apply_activation(standard("Gemm", a, b, c, **attributes), activation, params)

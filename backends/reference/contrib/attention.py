@@ -44,6 +44,7 @@ def softmax(scores: Array, sink: Any = None) -> Array:
 
 def _causal(queries: int, keys: int) -> Array:
     """Return which keys each query sees if the last query stands at the last key."""
+    # With a past there are more keys than queries, and the diagonal moves right by the difference.
     return np.tril(np.ones((queries, keys), bool), keys - queries)
 
 
@@ -89,6 +90,7 @@ def _self_attention(
     behind those of the past.
     """
     q, k, v = (heads(part, num_heads) for part in np.split(projected, np.cumsum(sizes)[:-1], axis=-1))
+    # `past` holds keys and values on its first axis.
     k, v = (_behind(None if past is None else past[at], new) for at, new in enumerate((k, v)))
     added = _mask(mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value) + (0 if bias is None else bias)
     made, _ = _attend(q, k, v, added, scale, bool(unidirectional))
@@ -185,6 +187,7 @@ def _decoder_masked(
         and past_value is not None
         and past_length is not None
     ):
+        # Copied, because a shared buffer is an input as well, and the same inputs run on other compilers.
         buffers, length = (past_key.copy(), past_value.copy()), int(past_length.reshape(-1)[0])
         past_key, past_value = past_key[:, :, :length], past_value[:, :, :length]
     made = _multi_head(
@@ -292,6 +295,7 @@ def _run_grouped_query(
         turns = cos[turn][:, np.newaxis], sin[turn][:, np.newaxis]
         q, k = rotate_pairs(q, *turns, rotary_interleaved), rotate_pairs(k, *turns, rotary_interleaved)
     k, v = _append_to_cache(past_key, k, start, whole), _append_to_cache(past_value, v, start, whole)
+    # Each key serves this many neighbouring query heads.
     share = num_heads // kv_num_heads
     wide_k, wide_v = (np.repeat(part[:, :, :whole], share, axis=1) for part in (k, v))
     scores = q @ wide_k.swapaxes(-1, -2) * (scale or 1 / np.sqrt(q.shape[-1]))
@@ -303,6 +307,7 @@ def _run_grouped_query(
         visible = visible & (there > here - local_window_size)
     visible = visible if seen is None else visible & seen
     masked = np.where(visible, scores, -np.inf)
+    # A smooth softmax is one whose sink has the score 0.
     extra = sink.reshape(1, -1, 1, 1) if sink is not None else (0.0 if smooth_softmax == 1 else None)
     weights = softmax(masked, extra)
     return merge_heads(weights @ wide_v), k, v, weights if qk_output == 2 else scores
@@ -329,6 +334,7 @@ def _sparse(
             blocks[head, row, columns[layout][begin:end]] = True
     wide = blocks.repeat(sparse_block_size, 1).repeat(sparse_block_size, 2)
     length = query.shape[1]
+    # The queries are the last rows of the layout.
     first = 0 if length == whole else whole - length
     seen = wide[np.newaxis, :, first : first + length, :whole]
     return _run_grouped_query(
@@ -356,6 +362,7 @@ def _linear(
     )
     outputs, states = [], []
     for step in range(steps):
+        # The page's order: decay first, then the delta against what the decayed state returns.
         if update_rule.startswith("gated") and decay is not None:
             state = state * np.exp(decay[:, step].reshape(*k.shape[:2], -1, 1))
         new, at = v[:, :, step], k[:, :, step]

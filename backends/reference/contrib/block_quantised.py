@@ -43,6 +43,7 @@ def unpack_bits(packed: Array, bits: int, count: int) -> Array:
     """Return the first `count` integers of each row of bytes, the lowest bits first."""
     ones = np.unpackbits(packed.astype(np.uint8)[..., np.newaxis], axis=-1, bitorder="little")
     flat = ones.reshape(*packed.shape[:-1], -1)
+    # Bits that do not fill an integer at the end of a row are padding.
     whole = flat.shape[-1] // bits
     values = flat[..., : whole * bits].reshape(*flat.shape[:-1], whole, bits) @ (1 << np.arange(bits))
     return values[..., :count]
@@ -52,6 +53,7 @@ def blocks_dequantised(values: Array, scales: Array, zeros: Array, block: int, a
     """Return (values - zeros) * scales, where each scale and zero point serves `block` values
     along `axis`.
     """
+    # The last block may be shorter, so that the repeated scales are cut to the axis.
     side = values.shape[axis]
     wide = [np.repeat(part, block, axis).take(np.arange(side), axis) for part in (scales, zeros)]
     made: Array = (values - wide[1]) * wide[0]
@@ -62,6 +64,7 @@ def _zero_points(zeros: Array | None, bits: int, scales: Array) -> Array:
     if zeros is None:
         # The middle of the range is the default of the page.
         return np.full(scales.shape, 1 << (bits - 1))
+    # Zero points of another type are not packed: one number for each block.
     if zeros.dtype != np.uint8:
         return zeros.reshape(scales.shape)
     return unpack_bits(zeros.reshape(*scales.shape[:-1], -1), bits, scales.shape[-1])
@@ -79,6 +82,7 @@ def _matmul(
         raise not_computed(
             "weights packed for a device, groups by index or int8 activations are not computed"
         )
+    # Rounded up: K need not be a multiple of the block.
     blocks = -(-K // block_size)
     values = unpack_bits(b.reshape(N, blocks, -1), bits, block_size).reshape(N, -1)[:, :K]
     scales = scales.reshape(N, blocks)
@@ -119,6 +123,7 @@ def _gather(
     scales, zero = np.broadcast_to(scales, sides), np.broadcast_to(zero, sides)
     real = blocks_dequantised(values, scales, zero, block or values.shape[axis], axis)
     side, along = real.shape[gather_axis], gather_axis % real.ndim
+    # np.take would raise for an index out of range, where the kernel gives zeros.
     inside = (indices >= -side) & (indices < side)
     made = np.take(real, np.where(inside, indices, 0), gather_axis)
     shape = [1] * along + list(indices.shape) + [1] * (real.ndim - along - 1)

@@ -29,6 +29,7 @@ from opsieve.gen.irs.torch.graph import (
 from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import TensorType
 
+# A zip file can unpack to a thousand times its size; this bounds all files of one archive together.
 _LIMIT = 1 << 30
 # RuntimeError: an encrypted file, a method of compression that zipfile lacks, and JSON nested too deep
 _UNREADABLE = (
@@ -43,6 +44,7 @@ DTYPES = {
 }  # fmt: skip
 _LAYOUTS = {7: "strided"}
 _FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
+# Kinds of arguments whose numbers name one of torch's words.
 _WORDS = {
     "as_scalar_type": ("dtype", DTYPES),
     "as_layout": ("layout", _LAYOUTS),
@@ -114,15 +116,18 @@ class _Archive:
             ((kind, spec),) = item.items()
             if kind != "user_output":
                 raise MalformedProgram(f"it has an output of the kind {kind[:40]}")
+            # Outputs that are numbers or None are the same in every run.
             if "as_tensor" in spec["arg"]:
                 outputs.append(spec["arg"]["as_tensor"]["name"])
         calls = tuple(call for call in calls if call.key or call.mutates)
+        # Other layouts follow from the calls.
         strides = {name: steps for name, steps in self.strides.items() if name in inputs}
         return TorchGraph(tuple(inputs), constants, calls, tuple(outputs), self.types, strides)
 
     def declare_value(self, name: str, meta: dict[str, Any]) -> None:
         """Keep the type of a value; sizes that are symbols make it unknown."""
         sizes = [size.get("as_int") for size in meta["sizes"]]
+        # A symbolic size has no number.
         if None in sizes or meta["dtype"] not in DTYPES:
             return
         self.types[name] = TensorType(DTYPES[meta["dtype"]], tuple(map(int, sizes)))
@@ -138,6 +143,7 @@ class _Archive:
         for name, item in listed.items():
             if item.get("use_pickle"):
                 raise MalformedProgram(f"it holds the pickle {name[:40]}, which only torch reads")
+            # Several weights may share one storage: each has its offset and strides.
             meta = item["tensor_meta"]
             sizes = [int(size["as_int"]) for size in meta["sizes"]]
             strides = [int(stride["as_int"]) for stride in meta["strides"]]
@@ -163,6 +169,7 @@ class _Archive:
             else:
                 args.append(value)
         made = node["outputs"]
+        # torch returns a tuple or list then, also for a single element.
         many = len(made) > 1 or any("as_tensors" in item for item in made)
         names = [name for item in made for name in _result_names(item)]
         return TorchCall(operator, tuple(args), tuple(kwargs), tuple(names), many)
@@ -216,6 +223,7 @@ def contiguous_strides(sizes: Any) -> tuple[int, ...]:
 def _spread_storage(flat: Array, sizes: list[int], strides: list[int]) -> Array:
     """Return a tensor of these strides over its storage."""
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    # Without elements the last place is -1 or less, and the checks below would refuse it.
     if 0 in sizes:
         return np.zeros(sizes, flat.dtype)
     if last >= flat.size or min(sizes + strides, default=0) < 0 or math.prod(sizes) > MOST_ELEMENTS:

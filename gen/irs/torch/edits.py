@@ -37,6 +37,7 @@ class TorchSubject:
         """Return bytes that tell it from any other; types that follow from the rest are left out."""
         graph = self.graph
         arrays = [*graph.constants.values(), *map(np.asarray, self.inputs.values())]
+        # Types are left out: recording them would otherwise make another subject.
         words = repr((graph.inputs, tuple(graph.constants), graph.calls, graph.outputs, graph.strides))
         held = ((array.dtype.name, array.shape, array.tobytes()) for array in arrays)
         return words.encode() + repr([*held]).encode()
@@ -134,6 +135,7 @@ class TorchView:
         return [
             SizeClass("every size", size, touches, size in held, None)
             for size in sorted(found, reverse=True)
+            # torch writes the end of a slice as 2^63 - 1, which is no size.
             if 1 < size < 1 << 31
         ]
 
@@ -146,6 +148,7 @@ class TorchView:
         return [
             TypeClass("every value", dtype, touches, _PLAIN, None)
             for dtype in sorted(found)
+            # Words are of several kinds; element types end with their bits.
             if dtype not in ("bool", "cpu", "cuda", "strided") and dtype[-1].isdigit()
         ]
 
@@ -180,6 +183,7 @@ class TorchEdits:
         left = graph.calls[:place] + graph.calls[place + 1 :]
         read = {name for other in left for name in other.reads()}
         wanted = [name for name in call.results if name in read]
+        # A result without a recorded value cannot be fed.
         if any(name not in subject.values for name in wanted):
             return None
         # An output that was computed here is returned no more; what it was read for stays.
@@ -202,6 +206,7 @@ class TorchEdits:
         place = find_result(graph, result)
         if place is None or by in graph.calls[place].results:
             return None
+        # Only what exists before the call, or the program would read a value before it is made.
         before = {*graph.inputs, *graph.constants}
         before |= {name for call in graph.calls[:place] for name in call.results}
         if by not in before:
@@ -249,6 +254,7 @@ class TorchEdits:
             return size if type(item) is int and item == sizes.size else item
 
         def cut(array: Array) -> Array:
+            # A failure may need the last elements: those of an index or a tail loop.
             part = slice(-size, None) if keep_last else slice(0, size)
             return array[tuple(part if each == sizes.size else slice(None) for each in array.shape)]
 
@@ -262,6 +268,7 @@ class TorchEdits:
             return Word("dtype", dtype) if item == Word("dtype", old) else item
 
         def convert(array: Array) -> Array:
+            # A value out of range becomes what numpy makes of it, which the run then judges.
             with np.errstate(all="ignore"):
                 return array.astype(dtype) if array.dtype.name == old else array
 
@@ -289,6 +296,7 @@ def settle_graph(
     before stays, to be dropped by an edit of its own, and so does one that writes.
     """
     before = _unread(subject.graph)
+    # Until nothing changes: a call may have been read by another dropped one alone.
     count = -1
     while len(graph.calls) != count:
         count, read = len(graph.calls), graph.list_read()

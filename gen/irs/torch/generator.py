@@ -18,6 +18,7 @@ _FLOATS = ("float32", "float64", "float16")
 _INTEGERS = ("int64", "int32", "uint8")
 # How often inputs have each type
 _INPUT_TYPES = ("float32",) * 8 + ("float64", "float16", "int64", "int64", "int32", "uint8", "bool", "bool")
+# Expansions would multiply sizes without this bound.
 _MOST_ELEMENTS = 4096
 # They take any numbers and give floats between -1 and 1, or none that is far from the operand.
 _BOUNDED = ("sigmoid", "tanh", "sin", "cos")
@@ -72,6 +73,7 @@ class _Draft:
     def pick_value(self, fits: Callable[[Drawn], bool] = lambda value: True) -> Drawn | None:
         """Return a value that fits, a recent one more often."""
         found = [value for value in self.values if fits(value)]
+        # Recent values make chains, in which passes of inductor meet.
         recent = found[-4:] if self.rng.chance(0.6) else found
         return self.rng.choice(recent) if recent else None
 
@@ -102,6 +104,7 @@ def generate_graph(rng: Rng, calls: int) -> TorchGraph:
         name = f"x{place}"
         draft.inputs.append(Drawn(name, rng.choice(_INPUT_TYPES), shape, memory=name))
     draft.values += draft.inputs
+    # Many draws find no operand that fits; the bound ends a program to which nothing fits any more.
     for _ in range(4 * calls):
         if len(draft.calls) >= calls:
             break
@@ -110,10 +113,13 @@ def generate_graph(rng: Rng, calls: int) -> TorchGraph:
         _draw_unary(draft)
     read = {name for call in draft.calls for name in call.reads()}
     made = [value for value in draft.values if value not in draft.inputs]
+    # Every unread value is returned, since torch would drop it, and some that are read, which keeps them from
+    # being fused away.
     outputs = [value.name for value in made if value.name not in read or rng.chance(0.15)]
     types = {value.name: TensorType(value.dtype, value.shape) for value in draft.values}
     strides = {}
     for value in draft.inputs:
+        # Compilers choose other code for inputs that are not contiguous.
         if value.rank > 1 and rng.chance(0.2):
             strides[value.name] = _permuted_strides(rng, value.shape)
     names = tuple(value.name for value in draft.inputs)

@@ -66,6 +66,7 @@ def _insert_nodes(symbolic: SymbolicBuilder, open_: Sequence[catalogue.OpChoice]
         if not tensor.reads and tensor.dtype in LARGEST and tensor.name not in symbolic.finished:
             symbolic.enter(tensor)
             symbolic.finished[tensor.name] = tensor
+    # Without a bound, a request that no insertion satisfies would never end.
     tries = 8 * nodes
     while len(symbolic.nodes) < nodes and tries:
         tries -= 1
@@ -104,6 +105,7 @@ def _insert_backwards(symbolic: SymbolicBuilder, choice: catalogue.OpChoice) -> 
     BackwardInsert).
     """
     rng, target = symbolic.rng, symbolic.rng.choice(symbolic.placeholders)
+    # Another rank may fit where the first one did not.
     for _ in range(3):
         mark = symbolic.begin_instance(True)
         dtype = (
@@ -111,6 +113,7 @@ def _insert_backwards(symbolic: SymbolicBuilder, choice: catalogue.OpChoice) -> 
             if target.dtype in choice.dtypes and rng.random() < _OWN_DTYPE
             else rng.choice(choice.leaves)
         )
+        # Most operators keep the rank, so that equal ranks unify most often.
         rank = min(max(target.rank + rng.choice((0, 0, 0, 0, -1, 1)), choice.low), choice.high)
         made = _draw_instance(
             symbolic, choice.op, symbolic.placeholder(dtype, symbolic.shape(rank, rank), "input")
@@ -198,6 +201,7 @@ class _Emission:
         makers = {tensor.name: node for node in self.symbolic.nodes for tensor in node.outs if tensor.name}
         done: set[int] = set()
         for last in self.symbolic.nodes:
+            # A stack instead of recursion, because a chain can be as long as the program.
             waiting = [last]
             while waiting:
                 node = waiting[-1]
@@ -220,6 +224,7 @@ class _Emission:
         """Add one node; if its result leaves its type's range, on leaves of its own, or not at all."""
         attrs = {name: self.get_concrete(value) for name, value in node.instance.attributes.items()}
         outs = None
+        # Cut only if the first way fails: an edge between nodes is worth more than a leaf.
         for cut in (False, True):
             ins = [
                 None if tensor is None else self.place_tensor(tensor, domain, cut)
@@ -250,6 +255,7 @@ class _Emission:
             brought = adapt_to(self.builder, known, known.dtype, known.shape, domain)
             if brought is not None:
                 return brought
+        # Values from 0 to 1 keep the result within its type.
         if cut:
             domain = _intersect(domain, Domain(0, 1))
         new = self.builder.leaf if tensor.leaf == "input" else self.builder.weight

@@ -23,6 +23,7 @@ def _activation(w: PatternBuilder, x: Tensor) -> Tensor:
 
 def _conv(w: PatternBuilder, x: Tensor, bias: bool = True) -> Tensor:
     features, sides = w.rng.between(1, 4), x.shape[2:]
+    # A kernel larger than its side would need padding, which is drawn apart.
     kernel = [w.rng.between(1, min(3, side)) for side in sides]
     pads = [w.rng.between(0, k - 1) for k in kernel] * 2
     filters = w.weight(x.dtype, (features, x.shape[1], *kernel), Domain(-1, 1))
@@ -258,6 +259,7 @@ def qdq(w: PatternBuilder) -> Tensor:
         x = _quantised(w, w.x(4))
         y = w.op("Conv", x, _quantised(w, w.weight("float32", (2, x.shape[1], 1, 1), Domain(-1, 1))))
     elif kind == "MaxPool":
+        # A window of one element changes nothing, so that only the quantisation around it can go wrong.
         y = w.op("MaxPool", _quantised(w, w.x(4, dtype="float32")), kernel_shape=[1, 1])
     elif kind == "Concat":
         y = w.op("Concat", x, _quantised(w, w.builder.match("float32", x.shape)), axis=w.rng.below(x.rank))
@@ -289,12 +291,14 @@ def softmax_by_hand(w: PatternBuilder) -> Tensor:
     x = w.x(1, 3, domain=Domain(-5, 5))
     e = w.op("Exp", w.op("Sub", x, mean_over(w, x, -1, "ReduceMax")) if w.rng.chance(w.rates.even) else x)
     total = w.op("ReduceSum", w.tap(e), w.ints(w.axis(-1, 1)))
+    # A sum that underflows to 0 would make the result undefined.
     return w.op("Div", e, w.op("Add", total, w.builder.constant([0.01], x.dtype, ())))
 
 
 def group_norm(w: PatternBuilder) -> Tensor:
     """GroupNormalization from Reshape and InstanceNormalization."""
     x = w.x(4)
+    # A group must divide the channels.
     groups = 2 if x.shape[1] % 2 == 0 else 1
     y = w.op("Reshape", x, w.ints(x.shape[0], groups, -1))
     y = w.op("InstanceNormalization", y, w.weight(x.dtype, (groups,), _SCALE), w.weight(x.dtype, (groups,)))

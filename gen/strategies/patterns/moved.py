@@ -15,6 +15,7 @@ def transposes(w: PatternBuilder) -> Tensor:
     x = w.x(2, 4)
     order = w.rng.shuffle_items(range(x.rank))
     y = w.tap(w.op("Transpose", x, perm=order))
+    # Element-wise operators between the two: a transposition has to travel through them.
     y = w.chain(y, [w.one_of("Relu", "Sigmoid", "Neg", "Abs", "Identity") for _ in range(w.rng.below(3))])
     if w.rng.chance(w.rates.even):
         y = w.op(w.one_of("Add", "Mul"), y, w.builder.partner(y))
@@ -64,6 +65,7 @@ def squeezes(w: PatternBuilder) -> Tensor:
     x = w.x(1, 4)
     axes = [w.rng.between(0, x.rank)]
     y = w.tap(w.op("Unsqueeze", x, w.ints(*axes)))
+    # Squeeze removes only axes of one element.
     ones = [axis for axis, side in enumerate(y.shape) if side == 1]
     return w.op("Squeeze", y, w.ints(w.rng.choice(ones) if w.is_broken_here(w.rates.mostly) else axes[0]))
 
@@ -75,6 +77,7 @@ def casts(w: PatternBuilder) -> Tensor:
         w.one_of("float16", "float64", "int32", "bool", "float32"),
         w.one_of("float32", "int64", x.dtype),
     ):
+        # A Cast to its own type is a case of `nothing_done`.
         if dtype != x.dtype:
             x = w.tap(w.op("Cast", x, to=NUMBER[dtype]))
     return x
@@ -122,6 +125,7 @@ def clips(w: PatternBuilder) -> Tensor:
             bounds = [w.scalar(low, x.dtype), w.scalar(low + w.rng.between(-1, 3), x.dtype)]
             # The page: Clip's bounds are scalars, while `scalar` may draw a vector of one.
             bounds = [w.builder.constant(bound.values or (0,), x.dtype, ()) for bound in bounds]
+            # Bounds in the wrong order give one number everywhere, which hides what comes before.
             x = w.op("Clip", x, *bounds) if bounds[0].high <= bounds[1].low else w.op("Clip", x, bounds[0])
         else:
             x = w.op(kind, x) if kind == "Relu" else w.op(kind, x, w.scalar(1, x.dtype))
