@@ -22,6 +22,7 @@ from opsieve.backends.judge import (
 from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracles import (
+    BY_EXPECTED,
     EXPECTED,
     FLOAT64,
     NATIVE,
@@ -43,7 +44,7 @@ _NO_CHOICE = oracle_names.OracleChoice()
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict and its observations, the candidate's first."""
+    """A verdict and its observations, the candidate's first, and of these the one that shows the failure."""
 
     verdict: Verdict
     observations: tuple[observation.Observation, ...]
@@ -254,7 +255,7 @@ def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mappi
         "fail",
         make_reason(Cause.NOT_EXPECTED, target=target, mismatch=found.worst),
         "mismatch",
-        rules=("expected-is-truth",),
+        rules=(BY_EXPECTED,),
         mismatch=found.worst,
         blame="optimiser" if right else "compiler",
     )

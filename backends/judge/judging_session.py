@@ -163,6 +163,8 @@ class JudgingSession:
         """
         second = self.run_again()
         if second.outputs is None:
+            # It shows the failure, so frames and message are read from it.
+            self.observations.insert(0, self.observations.pop())
             reason = make_reason(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
             return make_verdict("flaky", reason, verdict.KIND_OF_OUTCOME.get(second.outcome, "error"), second)
         first = {name: outputs[name] for name in names if name in outputs}

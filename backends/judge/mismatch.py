@@ -23,7 +23,14 @@ from opsieve.backends.judge.integer_results import find_wrong_by_integers
 from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths, list_open_rules
 from opsieve.backends.judge.levels import judge_levels
 from opsieve.backends.judge.localise import Dispute, Finding, settle_dispute
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values, is_independent
+from opsieve.backends.judge.oracles import (
+    CONFIRMED_BY_EXPECTED,
+    EXPECTED,
+    FLOAT64,
+    NATIVE,
+    Values,
+    is_independent,
+)
 from opsieve.backends.judge.perturbation import Movement, measure_movements
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Hazard, Observation
@@ -128,8 +135,9 @@ class MismatchJudge:
         baseline = session.target.baseline
         blame = "optimiser" if baseline is not None and baseline.display in seconds else "compiler"
         oracles = [self.arbiter, *seconds]
+        rules = (*self.rules, CONFIRMED_BY_EXPECTED) if seconds == [EXPECTED] else tuple(self.rules)
         reason = make_reason(Cause.WRONG, target=session.target, mismatch=worst, oracles=oracles)
-        return make_verdict("fail", reason, "mismatch", rules=tuple(self.rules), mismatch=worst, blame=blame)
+        return make_verdict("fail", reason, "mismatch", rules=rules, mismatch=worst, blame=blame)
 
     def judge_unconfirmed(self, shown: Mismatch | None) -> Verdict:
         """Judge by the first operator that differs for equal inputs, if the arbiter stands alone."""

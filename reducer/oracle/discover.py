@@ -9,7 +9,15 @@ from opsieve.backends.judge.derived_types import RULE as DERIVED_TYPE
 from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
 from opsieve.backends.judge.oracle_names import ORACLE, name_optional_oracle
-from opsieve.backends.judge.oracles import DERIVING, EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES
+from opsieve.backends.judge.oracles import (
+    BY_EXPECTED,
+    CONFIRMED_BY_EXPECTED,
+    DERIVING,
+    EXPECTED,
+    FLOAT64,
+    NATIVE,
+    SECOND_ORACLES,
+)
 from opsieve.backends.judge.performance import measure_memory
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import is_refusal, judge_run
@@ -20,6 +28,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.printable import printable
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (
@@ -105,12 +114,13 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     allows a wrong result of another type.
     """
     verdict = premise.failure.verdict
-    # Expected outputs of the whole model do not hold for a part of it. That they exist still means that a
-    # compiler must accept the program.
-    vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
+    expected = find_stand_in(subject, premise, workers)
+    # That expected outputs exist means that a compiler must accept the program.
+    if expected is None and EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS:
+        expected = {}
     oracle = name_optional_oracle(verdict, subject.program)
     parameters = {ORACLE: oracle} if oracle else {}
-    case = Case(subject.program, subject.inputs, {} if vouched else None, parameters=parameters)
+    case = Case(subject.program, subject.inputs, expected, parameters=parameters)
     against = premise.arbiter if premise.named else None
     if verdict.kind == "slowdown":
         return slower(case, premise.target, workers)[0] is not None
@@ -126,6 +136,18 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     return premise.failure.is_shown_by(
         found.failure.verdict, found.observation, subject.program, "fingerprint", any_type
     )
+
+
+def find_stand_in(subject: Runnable, premise: Premise, workers: Workers) -> dict[str, Value] | None:
+    """Return the arbiter's outputs of a part if the failure rests on the expected outputs of the whole model,
+    which do not hold for a part of it; otherwise `None`.
+    """
+    arbiter = premise.arbiter
+    if arbiter is None or not {BY_EXPECTED, CONFIRMED_BY_EXPECTED} & set(premise.failure.verdict.rules):
+        return None
+    # Outputs of the float64 reference have other types than the program's.
+    arbiter = NATIVE if arbiter == FLOAT64 else arbiter
+    return workers.observe(arbiter, subject.program, subject.inputs).outputs
 
 
 def see_failure(case: Case, target: ResolvedTarget, lab: ObservationCache) -> Premise | None:

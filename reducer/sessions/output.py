@@ -29,6 +29,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.registry import ir_of, rename
 from opsieve.gen.model.durable import make_folder, write_output
 from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import PartLine
 from opsieve.reducer.engine.certificate import Certificate
 from opsieve.reducer.engine.form import Size, SubjectKind
@@ -76,15 +77,22 @@ UNFINISHED = "interrupted: the best so far, which the judge has not seen"
 
 
 def save_subject(
-    subject: Runnable, folder: Path, name: str, origin: Origin, target: str, oracle: str = ""
+    subject: Runnable,
+    folder: Path,
+    name: str,
+    origin: Origin,
+    target: str,
+    oracle: str = "",
+    expected: dict[str, Value] | None = None,
 ) -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for.
 
     `target` is the failing one, "" if a user's check decides. Commands that take the case run it there, with
-    the optional `oracle` that saw the failure (`name_optional_oracle`).
+    the optional `oracle` that saw the failure (`name_optional_oracle`), and compare with `expected`.
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
-    save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder, claimed=True)
+    case = Case(rename(subject.program, name), subject.inputs, expected, origin, parameters)
+    save(case, folder, claimed=True)
     write_output(folder / model_name(subject.program), subject.program.chunks())
 
 
@@ -102,9 +110,10 @@ def save_reduction(
     journal: Journal,
     script: str,
     oracle: str,
+    expected: dict[str, Value] | None,
 ) -> None:
     """Write everything. `facts` are the keys that `--json` prints."""
-    save_subject(reduction.best, folder, name, origin, facts["target"], oracle)
+    save_subject(reduction.best, folder, name, origin, facts["target"], oracle, expected)
     if script:
         write_output(folder / SCRIPT, script.encode())
     attempts = [msgspec.to_builtins(attempt) for attempt in journal.attempts]

@@ -38,7 +38,7 @@ from opsieve.reducer.engine.form import Budget, Progress, Rules
 from opsieve.reducer.engine.interestingness import InterestingnessTest, count_same_replays
 from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
-from opsieve.reducer.oracle.discover import find, list_installed, see_failure, still
+from opsieve.reducer.oracle.discover import find, find_stand_in, list_installed, see_failure, still
 from opsieve.reducer.oracle.function_test import FunctionTest
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.premise_test import confirmed_by_judge
@@ -231,7 +231,8 @@ class Session:
         }
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         oracle = "" if premise is None else name_optional_oracle(premise.failure.verdict, result.best.program)
-        save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle)
+        right = None if premise is None else find_stand_in(result.best, premise, self.pool[0])
+        save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle, right)
         return Reduced(facts, result, print_subject(result.best, self.pool[0]), attempts=journal.attempts)
 
     def _reduce_case(

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from opsieve.backends.compare import Policy
 from opsieve.backends.judge.acceptance import find_accepted_forbidden
 from opsieve.backends.judge.judge import Judged, judge_program
-from opsieve.backends.judge.oracles import DERIVING, EXPECTED
+from opsieve.backends.judge.oracles import CONFIRMED_BY_EXPECTED, DERIVING, EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.backends.reference.reference import REFUSED
@@ -165,6 +165,10 @@ def test_without_a_second_opinion_nobody_is_blamed() -> None:
     with_expected, _ = judged(dict(answers), expected={"y": np.float32([1, 2])})
     assert (with_expected.verdict.verdict, with_expected.verdict.blame) == ("fail", "compiler")
     assert EXPECTED in with_expected.verdict.reason
+    assert with_expected.verdict.rules == (CONFIRMED_BY_EXPECTED,), (
+        "a part of the program has no such outputs"
+    )
+    assert with_other.verdict.rules == ()
 
 
 def test_other_outputs_for_the_same_inputs_are_nondeterminism() -> None:
@@ -176,8 +180,10 @@ def test_other_outputs_for_the_same_inputs_are_nondeterminism() -> None:
     }
     assert judged(answers)[0].verdict.kind == "nondeterminism"
     later = {**answers, FAKE: lambda turn: ends("crash") if turn else gives(1, 3)}
-    ended = judged(later)[0].verdict
+    result = judged(later)[0]
+    ended = result.verdict
     assert (ended.verdict, ended.kind) == ("flaky", "crash"), "replays show a crash that comes and goes"
+    assert result.observations[0].outcome == "crash", "the run that shows the failure comes first"
 
 
 def test_a_hazard_that_reaches_the_output_makes_it_invalid_and_is_named() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare, widen
 from opsieve.backends.judge import derived_types, judging_session, levels
-from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, Lab, Values
+from opsieve.backends.judge.oracles import BY_EXPECTED, DERIVING, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
@@ -133,7 +133,7 @@ def find_expected(
     """
     dtypes = case.program.output_dtypes()
     # The user's own values were taken for the truth, so that an oracle must not contradict them.
-    asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
+    asked = () if case.expected is not None and BY_EXPECTED in verdict.rules else oracles
     for oracle in asked:
         answer = lab.observe(oracle, case.program, case.inputs)
         if answer.outputs is None:
