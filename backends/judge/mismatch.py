@@ -23,14 +23,7 @@ from opsieve.backends.judge.integer_results import find_wrong_by_integers
 from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths, list_open_rules
 from opsieve.backends.judge.levels import judge_levels
 from opsieve.backends.judge.localise import Dispute, Finding, settle_dispute
-from opsieve.backends.judge.oracles import (
-    CONFIRMED_BY_EXPECTED,
-    EXPECTED,
-    FLOAT64,
-    NATIVE,
-    Values,
-    is_independent,
-)
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, VOUCHED, Values, is_independent
 from opsieve.backends.judge.perturbation import Movement, measure_movements
 from opsieve.backends.judge.reasons import Cause, make_reason, make_verdict
 from opsieve.backends.observation import Hazard, Observation
@@ -134,8 +127,8 @@ class MismatchJudge:
         seconds = next(oracles for name, oracles in confirmed.items() if self.left[name] is worst)
         baseline = session.target.baseline
         blame = "optimiser" if baseline is not None and baseline.display in seconds else "compiler"
+        rules = (*self.rules, VOUCHED) if seconds == [EXPECTED] else tuple(self.rules)
         oracles = [self.arbiter, *seconds]
-        rules = (*self.rules, CONFIRMED_BY_EXPECTED) if seconds == [EXPECTED] else tuple(self.rules)
         reason = make_reason(Cause.WRONG, target=session.target, mismatch=worst, oracles=oracles)
         return make_verdict("fail", reason, "mismatch", rules=rules, mismatch=worst, blame=blame)
 
@@ -249,9 +242,8 @@ class MismatchJudge:
         if found.agrees:
             reason = make_reason(Cause.AGREES, target=outer.target, oracle=self.arbiter)
             return make_verdict("pass", reason, rules=found.rules), session
-        return MismatchJudge(session, self.arbiter, outputs, terms, self.depth + 1).judge_comparison(
-            found
-        ), session
+        judge = MismatchJudge(session, self.arbiter, outputs, terms, self.depth + 1)
+        return judge.judge_comparison(found), session
 
     def list_confirming(self, name: str) -> list[str]:
         """List the oracles that confirm the arbiter's value: the first one that gives it, and the expected
@@ -262,9 +254,8 @@ class MismatchJudge:
         session = self.session
         found = []
         for oracle in session.list_confirming():
-            if session.is_agreeing(oracle, self.truth, (name,), self.terms) or self.is_rounded_to(
-                oracle, name
-            ):
+            agrees = session.is_agreeing(oracle, self.truth, (name,), self.terms)
+            if agrees or self.is_rounded_to(oracle, name):
                 found.append(oracle.display)
                 break
         if session.expected is not None and name in session.expected and name in self.truth:

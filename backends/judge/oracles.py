@@ -11,9 +11,9 @@ NATIVE = registry.resolve("reference:precision=native")
 DERIVING = registry.resolve("checker:tell=derived")
 # How the outputs that the user gave are called among the oracles
 EXPECTED = "expected outputs"
-# The rules by which a result is wrong on the word of these outputs. A part of the program has none.
+# The rules by which they decide alone, or confirm the reference alone; a part of a program has none.
 BY_EXPECTED = "expected-is-truth"
-CONFIRMED_BY_EXPECTED = "expected-confirms"
+VOUCHED = "expected-confirms"
 # Asked where the unoptimised build does not settle who is wrong.
 SECOND_ORACLES = (
     registry.resolve("onnxruntime:level=disable_all"),

@@ -11,12 +11,12 @@ from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
 from opsieve.backends.judge.oracle_names import ORACLE, name_optional_oracle
 from opsieve.backends.judge.oracles import (
     BY_EXPECTED,
-    CONFIRMED_BY_EXPECTED,
     DERIVING,
     EXPECTED,
     FLOAT64,
     NATIVE,
     SECOND_ORACLES,
+    VOUCHED,
 )
 from opsieve.backends.judge.performance import measure_memory
 from opsieve.backends.judge.reasons import describe_mismatch
@@ -114,13 +114,11 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     allows a wrong result of another type.
     """
     verdict = premise.failure.verdict
-    expected = find_stand_in(subject, premise, workers)
     # That expected outputs exist means that a compiler must accept the program.
-    if expected is None and EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS:
-        expected = {}
+    vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
+    expected = {} if vouched else find_stand_in(subject, premise, workers)
     oracle = name_optional_oracle(verdict, subject.program)
-    parameters = {ORACLE: oracle} if oracle else {}
-    case = Case(subject.program, subject.inputs, expected, parameters=parameters)
+    case = Case(subject.program, subject.inputs, expected, parameters={ORACLE: oracle} if oracle else {})
     against = premise.arbiter if premise.named else None
     if verdict.kind == "slowdown":
         return slower(case, premise.target, workers)[0] is not None
@@ -142,11 +140,10 @@ def find_stand_in(subject: Runnable, premise: Premise, workers: Workers) -> dict
     """Return the arbiter's outputs of a part if the failure rests on the expected outputs of the whole model,
     which do not hold for a part of it; otherwise `None`.
     """
-    arbiter = premise.arbiter
-    if arbiter is None or not {BY_EXPECTED, CONFIRMED_BY_EXPECTED} & set(premise.failure.verdict.rules):
-        return None
     # Outputs of the float64 reference have other types than the program's.
-    arbiter = NATIVE if arbiter == FLOAT64 else arbiter
+    arbiter = NATIVE if premise.arbiter == FLOAT64 else premise.arbiter
+    if arbiter is None or not {BY_EXPECTED, VOUCHED} & set(premise.failure.verdict.rules):
+        return None
     return workers.observe(arbiter, subject.program, subject.inputs).outputs
 
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from opsieve.backends.compare import Policy
 from opsieve.backends.judge.acceptance import find_accepted_forbidden
 from opsieve.backends.judge.judge import Judged, judge_program
-from opsieve.backends.judge.oracles import CONFIRMED_BY_EXPECTED, DERIVING, EXPECTED
+from opsieve.backends.judge.oracles import DERIVING, EXPECTED, VOUCHED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.backends.reference.reference import REFUSED
@@ -165,9 +165,7 @@ def test_without_a_second_opinion_nobody_is_blamed() -> None:
     with_expected, _ = judged(dict(answers), expected={"y": np.float32([1, 2])})
     assert (with_expected.verdict.verdict, with_expected.verdict.blame) == ("fail", "compiler")
     assert EXPECTED in with_expected.verdict.reason
-    assert with_expected.verdict.rules == (CONFIRMED_BY_EXPECTED,), (
-        "a part of the program has no such outputs"
-    )
+    assert with_expected.verdict.rules == (VOUCHED,), "a part of the program has no such outputs"
     assert with_other.verdict.rules == ()
 
 
