@@ -101,9 +101,14 @@ $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml benchmarks/research/pyprojec
 	$(INSTALL)
 	@touch $@ $(VENV)/demo.stamp
 
+# The site ships mermaid, so that its diagrams draw without another host.
+MERMAID := 11.17.2
 $(VENV)/docs.stamp: WANTED := --group docs
 $(VENV)/docs.stamp: $(VENV)/dev.stamp
 	$(INSTALL)
+	npm pack --silent --pack-destination $(VENV) mermaid@$(MERMAID) && \
+	tar -xzf $(VENV)/mermaid-$(MERMAID).tgz -C $(VENV) package/dist/mermaid.min.js || \
+	echo "npm is missing: readers' browsers fetch mermaid from its CDN"
 	@touch $@
 
 # What tests and compilers import is compiled once, not in each process of the tests.

@@ -142,8 +142,8 @@ class Backend(Protocol):
         """
 
     def prepare(self, request: Request) -> Run:
-        """Take the program in and compile it in a worker; the returned function maps inputs to outputs, both
-        by name.
+        """Read and compile the program in a worker; the returned function maps inputs to outputs, both by
+        name.
         """
 
     def classify(self, stage: str, exception: str, message: str) -> str:

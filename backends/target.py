@@ -122,7 +122,7 @@ def absolute_command(text: str) -> str:
         for like in _LIKE_A_PLACE.findall(word):
             if not _PLACE.fullmatch(like):
                 raise BadTarget(
-                    f"the command {shown(text)} has {shown(like)}, which stands for nothing: write"
+                    f"the command {shown(text)} has {shown(like)}, an unknown placeholder: write"
                     f" {_COMMAND_FORM}"
                 )
     # The model would be run as a program.
@@ -135,12 +135,10 @@ def absolute_command(text: str) -> str:
 def command_words(text: str) -> list[str]:
     """Split a command into words; raises BadTarget if there are none, or a quotation does not end."""
     if not text.strip():
-        raise BadTarget(f"command needs what it runs: write {_COMMAND_FORM}")
+        raise BadTarget(f"a command needs a program: write {_COMMAND_FORM}")
     # Control characters could rewrite the line in which the user is asked for consent.
     if not text.isprintable():
-        raise BadTarget(
-            f"the command {shown(text)} holds what cannot be printed: write it in plain characters"
-        )
+        raise BadTarget(f"the command {shown(text)} contains unprintable characters: write it in plain ones")
     try:
         return shlex.split(text)
     except ValueError as error:

@@ -46,7 +46,7 @@ class ReplayedCase:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--opsieve-target`, which replays on another compiler than the tests say."""
+    """Add `--opsieve-target`, which replays the cases on another compiler than the tests name."""
     parser.getgroup("opsieve").addoption(
         "--opsieve-target",
         dest=_OPTION,

@@ -79,7 +79,7 @@ def read_settings(names: Collection[str]) -> dict[str, Any]:
     try:
         found = tomllib.loads(read_file(path, _MOST).decode())
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{FILE} is no TOML: {shown(error, 120)}") from None
+        raise BadInput(f"{FILE} is not TOML: {shown(error, 120)}") from None
     for key, value in found.items():
         # A command name at the top is most likely a forgotten section.
         if key in names and not isinstance(value, dict):
@@ -120,7 +120,7 @@ def _make_defaults(
     for key, value in own.items():
         if key in options and key in TYPED_ONLY:
             raise BadInput(
-                f"{FILE}: {name}.{key} says what may run, so it is taken from the command line only: --{key}"
+                f"{FILE}: {name}.{key} can run programs, so only the command line sets it: --{key}"
             )
         if key in options:
             chosen[key] = value, f"{name.replace(' ', '.')}.{key}"

@@ -51,7 +51,7 @@ class Library:
         except (OSError, ValueError) as error:
             raise Unreadable(f"{path.name} cannot be read: {error}") from None
         if self._data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", self._data, 18)[0] != 62:
-            raise Unreadable(f"{path.name} is no ELF library for x86-64")
+            raise Unreadable(f"{path.name} is not an ELF library for x86-64")
         self._notes: list[Section] = []
         try:
             self.sections = self._read_sections()

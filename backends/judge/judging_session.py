@@ -156,10 +156,9 @@ class JudgingSession:
         )
 
     def judge_repetition(self, outputs: Values, names: Sequence[str]) -> verdict.Verdict | None:
-        """Judge a target whose outputs a fresh process does not repeat; None if it does.
+        """Judge a target that gives other outputs in a fresh process; None if it gives the same.
 
-        A run that ends without outputs is an intermittent failure of the kind of that outcome, under which
-        replays show it.
+        If the second run gives no outputs, the failure is intermittent, and its kind is that of the run.
         """
         second = self.run_again()
         if second.outputs is None:

@@ -183,7 +183,7 @@ def _judge_operator(
         "undecided",
         (),
         node.op_type,
-        f"which nobody else confirms: {reasons.describe_mismatch(found.mismatch)}",
+        f"which no other implementation confirms: {reasons.describe_mismatch(found.mismatch)}",
     )
 
 

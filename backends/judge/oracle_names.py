@@ -176,7 +176,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     fields = _read_file(file) if file is not None else {}
     listed = fields.pop("oracles", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise BadInput(f"{shown(file, 160)}: `oracles` is to be a list of names")
+        raise BadInput(f"{shown(file, 160)}: `oracles` must be a list of names")
     # Each once, in order: the file first, so that the command line only adds.
     every = tuple(dict.fromkeys([*listed, *names]))
     for name in every:
@@ -195,7 +195,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     )
     unknown = [*fields, *slowdown, *memory]
     if unknown:
-        raise BadInput(f"{shown(file, 160)} says {shown(unknown[0], 60)}, which is nothing that it can say")
+        raise BadInput(f"{shown(file, 160)} has the unknown setting {shown(unknown[0], 60)}")
     return choice
 
 
@@ -204,13 +204,13 @@ def _read_file(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{shown(file, 160)} is no TOML: {shown(str(error), 160)}") from None
+        raise BadInput(f"{shown(file, 160)} is not TOML: {shown(str(error), 160)}") from None
 
 
 def _take_table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:
     table = fields.pop(name, {})
     if not isinstance(table, dict):
-        raise BadInput(f"{shown(file, 160)}: `{name}` is to be a table")
+        raise BadInput(f"{shown(file, 160)}: `{name}` must be a table")
     return dict(table)
 
 
@@ -218,7 +218,7 @@ def _take_number(table: dict[str, Any], name: str, usual: float, file: Path | No
     value = table.pop(name, usual)
     # In Python, true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
-        raise BadInput(f"{shown(file, 160)}: `{name}` is to be a number from 1 to 1000")
+        raise BadInput(f"{shown(file, 160)}: `{name}` must be a number from 1 to 1000")
     return float(value)
 
 

@@ -41,7 +41,7 @@ def load_corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...]
         BadInput: If the folder is missing or unreadable, or every model in it is unsuitable.
     """
     if not folder.is_dir():
-        raise BadInput(f"the corpus {shown(folder, 160)} is no folder of models")
+        raise BadInput(f"the corpus {shown(folder, 160)} is not a folder of models")
     try:
         paths = sorted(path for path in folder.rglob("*.onnx") if path.is_file())[:_MOST]
     except OSError as error:

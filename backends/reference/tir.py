@@ -70,7 +70,7 @@ def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -
     """
     wanted = arguments(function)
     if wanted is None:
-        raise Unknown("an argument that is no dense buffer of constant shape")
+        raise Unknown("an argument that is not a dense buffer of constant shape")
     machine = _Machine(double)
     for name, of in wanted.items():
         given = np.asarray(values[name])
@@ -103,7 +103,7 @@ class _Machine:
     def step(self) -> None:
         self.steps += 1
         if self.steps > STEPS:
-            raise Unknown("more steps than are taken here")
+            raise Unknown("more steps than the reference takes")
 
     # Statements
 
@@ -185,7 +185,7 @@ class _Machine:
         of = _node(node, "buffer")
         sizes = N.shape(of)
         if sizes is None:
-            raise Unknown("a buffer whose shape is no constant")
+            raise Unknown("a buffer whose shape is not a constant")
         self.memory[of] = _Memory(sizes, self.depth)
 
     def evaluate(self, node: ObjectNode) -> None:
@@ -217,7 +217,7 @@ class _Machine:
         for of in N.list_nodes(block["alloc_buffers"]):
             sizes = N.shape(of)
             if sizes is None:
-                raise Unknown("a buffer whose shape is no constant")
+                raise Unknown("a buffer whose shape is not a constant")
             # A block in a loop is entered many times and keeps what it allocated.
             if of not in self.memory:
                 self.memory[of] = _Memory(sizes, self.depth)
@@ -231,7 +231,7 @@ class _Machine:
     def place(self, of: ObjectNode, access: ObjectNode) -> tuple[_Memory, int]:
         memory = self.memory.get(of)
         if memory is None:
-            raise Unknown("a buffer that is declared in a way that is not known here")
+            raise Unknown("a buffer with an unknown declaration")
         at = 0
         indices = N.list_nodes(access["indices"])
         if len(indices) != len(memory.shape):
@@ -306,7 +306,7 @@ class _Machine:
     def load(self, node: ObjectNode) -> Number:
         memory, at = self.place(_node(node, "source"), node)
         if not memory.written[at]:
-            raise Undefined("a value is read that nobody wrote")
+            raise Undefined("a value is read before it is written")
         self.meet(memory, at, False)
         return memory.elements[at]
 

@@ -252,7 +252,7 @@ def _check(backend: Backend, path: str) -> None:
             )
     else:
         raise BadInput(
-            f"{shown(str(place))} is no build of {backend.name}: name an environment, a folder or a wheel"
+            f"{shown(str(place))} is not a build of {backend.name}: name an environment, a folder or a wheel"
         )
 
 

@@ -188,7 +188,7 @@ def install(command: Sequence[str], offline: bool, folder: Path, lock: int, pack
             pass_fds=(lock,),
         )
     except subprocess.TimeoutExpired:
-        raise InstallFailed("other", f"uv was not done after {_PATIENCE:.0f} seconds") from None
+        raise InstallFailed("other", f"uv did not finish within {_PATIENCE:.0f} seconds") from None
     if done.returncode:
         raise understand(done.stderr.decode("utf-8", "replace"), package)
 
@@ -263,7 +263,7 @@ def _list_releases(
             [*pip, *options, *query], stdin=subprocess.DEVNULL, capture_output=True, timeout=300.0, cwd="/"
         )
     except subprocess.TimeoutExpired:
-        return [], "pip was not done after 300 seconds"
+        return [], "pip did not finish within 300 seconds"
     found = _LISTED.search(done.stdout.decode("utf-8", "replace"))
     return (found[1].split(", ") if found else []), _last_line(done.stderr.decode("utf-8", "replace"))
 

@@ -141,7 +141,7 @@ def check_command(text: str) -> None:
         raise BadInput(f"the program {shown(word)} of the command cannot be run: {where}")
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise BadInput(
-            f"the program {shown(word)} of the command cannot be run: it is no executable file (chmod +x)"
+            f"the program {shown(word)} of the command cannot be run: it is not an executable file (chmod +x)"
         )
 
 

@@ -357,13 +357,13 @@ def check_private(folder: Path) -> None:
     # Root could replace the files anyhow.
     if found.st_uid not in (os.geteuid(), 0):
         raise BadInput(
-            f"the folder {shown(str(folder))} belongs to another user, and what lies there would run: set"
+            f"the folder {shown(str(folder))} belongs to another user, whose files would be executed: set"
             " OPSIEVE_STORE"
         )
     if found.st_mode & 0o022:
         if found.st_uid != os.geteuid():
             raise BadInput(
-                f"others may write to {shown(str(folder))}, and what lies there would run: set OPSIEVE_STORE"
+                f"others may write to {shown(str(folder))}, whose files would be executed: set OPSIEVE_STORE"
             )
         folder.chmod(found.st_mode & 0o755)
 

@@ -84,7 +84,7 @@ def _resolve_end(end: str, request: BisectRequest, repository: Path) -> str:
     Raises:
         BadInput: If the build does not state its commit.
     """
-    # A revision may have the sign, too
+    # A revision of git, such as HEAD@{yesterday}, contains the sign as well.
     if end.partition("@")[0] not in names() or "@" not in end:
         return end
     target = (

@@ -105,8 +105,8 @@ def _choose_targets(
         # Other devices are rarely there; the report's bug may still show on the CPU.
         if provider != "CPU":
             say(
-                f"the report names {provider}ExecutionProvider, which is not asked: -t"
-                f" onnxruntime:{provider.lower()} does"
+                f"the report names {provider}ExecutionProvider, which is not run: -t"
+                f" onnxruntime:{provider.lower()} runs it"
             )
     known = []
     for text in facts.list_targets():

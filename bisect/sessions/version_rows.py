@@ -65,8 +65,8 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     ]
     if loose and request.history is None:
         raise BadInput(
-            f"the build {shown(loose[0].name, 200)} says no version: name --history, a clone of its"
-            " repository, for the order of commits"
+            f"the build {shown(loose[0].name, 200)} has no version in its name: name --history, a clone of"
+            " its repository, whose commits order the builds"
         )
     if loose and not package:
         # Sort the versions by the commits that they were built from.
@@ -84,8 +84,8 @@ def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, s
     for end in ends:
         if end in loose:
             raise BadInput(
-                f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave"
-                " --releases out"
+                f"{shown(end.name, 200)} has no version in its name, so it cannot be ordered among the"
+                " releases: omit --releases"
             )
     # Only now: a moved end has changed the places.
     names = [version.name for version in row]
@@ -109,7 +109,7 @@ def _list_releases(
     """
     if not package:
         if request.packages or request.indexes or request.pre:
-            raise BadInput("--package, --index and --pre say more of --releases PACKAGE: name that, too")
+            raise BadInput("--package, --index and --pre need --releases PACKAGE")
         return []
     found: dict[str, release_source.Version] = {}
     problems: list[BadInput] = []

@@ -147,8 +147,8 @@ class BuildDir:
             # A signal, or a shell that could not run the script, says nothing about the commit.
             if not 0 <= code <= _LAST_BAD:
                 raise BadInput(
-                    f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor"
-                    f" bad (1 to 127): see {shown(log, 300)}"
+                    f"the check of commit {commit[:12]} ended with {code}, but only 0 (good) and 1 to 127"
+                    f" (bad) have a meaning: see {shown(log, 300)}"
                 )
             return VersionOutcome(
                 "good" if code == 0 else "bad",

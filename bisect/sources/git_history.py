@@ -59,7 +59,7 @@ def open_repository(path: Path) -> "Repo":
     try:
         return git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        raise BadInput(f"{shown(path, 200)} is no git repository") from None
+        raise BadInput(f"{shown(path, 200)} is not a git repository") from None
 
 
 @contextmanager

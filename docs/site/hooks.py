@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: links that leave `docs/` lead to the repository.
+"""Hooks of mkdocs: links that leave `docs/` lead to the repository, and the site has mermaid of its own.
 
 The pages link to samples, code and the README with relative paths, so that they work in a clone. On the site
 these files do not exist; there the links lead to the same file in the repository.
@@ -6,9 +6,24 @@ these files do not exist; there the links lead to the same file in the repositor
 
 import posixpath
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File
+
 _LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
+# Where `make docs` unpacks the package of npm.
+_MERMAID = Path(sys.prefix) / "package" / "dist" / "mermaid.min.js"
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add mermaid to the site; the theme takes it from a CDN only if no script has loaded it."""
+    if _MERMAID.exists():
+        place = "assets/mermaid.min.js"
+        files.append(File.generated(config, place, abs_src_path=str(_MERMAID)))
+        config.extra_javascript.append(place)
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

@@ -80,7 +80,7 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
         if info.name not in scope:
             type_ = read_type(info.type)
             if not isinstance(type_, TensorType) or info.name not in inputs:
-                raise UnreadableModel("an input that is no tensor")
+                raise UnreadableModel("an input that is not a tensor")
             held[info.name] = np.asarray(inputs[info.name])
             scope[info.name] = leaf(info.name, held[info.name], type_.dtype, "input")
     nodes = reader.nodes(model.graph, scope, 0)
@@ -195,7 +195,7 @@ class _SourceReader:
         try:
             return read_attribute(proto, "strict")
         except UnicodeDecodeError:
-            raise UnreadableModel("an attribute that is no UTF-8") from None
+            raise UnreadableModel("an attribute that is not UTF-8") from None
         except BadInput:
             raise UnreadableModel(f"the attribute {proto.name}") from None
 

@@ -128,7 +128,7 @@ def save(case: Case, folder: Path, claimed: bool = False) -> None:
             and not is_case(folder)
             and not (folder.is_dir() and not any(folder.iterdir()))
         ):
-            raise BadInput(f"{shown(folder, 200)} is there already and is no case; choose another folder")
+            raise BadInput(f"{shown(folder, 200)} is there already and is not a case; choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep(folder.parent)
         prefix = f"{SAVING}{os.getpid()}-"
@@ -205,7 +205,7 @@ def _decode_file(path: Path) -> _File:
             raise BadInput(f"{shown(path, 160)} has the unknown format {shown(found)}")
         return msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{shown(path, 160)} is no case description: {shown(str(error), 120)}") from None
+        raise BadInput(f"{shown(path, 160)} is not a case description: {shown(str(error), 120)}") from None
 
 
 def _put(fresh: Path, folder: Path) -> None:

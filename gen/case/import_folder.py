@@ -264,12 +264,9 @@ def read_polygraphy_inputs(path: Path) -> list[Arrays]:
     try:
         feeds = msgspec.json.decode(read_file(path, _LIMIT))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{where} is no readable JSON: {shown(str(error), 120)}") from None
+        raise BadInput(f"{where} is not readable JSON: {shown(str(error), 120)}") from None
     if isinstance(feeds, dict) and feeds.get(_CLASS) == "RunResults":
-        raise BadInput(
-            f"{where} holds the results of some runners, and nobody says that they are right: import their"
-            " inputs"
-        )
+        raise BadInput(f"{where} holds the results of some runners, which may be wrong: import their inputs")
     if not isinstance(feeds, list) or not feeds or not all(isinstance(feed, dict) for feed in feeds):
         raise BadInput(f"{where} holds no list of inputs as Polygraphy saves them")
     return [
@@ -285,11 +282,11 @@ def _array(value: Any, where: str) -> np.ndarray[Any, Any]:
         or not isinstance(value.get("array"), str)
     ):
         kind = value.get(_CLASS) if isinstance(value, dict) else type(value).__name__
-        raise BadInput(f"{where} is no array but {shown(kind)}: save numpy arrays")
+        raise BadInput(f"{where} is {shown(kind)} instead of an array: save numpy arrays")
     try:
         data = base64.b64decode(value["array"], validate=True)
         return read_npy(io.BytesIO(data), len(data), where)
     except (binascii.Error, ValueError) as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"{where} is no array in base64: {shown(str(error), 120)}") from None
+        raise BadInput(f"{where} is not an array in base64: {shown(str(error), 120)}") from None

@@ -109,7 +109,7 @@ class _StandInUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the stand-in for a name."""
         if (module, name) not in _NAMES:
-            raise pickle.UnpicklingError(f"it names {shown(f'{module}.{name}')}, which is no array")
+            raise pickle.UnpicklingError(f"it names {shown(f'{module}.{name}')}, which is not an array")
         return _NAMES[module, name]
 
     def persistent_load(self, pid: object) -> NoReturn:
@@ -141,4 +141,4 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     except Exception as error:  # noqa: BLE001
         # Bytes that a stranger chose can make the reader raise anything
         said = shown(str(error) or type(error).__name__, 120)
-        raise BadInput(f"{shown(path, 160)} is no oracle of arrays: {said}") from None
+        raise BadInput(f"{shown(path, 160)} is not an oracle of arrays: {said}") from None

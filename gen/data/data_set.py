@@ -115,7 +115,7 @@ def check_values(values: Mapping[str, Value], types: Mapping[str, ValueType], ro
             raise BadInput(f"in {where}, the value of the {role} {shown(name)} {problem}")
     extra = [name for name in values if name not in types]
     if extra:
-        raise BadInput(f"{where} has a value {shown(extra[0])}, which is no {role} of the model")
+        raise BadInput(f"{where} has a value {shown(extra[0])}, which is not an {role} of the model")
 
 
 def _by_name(
@@ -134,7 +134,7 @@ def _by_name(
             return {names[place]: arrays[key] for key, place in places.items()}
     extra = [key for key in arrays if key not in types]
     if extra:
-        raise BadInput(f"{where} has an entry {shown(extra[0])}, which is no {role} of the model")
+        raise BadInput(f"{where} has an entry {shown(extra[0])}, which is not an {role} of the model")
     return arrays
 
 
@@ -185,7 +185,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                 ):
                     raise BadInput(f"{where} is encrypted or packed in a way that numpy does not write")
                 if not entry.filename.endswith(".npy"):
-                    raise BadInput(f"{where} has an entry {shown(entry.filename)}, which is no array")
+                    raise BadInput(f"{where} has an entry {shown(entry.filename)}, which is not an array")
                 name = entry.filename.removesuffix(".npy")
                 if name in arrays:
                     raise BadInput(f"{where} has two entries called {shown(name)}")
@@ -201,7 +201,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     ) as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"{where} is no readable .npz file: {shown(reason(error))}") from None
+        raise BadInput(f"{where} is not a readable .npz file: {shown(reason(error))}") from None
     return arrays
 
 
@@ -231,7 +231,7 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     if dtype.hasobject:
         raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
     if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:
-        raise BadInput(f"{where} is no array of numbers, booleans or strings")
+        raise BadInput(f"{where} is not an array of numbers, booleans or strings")
     size = length - head.tell()
     if math.prod(shape) * dtype.itemsize != size:
         raise BadInput(f"{where} declares {shown(shape)} of {dtype.name}, but holds {size} bytes")

@@ -108,7 +108,7 @@ def _compute_from(builder: GrowingGraph, values: Shape, shape: Shape, source: Te
 
 
 def _shift(builder: GrowingGraph, near: Tensor, values: Shape) -> Tensor:
-    """Add, subtract or multiply constants, which makes other numbers of known ones."""
+    """Turn known numbers into the wanted `values` by adding, subtracting or multiplying constants."""
     assert near.values is not None
     pairs = list(zip(values, near.values, strict=True))
     if all(value and size and value % size == 0 for value, size in pairs):

@@ -40,7 +40,7 @@ def read_attribute(proto: AttributeProto, errors: str = "surrogateescape") -> An
         return [text.decode(errors=errors) for text in proto.strings]
     if kind == AttributeProto.TENSOR:
         return read_tensor(proto.t)
-    raise BadInput(f"the attribute {shown(proto.name)} is no number, text or tensor")
+    raise BadInput(f"the attribute {shown(proto.name)} is not a number, text or tensor")
 
 
 def is_constant(node: NodeProto) -> bool:

@@ -133,7 +133,7 @@ def open_own(path: Path, flags: int = 0) -> int:
     )
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
     return descriptor
 
 

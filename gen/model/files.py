@@ -118,9 +118,7 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
             size = os.fstat(file.fileno()).st_size
             wanted = size - offset if length is None else length
             if offset < 0 or wanted < 0 or offset + wanted > size:
-                raise BadInput(
-                    f"{shown(path, 200)} holds {size} bytes, too few for what is said to lie in it"
-                )
+                raise BadInput(f"{shown(path, 200)} holds {size} bytes, fewer than the model says")
             if wanted > limit:
                 raise BadInput(f"{shown(path, 200)} holds {wanted} bytes; the limit is {limit}")
             file.seek(offset)

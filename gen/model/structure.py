@@ -189,8 +189,8 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_v
     # Since IR version 4 an initializer need not be a graph input.
     if ir_version < 4 and not constants <= here:
         raise BadInput(
-            f"the initializer {shown(min(constants - here))} is no graph input, which IR version {ir_version}"
-            " demands"
+            f"the initializer {shown(min(constants - here))} must also be a graph input in IR version"
+            f" {ir_version}"
         )
     here |= constants
     for info in graph.value_info:
@@ -343,7 +343,7 @@ def _check_type(type_: onnx.TypeProto, what: str) -> None:
 def _text(value: str | bytes, what: str) -> str:
     """Return a name as text. Raises BadInput for invalid UTF-8, which protobuf hands out as bytes."""
     if isinstance(value, bytes):
-        raise BadInput(f"{what} is no UTF-8 text: {shown(value, 40)}")
+        raise BadInput(f"{what} is not UTF-8 text: {shown(value, 40)}")
     return value
 
 

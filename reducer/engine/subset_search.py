@@ -111,7 +111,7 @@ class Trials:
     failures: int = 0
 
     def with_one(self, success: bool) -> "Trials":
-        """These and one trial more."""
+        """Return the counts after one more trial."""
         return Trials(self.successes + success, self.failures + (not success))
 
     @property

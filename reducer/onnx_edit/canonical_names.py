@@ -83,7 +83,7 @@ class _Names:
         return names[name]
 
     def rename_dimensions(self, graph: onnx.GraphProto) -> None:
-        """Dimensions of one name keep one name."""
+        """Rename the symbolic dimensions; those of equal name keep equal names."""
         for info in (*graph.input, *graph.output, *graph.value_info):
             for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
                 if dim.dim_param:

@@ -80,8 +80,8 @@ def find(
         if premise is not None:
             if premise.failure.verdict.kind in WRONG_OUTPUTS and premise.arbiter is None:
                 raise BadInput(
-                    f"{target.display} fails, but only the expected outputs tell, which a smaller program"
-                    " does not have: name a compiler that is right with --against"
+                    f"{target.display} fails only against the expected outputs, which a smaller program does"
+                    " not have: name a compiler that is right with --against"
                 )
             return premise
         tried.append((target.display, said))
@@ -148,8 +148,9 @@ def find_stand_in(subject: Runnable, premise: Premise, workers: Workers) -> dict
 
 
 def see_failure(case: Case, target: ResolvedTarget, lab: ObservationCache) -> Premise | None:
-    """Return the failure that one run of the target and one of its unoptimised build show, before the judge
-    confirms it; of a small program that the build does not run, the reference shows it. `None` otherwise.
+    """Return the failure that a run of the target shows beside one of its unoptimised build, before the judge
+    confirms it. For a small program that this build does not run, the reference takes its place. `None`
+    without a failure.
     """
     small = case.program.byte_size < _LARGE
     for other in (target.baseline, NATIVE if small else None) if case.program.fault is None else ():

@@ -50,5 +50,5 @@ class Premise:
             "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
         }.get(level, f"the fingerprint {key}")
         runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
-        sure = "; the judge is asked of the result" if self.assumed else ""
+        sure = "; the judge confirms the result" if self.assumed else ""
         return f"held fixed: {what}{runs}{sure}"

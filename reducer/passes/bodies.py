@@ -217,9 +217,7 @@ def signature(node: onnx.NodeProto) -> list[SignaturePart]:
 
 
 def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
-    """Drop droppable parts of a node's signature: results without a reader, whatever the body does with the
-    rest.
-    """
+    """Drop single parts of a node's signature, such as a result or a scanned input, that have no reader."""
     node = step.node
     graph = graph_at(subject.model, step.path)
     if graph is None:

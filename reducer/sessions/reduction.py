@@ -357,7 +357,7 @@ def reduce_by_check(
     if not seen[0]:
         last = next(iter(tests[0].evaluate([start])))
         raise NoFailure(
-            f"the check does not show the failure on the whole model, in none of {seen[1]} runs"
+            f"the check exits with 0 in none of {seen[1]} runs on the whole model"
             + (f"; it ended with {last.why}" if last.why else "")
         )
     listeners.say(f"held fixed: that the check exits with 0; seen in {seen[0]} of {seen[1]} runs")

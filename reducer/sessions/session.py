@@ -305,7 +305,7 @@ class Session:
             return list(self.pool)
         if premise.failure.verdict.kind not in _ANYWHERE or premise.chance < 1:
             self.listener.say(
-                "what takes long, or shows only sometimes, is compared on one machine: all tests run here"
+                "slow and intermittent failures are compared on one machine: all tests run here"
             )
             return list(self.pool)
         wanted = [premise.target, *filter(None, [premise.arbiter, premise.target.baseline])]

@@ -118,9 +118,9 @@ def test_words_are_kept_and_wrong_commands_are_told(
     assert resolve(str(rewritten)) == rewritten != rewritten.unrewritten == resolve(text)
     assert "command" not in compilers()
     for wrong, why in {
-        "command": "command needs what it runs",
+        "command": "a command needs a program",
         "command:./ends.sh {model}": "no {inputs} and no {outputs}: write command:PROGRAM",
-        f"command:./ends.sh {{input}} {PLACES}": "'{input}', which stands for nothing",
+        f"command:./ends.sh {{input}} {PLACES}": "'{input}', an unknown placeholder",
         f"command:'./ends.sh {PLACES}": "no closing quotation",
         f"command:{PLACES}": "begins with no program",
         "command==1.0": "command has no releases",
@@ -133,7 +133,7 @@ def test_words_are_kept_and_wrong_commands_are_told(
     for wrong, why in {
         f"command:./none {PLACES}": "nothing is there",
         f"command:none-such {PLACES}": "is not on PATH",
-        f"command:./m.onnx {PLACES}": "is no executable file",
+        f"command:./m.onnx {PLACES}": "is not an executable file",
     }.items():
         code, _, err = opsieve("run", "m.onnx", "-t", wrong, capsys=capsys)
         assert code == 2

@@ -48,7 +48,7 @@ def test_a_file_chooses_and_sets_margins(tmp_path: Path) -> None:
         ("oracles = []\nother = 1", "'other'"),
         ("[slowdown]\nmargin = 0.5", "number from 1"),
         ("[slowdown]\nmargins = 2", "'margins'"),
-        ("oracles = [", "no TOML"),
+        ("oracles = [", "not TOML"),
         ("a" * 70_000, "bytes"),
     ],
 )

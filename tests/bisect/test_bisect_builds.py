@@ -204,7 +204,7 @@ def test_builds_named_by_commit_narrow_what_is_ranked(tmp_path: Path) -> None:
     assert answer.history is not None
     assert (answer.history.good.commit, answer.history.bad.commit) == (history.shas[2], history.shas[5])
     assert answer.history.commits == 3
-    with pytest.raises(BadInput, match="says no version: name --history"):
+    with pytest.raises(BadInput, match="has no version in its name: name --history"):
         found(tmp_path, builds=tmp_path / "builds")
 
 
@@ -252,7 +252,7 @@ def test_a_build_takes_its_place_among_others(tmp_path: Path) -> None:
         ({"bad": "onnxslim@{}/nowhere"}, "nothing is there"),
         ({"bad": "onnxruntime@{}"}, "is not among the 1 versions"),
         ({"bad": "1.7"}, "is not among the 1 versions"),
-        ({"packages": ("onnxslim-gpu",)}, "name that, too"),
+        ({"packages": ("onnxslim-gpu",)}, "need --releases PACKAGE"),
     ],
 )
 def test_what_is_no_end_is_a_sentence(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:

@@ -181,7 +181,7 @@ def test_the_attribute_command_names_the_pass(tmp_path: Path, capsys: pytest.Cap
         (["case"], "exactly one of --releases"),
         (["--releases", "onnxruntime"], "name the CASE"),
         (["nowhere.onnx", "--releases", "onnxruntime"], "cannot read"),
-        (["--commits", "nowhere", "--good", "a", "--bad", "b", "--check", "c"], "no git repository"),
+        (["--commits", "nowhere", "--good", "a", "--bad", "b", "--check", "c"], "not a git repository"),
         (["--commits", ".", "--good", "a"], "name --good and --bad"),
         (["x", "--releases", "onnxruntime", "--chance", "2"], "--repro-rate"),
     ],

@@ -238,7 +238,7 @@ def test_the_other_sessions_are_asked_as_the_commands_ask_them(tmp_path: Path) -
     with pytest.raises(opsieve.BadInput, match="passes of fake cannot be switched off"):
         opsieve.attribute(MODEL, X, CRASH)
     options: dict[str, Any] = {"good": "a", "bad": "b", "target": CRASH, "dry_run": True}
-    with pytest.raises(opsieve.BadInput, match="no git repository"):
+    with pytest.raises(opsieve.BadInput, match="not a git repository"):
         opsieve.bisect_commits(MODEL, X, tmp_path, **options)
     with opsieve.open_store(store_at(tmp_path / "store")) as store:
         assert store.counts().clusters == len(store.clusters().rows)

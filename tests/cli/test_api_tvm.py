@@ -101,8 +101,8 @@ def test_passes_are_names_and_others_are_refused(tmp_path: Path) -> None:
     mine, three, unnamed, constant = refused
     assert "TVM has no pass Mine" in mine
     assert "pass_ holds a int, which is neither a pass nor a name" in three
-    assert "'No Name' is no pass" in unnamed
-    assert "is no module or function" in constant
+    assert "'No Name' is not a pass" in unnamed
+    assert "is not a module or function" in constant
 
 
 @pytest.mark.slow(seconds=40)

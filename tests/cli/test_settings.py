@@ -74,12 +74,12 @@ def test_targets_are_those_of_run_and_fuzz_and_parts_have_sections() -> None:
         ("[fuzz]\njobs = 100000", "fuzz.jobs: 100000 is not in the range"),
         (
             "[fuzz]\nno-sandbox = true",
-            "fuzz.no-sandbox says what may run, so it is taken from the command line only",
+            "fuzz.no-sandbox can run programs, so only the command line sets it",
         ),
         ("[fuzz]\nmetamorphic = 1", "fuzz.metamorphic must be true or false"),
         ("targets = 3", "targets must be a list of texts"),
         ("store = [1]", "store must be a text or a number"),
-        ("= 3", "is no TOML"),
+        ("= 3", "is not TOML"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_key(text: str, said: str) -> None:

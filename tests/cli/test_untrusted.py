@@ -151,7 +151,7 @@ def test_a_pickle_makes_no_room_for_what_it_does_not_hold() -> None:
     """Places of the memo, and arrays that share what they are made of."""
     for at in (1 << 20, 1 << 29, (1 << 32) - 1):
         Path("oracle.pkl").write_bytes(b"\x80\x04Nr" + struct.pack("<I", at) + b".")
-        with pytest.raises(BadInput, match="no oracle of arrays"):
+        with pytest.raises(BadInput, match="not an oracle of arrays"):
             read_oracle(Path("oracle.pkl"))
     shared = np.zeros(1 << 16, np.uint8)
     Path("oracle.pkl").write_bytes(pickle.dumps({"input": {f"x{at}": shared for at in range(99)}}))
@@ -219,7 +219,7 @@ def test_the_library_of_a_record_is_not_waited_for(capsys: Capture) -> None:
 def test_a_record_unfolds_to_no_more_than_compilers_have() -> None:
     for text in (record(bytes(20 << 20), "x"), record(bytes(2 << 20), "x", 12)):
         Path("a.json").write_text(text)
-        with pytest.raises(BadInput, match="is no coverage"):
+        with pytest.raises(BadInput, match="is not the coverage"):
             load_record(Path("a.json"))
     Path("a.json").write_text(record(struct.pack("<3I", 3, 1, 2), "x", 99))
     libraries = load_record(Path("a.json")).compilers["tvm"].libraries

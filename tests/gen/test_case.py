@@ -134,7 +134,7 @@ def test_saving_again_replaces_the_case_and_keeps_what_others_put_there(tmp_path
 def test_nothing_that_is_no_case_is_replaced(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(BadInput, match="no case"):
+    with pytest.raises(BadInput, match="not a case"):
         save(plain_case(), tmp_path / "mine")
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "case"):

@@ -175,7 +175,7 @@ def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"holds no model that can be mutated; .*broken"):
         load_corpus(tmp_path, workers)
     for nowhere in (tmp_path / "none", tmp_path / "broken.onnx"):
-        with pytest.raises(BadInput, match="is no folder of models"):
+        with pytest.raises(BadInput, match="is not a folder of models"):
             load_corpus(nowhere, workers)
     huge = (
         '<ir_version: 8, opset_import: ["" : 18]> g (float[65536,65536] x) => (float[65536,65536] y) { y ='

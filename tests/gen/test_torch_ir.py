@@ -99,11 +99,11 @@ def test_constants_keep_their_bytes(dtype: str) -> None:
 
 BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "another format": (lambda root: root.update(format=2), "format"),
-    "no calls": (lambda root: root.pop("calls"), "no JSON of a PyTorch program"),
-    "code for an operator": (lambda root: root["calls"][0].update(op="os.system.x"), "no operator"),
+    "no calls": (lambda root: root.pop("calls"), "not JSON of a PyTorch program"),
+    "code for an operator": (lambda root: root["calls"][0].update(op="os.system.x"), "unknown operator"),
     "an operator that opens files": (
         lambda root: root["calls"][0].update(op="aten.from_file.default"),
-        "no operator",
+        "unknown operator",
     ),
     "code for a name": (lambda root: root["inputs"][0].update(name="x): import os #"), "no word"),
     "a keyword for a name": (lambda root: root["calls"][0]["result"].update(name="lambda"), "no word"),
@@ -163,9 +163,9 @@ def test_an_archive_is_read_without_torch() -> None:
     ("old", "new", "reason"),
     [
         ('"arg": {"as_int": 2}', '"arg": {"as_sym_int": 2}', "symbolic sizes"),
-        ("torch.ops.aten.relu.default", "torch.ops.higher_order.cond", "no operator of aten's"),
+        ("torch.ops.aten.relu.default", "torch.ops.higher_order.cond", "not an operator of aten's"),
         ('"use_pickle": false', '"use_pickle": true', "which only torch reads"),
-        ('"path_name": "weight_0"', '"path_name": "weight_9"', "no archive of torch.export.save"),
+        ('"path_name": "weight_0"', '"path_name": "weight_9"', "not an archive of torch.export.save"),
         ('"user_output"', '"buffer_mutation"', "output of the kind"),
         ('"name": "relu"', '"name": "re lu"', "no word"),
     ],
@@ -199,7 +199,7 @@ def test_a_weight_without_dimensions_keeps_its_shape(tmp_path: Path) -> None:
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.pt2").write_bytes(ARCHIVE.read_bytes()[:900])
-    with pytest.raises(BadInput, match=r"no archive of torch\.export\.save"):
+    with pytest.raises(BadInput, match=r"not an archive of torch\.export\.save"):
         read_program(tmp_path / "cut.pt2")
 
 

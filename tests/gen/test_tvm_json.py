@@ -54,8 +54,8 @@ def test_a_node_that_is_read_twice_stays_one_node() -> None:
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "no JSON graph"),
-        (graph({"type": "None"}, root=3), "no JSON graph"),
+        ("[]", "not a JSON graph"),
+        (graph({"type": "None"}, root=3), "not a JSON graph"),
         (graph({"type": "ffi.Array", "data": [0]}), "does not stand before"),
         (graph({"type": "ffi.Array", "data": [-1]}), "does not stand before"),
         (graph({"type": "ffi.Array", "data": [True]}), "does not stand before"),

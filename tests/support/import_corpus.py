@@ -226,24 +226,24 @@ def bomb_npz(folder: Path) -> None:
         )
 
 
-@bad("no array")
+@bad("not an array")
 def hostile_oracle(folder: Path) -> None:
     nnsmith(folder, {"input": {"x": Command(folder / "called")}, "output": None})
 
 
-@bad("no oracle of arrays")
+@bad("not an oracle of arrays")
 def cut_oracle(folder: Path) -> None:
     path = nnsmith(folder, {"input": X, "output": Y}) / "oracle.pkl"
     path.write_bytes(path.read_bytes()[:-9])
 
 
-@bad("nobody says that they are right")
+@bad("which may be wrong")
 def polygraphy_outputs(folder: Path) -> None:
     results = [["onnxrt", [{"outputs": feed(**Y), "polygraphy_class": "IterationResult"}]]]
     (model(folder) / "out.json").write_text(json.dumps({"lst": results, "polygraphy_class": "RunResults"}))
 
 
-@bad("no array but 'Tensor'")
+@bad("is 'Tensor' instead of an array")
 def polygraphy_torch(folder: Path) -> None:
     (model(folder) / "in.json").write_text(
         json.dumps([{"x": {"tensor": "UEsDBA==", "polygraphy_class": "Tensor"}}])

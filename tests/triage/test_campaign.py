@@ -305,7 +305,7 @@ def test_a_strategy_whose_programs_no_target_takes_is_refused(
         "fuzz", "--target", "fake", "--strategy", strategy, "--store", tmp_path / "s", capsys=capsys
     )
     assert code == 2
-    assert "none of the targets takes" in err
+    assert "no target accepts" in err
 
 
 def test_special_values_are_refused_for_what_takes_none(
@@ -328,8 +328,7 @@ def test_special_values_are_refused_for_what_takes_none(
     assert code == 2
     assert (
         err
-        == "opsieve: --values special takes ONNX models, and the strategy relax makes none: leave --values"
-        " out\n"
+        == "opsieve: --values special needs ONNX models, and the strategy relax generates others: omit --values\n"
     )
 
 
@@ -368,7 +367,7 @@ def test_a_campaign_of_an_older_opsieve_goes_on_where_its_programs_are_made_agai
         store.record_tests(campaign, [FinishedTest(number, case, {}, ()) for number, case in cases.items()])
     code, out, err = opsieve("fuzz", "--store", tmp_path, "--resume", "--tests", "5", "--json", capsys=capsys)
     assert (code in (0, 1), json.loads(out)["tests"]) == (True, 5), err
-    assert "3 of its programs, made anew, are the same" in err
+    assert "3 of its programs, generated again, are the same" in err
     with sqlite3.connect(tmp_path / INDEX) as index:
         index.execute("UPDATE tests SET digest = 'another' WHERE number = 1")
     code, _, err = opsieve("fuzz", "--store", tmp_path, "--resume", "--tests", "6", capsys=capsys)
@@ -433,5 +432,5 @@ def test_a_campaign_has_the_operators_that_are_asked_for(
     code, _, err = opsieve(
         "fuzz", "-t", "tvm", "--strategy", "tir", "--ops", "Add", "--store", tmp_path / "n", capsys=capsys
     )
-    assert (code, "leave them out" in err) == (2, True)
+    assert (code, "omit them" in err) == (2, True)
     assert not (tmp_path / "n").exists()

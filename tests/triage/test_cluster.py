@@ -189,7 +189,7 @@ def test_a_reduction_there_is_what_one_here_is(
         cut = reduced_from(tmp_path / "cut", [workers], further)
     assert (cut[0], alike(cut[1], here[1])) == (here[0], True)
     assert len(asked) > len(said) > 0
-    assert set(said) == {"a test is run here, for the cluster gives no answer: 'it is gone'"}
+    assert set(said) == {"the cluster gives no answer, so a test runs here: 'it is gone'"}
 
 
 def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:

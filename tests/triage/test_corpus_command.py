@@ -116,10 +116,10 @@ def test_a_run_that_judges_nothing_is_not_green(corpus: Path, capsys: Capture) -
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[]", "is no description of a corpus"),
+        ("[]", "is not a description of a corpus"),
         ('{"format": 2, "cases": {}}', "newer than this opsieve's"),
         ('{"format": 0, "cases": {}}', "unknown format"),
-        ('{"format": 1, "cases": {"../x": {"digest": "", "targets": {}}}}', "no name of a folder"),
+        ('{"format": 1, "cases": {"../x": {"digest": "", "targets": {}}}}', "not a valid name"),
         ("", "is not a corpus"),
     ],
 )
@@ -185,4 +185,4 @@ def test_two_runs_are_compared(corpus: Path, tmp_path: Path, capsys: Capture) ->
     code, out, _ = opsieve("corpus", "diff", new, old, capsys=capsys)
     assert (code, "fixed" in out) == (0, True)
     code, _, err = opsieve("corpus", "diff", old, corpus / "corpus.json", capsys=capsys)
-    assert (code, "is no output of `corpus run --json`" in err) == (2, True)
+    assert (code, "is not an output of `corpus run --json`" in err) == (2, True)

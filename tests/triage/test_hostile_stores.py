@@ -125,7 +125,7 @@ def test_a_case_folder_that_is_a_link_is_not_written(store: Path, mine: Path) ->
         found = refingerprint(
             writer.index, store, compute=lambda path: finding("other words here").fingerprint
         )
-    assert any("no case folder of it" in problem for problem in found.problems)
+    assert any("not a case folder of it" in problem for problem in found.problems)
     assert len(review_store(store).problems) == 1
     assert contents(mine) == before
 

@@ -182,7 +182,7 @@ def test_costs_are_text_of_the_plan_and_bad_ones_are_told() -> None:
     assert (COSTS.quick, COSTS.slow) == ((0,), (1,))
     assert Costs(({"relax": 9.0}, {"onnx": 5.0})).quick == (1,)
     for text in ("", "onnx", "onnx:x", "onnx:-1", "onnx:1+"):
-        with pytest.raises(BadInput, match="tells no costs"):
+        with pytest.raises(BadInput, match="states no costs"):
             parse_costs(text)
 
 

@@ -191,7 +191,7 @@ def test_a_damaged_index_is_told(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(BadInput, match="is no store"):
+    with pytest.raises(BadInput, match="neither a store"):
         Store(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

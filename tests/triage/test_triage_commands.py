@@ -158,17 +158,17 @@ def test_decisions_by_command(store: Path, capsys: pytest.CaptureFixture[str]) -
     ("arguments", "said"),
     [
         (("show", "c99"), "no cluster"),
-        (("show", "cases/nothing/1"), "no member"),
+        (("show", "cases/nothing/1"), "not a member"),
         (("show", "%"), "names no cluster"),
         (("merge", "c1", "c1"), "two different"),
         (("mark", "c1", "solved"), "is not one of"),
         (("mark", "c1", "known", "--issue", "javascript:alert(1)"), "https://"),
         (("mark", "c1", "new"), "is so already"),
         (("undo",), "nothing to undo"),
-        (("clusters", "--after", "7"), "no place to go on"),
-        (("clusters", "--after", f"[1, 1, {10**30}]"), "no place to go on"),
+        (("clusters", "--after", "7"), "not a cursor"),
+        (("clusters", "--after", f"[1, 1, {10**30}]"), "not a cursor"),
         (("show", "c\udc80"), "names no cluster"),
-        (("split", "cases/\udc80/1"), "no member"),
+        (("split", "cases/\udc80/1"), "not a member"),
         (("clusters", "since:tomorrow"), "not a time"),
         (("triage", "--dry-run"), "--refingerprint"),
     ],
@@ -187,7 +187,7 @@ def test_a_store_that_is_not_there_or_is_newer_is_told(
 ) -> None:
     code, _, err = opsieve("clusters", "--store", tmp_path / "no", capsys=capsys)
     assert code == 2
-    assert "is no store" in err
+    assert "is not a store" in err
     assert not (tmp_path / "no").exists()
     newer = sqlite3.connect(tmp_path / INDEX)
     newer.execute(f"PRAGMA user_version = {SCHEMA + 1}")

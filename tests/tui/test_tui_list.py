@@ -112,5 +112,5 @@ def test_a_key_of_ones_own_runs_a_command_with_the_case(
     assert f"{store}/cases/" in told[0]
     assert told[0].rstrip().rpartition(" ")[2].startswith("c")
     file.write_text("f5 = 3\n")
-    with pytest.raises(BadInput, match="is to hold lines such as"):
+    with pytest.raises(BadInput, match="must hold lines such as"):
         read_keys()

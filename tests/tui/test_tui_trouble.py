@@ -143,7 +143,7 @@ def test_an_index_that_vanishes_is_told_and_what_was_read_stays(store: Path) -> 
         await until(pilot, lambda: "vanished" in app.trouble)
         assert len(screen.found) == 7
         await pilot.press("p")
-        await shows(pilot, "is no store")
+        await shows(pilot, "is not a store")
 
     drive(app_of(store), journey)
 

@@ -146,7 +146,7 @@ def load_record(path: Path) -> CoverageRecord:
         return _decode(data)
     # The file may come from a stranger, so every way in which it can be malformed is one refusal.
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error):
-        raise BadInput(f"{shown(path, 200)} is no coverage of a campaign") from None
+        raise BadInput(f"{shown(path, 200)} is not the coverage of a campaign") from None
 
 
 def load_earlier(folder: Path, campaign: str) -> CoverageRecord | None:

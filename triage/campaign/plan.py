@@ -189,5 +189,5 @@ def load_tables(campaign: str, store: Path) -> list[SupportTable]:
 def _get_path(store: Path, campaign: str, number: int) -> Path:
     # The index of a foreign store is untrusted.
     if not campaign.isalnum():
-        raise BadInput(f"{shown(campaign, 80)} is no name of a campaign")
+        raise BadInput(f"{shown(campaign, 80)} is not the name of a campaign")
     return store / _FOLDER / f"{campaign}-{number}.json.xz"

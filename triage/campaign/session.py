@@ -112,7 +112,7 @@ def open_campaign(
     found = _find_to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = parse_plan(found.generator)
-        # Nothing tells whether its programs are the same.
+        # Without a recorded program, nothing can show that the generator still makes the same ones.
         if plan.edition != generator_version.compute_generator_version() and not store.count_done(found):
             raise _make_edition_error(found)
         consent.check_consent(() if request.targets else found.targets)  # those that only the store names
@@ -127,7 +127,7 @@ def open_campaign(
         plan = replace(
             plan, costs=costs.read_stated(list({target.display: target for target in targets}.values()))
         )
-    # on a Workers of its own: whether it can be traced is asked first
+    # Before the workers below, so that a target that cannot be traced is refused first.
     coverage = open_coverage(request, plan, targets)
     tables = load_tables(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
@@ -135,7 +135,7 @@ def open_campaign(
         if coverage is not None and coverage.kind != EFFECTS:
             cases = [plan.make_case(0, number) for number in range(PROGRAMS)]
             aside = exclude_unstable(workers, coverage, targets, cases)
-            say(f"calibrated: {aside} {coverage.kind} more come and go between equal runs and do not count")
+            say(f"calibrated: {aside} {coverage.kind} differ between equal runs and are ignored")
         if limited and not tables and strategies.ir_made_by(plan.strategy) == ONNX:
             try:
                 with workers if coverage is None else Workers() as untraced:  # each compiler is started once
@@ -189,16 +189,13 @@ def _load_tables(
             found.append(table)
         if prober.of_another:
             say(
-                f"{prober.name} was not probed: it is taken to have what {prober.of_another} has (--probe"
-                " asks it first)"
+                f"{prober.name} was not probed: opsieve assumes the operators of {prober.of_another} (--probe"
+                " probes it first)"
             )
         elif grows:
-            say(f"nobody has probed {prober.name}: it is asked about an operator when that first comes up")
+            say(f"{prober.name} was not probed: each operator is probed when it first occurs")
         elif not table.answers:
-            say(
-                f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks"
-                " first)"
-            )
+            say(f"{prober.name} was not probed: many tests may be unsupported (--probe probes it first)")
     return found
 
 
@@ -283,17 +280,17 @@ def _check_ir(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
         return
     if special_kinds(plan.request.values):
         raise BadInput(
-            f"--values special takes ONNX models, and the strategy {strategy} makes none: leave --values out"
+            f"--values special needs ONNX models, and the strategy {strategy} generates others: omit --values"
         )
     if plan.request.only or plan.request.dtypes:
         raise BadInput(
-            f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out"
+            f"--ops and --dtypes need ONNX models, and the strategy {strategy} generates others: omit them"
         )
     if not any(ir in target.irs for target in targets):
         taking = ir_named(ir).validator.partition(":")[0]
         raise BadInput(
-            f"the strategy {strategy} makes programs of the IR {ir}, which none of the targets takes;"
-            f" name one that does: -t {taking}"
+            f"the strategy {strategy} generates programs of the IR {ir}, which no target accepts:"
+            f" add -t {taking}"
         )
 
 
@@ -338,8 +335,8 @@ def _check_resumption(
         ):
             raise _make_edition_error(campaign)
         say(
-            f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew,"
-            " are the same"
+            f"opsieve's generator changed since the campaign began: {len(known)} of its programs, generated"
+            " again, are the same"
         )
     if plan.generator != campaign.generator:
         raise BadInput(

@@ -247,7 +247,7 @@ def _run_further_oracles(
         if case.expected is None
         else None
     )
-    # It cannot be measured, and is right all the same
+    # The oracle could not measure the program, whose outputs are right all the same.
     if found is None or found.verdict == "undecided":
         return None
     builds = [build for build in (target, target.baseline) if build is not None]

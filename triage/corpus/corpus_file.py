@@ -283,7 +283,7 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
         file = msgspec.json.decode(files.read_file(path, _MOST), type=_CorpusFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}"
+            f"{shown(path, 200)} is not a description of a corpus: {shown(str(error), 120)}"
         ) from None
     # Refused rather than read in part: a later `corpus add` would write it back without what it did not know.
     if file.format > FORMAT:
@@ -296,7 +296,7 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     for name in file.cases:
         if not _CASE.fullmatch(name):
             raise BadInput(
-                f"{shown(path, 200)} names the case {shown(name)}, which is no name of a folder in a corpus"
+                f"{shown(path, 200)} names the case {shown(name)}, which is not a valid name in a corpus"
             )
     return file.cases
 
@@ -331,7 +331,7 @@ def read_results(path: Path) -> list[_Result]:
         return msgspec.json.decode(files.read_file(path, _MOST), type=_Results).results
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path, 200)} is no output of `corpus run --json`: {shown(str(error), 120)}"
+            f"{shown(path, 200)} is not an output of `corpus run --json`: {shown(str(error), 120)}"
         ) from None
 
 

@@ -218,7 +218,7 @@ class ClusterLane:
         self._begin = b""
 
     def send_begin(self, message: lane_messages.Begin) -> None:
-        """Keep the message with the campaign, which precedes every task."""
+        """Keep the message that describes the campaign; it is sent before every task."""
         self._begin = lane_messages.encode_message(message)
 
     def iter_answers(self, question: lane_messages.Question) -> Iterator[lane_messages.Answer]:

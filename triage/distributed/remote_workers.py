@@ -86,7 +86,7 @@ class RemoteWorkers(Workers):
             observations: list[observation.Observation] = decode_as(answer, list[observation.Observation])
             return observations
         except EOFError as error:
-            self._say(f"a test is run here, for the cluster gives no answer: {shown(str(error), 200)}")
+            self._say(f"the cluster gives no answer, so a test runs here: {shown(str(error), 200)}")
         except (BadInput, OSError) as error:
             # Others hear of it too
             if not self._given_up.is_set():

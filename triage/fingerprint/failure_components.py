@@ -187,7 +187,7 @@ def _make_line(stack: Stack, counts: bool) -> Component:
 
 def _make_message(template: str, stack: Stack, crash: bool, exhausted: bool) -> Component:
     if not stack.names:
-        return make_component(ComponentName.MESSAGE, template, True, "there are no telling frames")
+        return make_component(ComponentName.MESSAGE, template, True, "no frame identifies the place")
     if exhausted and stack.recursive:
         return make_component(
             ComponentName.MESSAGE, template, False, "what was called when the stack ran out is chance"

@@ -30,7 +30,7 @@ def make_operators(operators: Sequence[str], needed: bool) -> Component:
         hint = f"{len(distinct)} different operators: {REDUCE_FIRST}"
         return make_component(ComponentName.OPERATORS, distinct, False, hint, needs_reduction=True)
     return make_component(
-        ComponentName.OPERATORS, distinct, True, "the graph is small enough to speak for its bug"
+        ComponentName.OPERATORS, distinct, True, "the graph is small enough to identify its bug"
     )
 
 

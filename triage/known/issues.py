@@ -139,8 +139,8 @@ def _read_index(path: Path) -> list[KnownIssue]:
         found = msgspec.json.decode(read_file(path, _MAX_INDEX), type=list[KnownIssue])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path.name, 120)} is no index of issues ({shown(error, 80)}); remove it and import them"
-            " again"
+            f"{shown(path.name, 120)} is not an index of issues ({shown(error, 80)}); remove it and"
+            " import them again"
         ) from None
     kept = [issue for issue in found[:_MOST] if _REPOSITORY.fullmatch(issue.repository) and issue.number > 0]
     return [_bound_issue(issue) for issue in kept]
@@ -163,7 +163,7 @@ def _iter_entries(path: Path) -> Iterator[Any]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInput(
-            f"{shown(path, 200)} is no UTF-8 text; give the JSON that gh issue list --json prints"
+            f"{shown(path, 200)} is not UTF-8 text; give the JSON that gh issue list --json prints"
         ) from None
     at, decoder = 0, json.JSONDecoder()
     try:
@@ -176,7 +176,7 @@ def _iter_entries(path: Path) -> Iterator[Any]:
             yield from value if isinstance(value, list) else [value]
     except (ValueError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path, 200)} is no JSON ({reason(error)}); give what gh issue list --json prints"
+            f"{shown(path, 200)} is not JSON ({reason(error)}); give what gh issue list --json prints"
         ) from None
 
 

@@ -67,7 +67,7 @@ def parse_pattern(text: str) -> Pattern:
     except re2.error as error:
         why = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
         raise BadInput(
-            f"{shown(text, 80)} is no regular expression of RE2 ({shown(why, 80)}); look-around and"
+            f"{shown(text, 80)} is not a regular expression of RE2 ({shown(why, 80)}); look-around and"
             " back-references are not among them"
         ) from None
 
@@ -137,7 +137,7 @@ def parse_rule(name: str, text: str) -> Rule:
     try:
         fields = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"the rule {shown(name)} is no TOML: {shown(str(error), 100)}") from None
+        raise BadInput(f"the rule {shown(name)} is not TOML: {shown(str(error), 100)}") from None
     for field, value in fields.items():
         wanted = "a text" if field in _TEXTS else "a list of texts" if field in _LISTS else ""
         if not wanted:

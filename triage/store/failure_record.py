@@ -76,7 +76,7 @@ def read_failure(folder: Path) -> FailureRecord:
     try:
         return msgspec.json.decode(files.read_file(path, _MAX_JSON), type=FailureRecord)
     except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{shown(path, 160)} does not tell of a failure: {shown(str(error), 100)}") from None
+        raise BadInput(f"{shown(path, 160)} is not a failure record: {shown(str(error), 100)}") from None
 
 
 def write_failure(folder: Path, record: FailureRecord) -> None:

@@ -46,8 +46,8 @@ def check_folder(folder: Path) -> None:
             # it.
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
                 raise BadInput(
-                    f"{shown(folder / name, 200)} has another name elsewhere (a hard link), where a change"
-                    " would show, too; put a copy there"
+                    f"{shown(folder / name, 200)} is a hard link, so a change would show elsewhere; put a"
+                    " copy there"
                 )
             if not is_right(status.st_mode):
                 found = "a link" if stat.S_ISLNK(status.st_mode) else f"no {what}"
@@ -75,8 +75,8 @@ def get_case_folder(folder: Path, place: str) -> Path:
         if not any(part.is_symlink() for part in (path, path.parent, path.parent.parent)):
             return path
     raise BadInput(
-        f"the index of the store {shown(folder, 160)} names {shown(place, 100)}, which is no case folder of"
-        " it; `opsieve index` builds it anew from the case folders when index.sqlite is removed"
+        f"the index of the store {shown(folder, 160)} names {shown(place, 100)}, which is not a case folder"
+        " of it; `opsieve index` builds it anew from the case folders when index.sqlite is removed"
     )
 
 

@@ -342,8 +342,8 @@ class PauseWhileFull:
             return False
         if new:
             print_message(
-                f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends it, and"
-                " --resume goes on"
+                f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends the"
+                " campaign, --resume continues it"
             )
         self._said = now
         time.sleep(self._again)

@@ -174,7 +174,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
 
 
 def run_eagerly(graph: TorchGraph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
-    """Return what eager torch makes of a program."""
+    """Run a program with eager torch and return its outputs."""
     # Factory functions without a dtype follow it, so that float64 has to be set, and set back.
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if wide else torch.float32)

@@ -27,8 +27,8 @@ def iter_graphs(model: Any) -> Iterator[Any]:
 
 
 def constants_by_name(model: Any) -> dict[str, Any]:
-    """Map the values that initializers and Constant nodes give to their TensorProtos; the first of a name is
-    kept.
+    """Map the names of initializers and of values of Constant nodes to their TensorProtos; the first tensor
+    of a name is kept.
     """
     found: dict[str, Any] = {}
     for graph in iter_graphs(model):

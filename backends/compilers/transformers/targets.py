@@ -276,7 +276,7 @@ def call_onnxscript(model: Any, options: Options) -> Any:
 
 
 def run_onnxslim(model: Any, options: Options) -> Any:
-    """Slim, without the optimisations and the fusion patterns that are named."""
+    """Slim a model without the optimisations and fusion patterns that `options` skip."""
     import onnxslim
 
     chosen: Dict[str, Any] = {"no_shape_infer": True} if options["inference"] == "off" else {}

@@ -196,7 +196,7 @@ class ModuleEvaluator:
         if isinstance(call.op, R.GlobalVar):
             found = self.module.get(call.op.name)
             if not isinstance(found, R.Function):
-                raise NotImplementedError(f"{call.op.name} is no function of Relax")
+                raise NotImplementedError(f"{call.op.name} is not a function of Relax")
             return self.function(found, args, Bindings())
         name = call.op.name
         if isinstance(call.op, R.RelaxOperator) and name in (

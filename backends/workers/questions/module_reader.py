@@ -27,7 +27,7 @@ def write_module(module: Any, passes: Any, folder: Path) -> Path:
     """
     tvm: Any = sys.modules["tvm"]
     if not is_module(tvm, module):
-        raise BadInput(f"a {type(module).__name__} of TVM is no module or function")
+        raise BadInput(f"a {type(module).__name__} of TVM is not a module or function")
     folder.mkdir()
     # As text, because objects of the caller's TVM belong to another process and perhaps another version.
     text = str(tvm.ir.save_json(as_module(tvm, module)))

@@ -183,7 +183,7 @@ def _report_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
     with contextlib.suppress(OSError):
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch()
-    say(f"{sentence}; `opsieve doctor` tells it again")
+    say(f"{sentence}; `opsieve doctor` repeats this")
 
 
 def may_start_processes(backend: Backend) -> bool:

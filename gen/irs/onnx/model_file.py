@@ -218,7 +218,7 @@ def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, i
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if not isinstance(entry.key, str) or not isinstance(entry.value, str):
-            raise BadInput(f"the external data of the tensor {shown(tensor.name)} is no UTF-8 text")
+            raise BadInput(f"the external data of the tensor {shown(tensor.name)} is not UTF-8 text")
         entries[entry.key] = entry.value
     path = resolve_inside(folder, entries.get("location", ""))
     try:

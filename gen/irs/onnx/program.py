@@ -111,7 +111,7 @@ class OnnxProgram(Program):
         yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
 
     def names(self) -> Iterable[str]:
-        """Names of values, tensors and nodes, of bodies and functions too, but for words of ONNX's own."""
+        """Return the names of values, tensors and nodes, also in bodies, without ONNX's own words."""
         return given_names(self.proto)
 
     def text(self) -> str:

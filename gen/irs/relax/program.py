@@ -92,7 +92,7 @@ class RelaxProgram(TvmProgram):
             return super().text()
 
     def shapes(self) -> dict[str, tuple[int | str, ...]]:
-        """Return the inputs that are shapes or scalars of symbols: the sizes that they stand for."""
+        """Return, for each input that is a shape or a symbolic scalar, the sizes that it stands for."""
         found: dict[str, tuple[int | str, ...]] = {}
         for parameter in object_nodes(self.entry.get("params")):
             kind = parameter.get("ty")

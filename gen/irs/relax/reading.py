@@ -192,7 +192,7 @@ class _Reader:
             return R.RelaxOperator(_text(callee.raw))
         op = self.expr(callee)
         if not isinstance(op, R.GlobalVar | R.Extern | R.Var):
-            raise MalformedGraph("something is called that is no operator, function or variable")
+            raise MalformedGraph("something is called that is not an operator, function or variable")
         return op
 
     def type(self, value: Value) -> T.Type:

@@ -65,7 +65,7 @@ def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
     """
     wanted = arguments(function)
     if wanted is None:
-        raise ValueError("the function has an argument that is no dense buffer of constant shape")
+        raise ValueError("the function has an argument that is not a dense buffer of constant shape")
     rng, found = Rng(f"values {seed}", 0), {}
     for name, of in wanted.items():
         kind, sizes = N.dtype(of), N.shape(of) or ()

@@ -69,8 +69,8 @@ def read_archive(data: bytes) -> TorchGraph:
         if isinstance(error, MalformedProgram):
             raise
         raise MalformedProgram(
-            "it is no archive of torch.export.save as torch 2.8 and newer write it; `opsieve import --script`"
-            " has torch itself read it"
+            "it is not an archive of torch.export.save as torch 2.8 and newer write it;"
+            " `opsieve import --script` has torch itself read it"
         ) from None
 
 
@@ -104,7 +104,7 @@ class _Archive:
             if kind == "user_input":
                 ((how, named),) = spec["arg"].items()
                 if how != "as_tensor":
-                    raise MalformedProgram(f"it takes an input that is no tensor ({how[3:40]})")
+                    raise MalformedProgram(f"it takes an input that is not a tensor ({how[3:40]})")
                 inputs.append(named["name"])
             elif kind in ("parameter", "buffer", "tensor_constant"):
                 constants[spec["arg"]["name"]] = weights[spec[f"{kind}_name"]]
@@ -159,7 +159,7 @@ class _Archive:
         """Return the call of a node."""
         operator = str(node["target"]).removeprefix("torch.ops.")
         if not OPERATOR.fullmatch(operator) or operator.startswith(BARRED):
-            raise MalformedProgram(f"it calls {operator[:60]!a}, which is no operator of aten's")
+            raise MalformedProgram(f"it calls {operator[:60]!a}, which is not an operator of aten's")
         args, kwargs = [], []
         for item in node["inputs"]:
             value = self.read_argument(item["arg"])

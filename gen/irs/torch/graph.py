@@ -202,8 +202,8 @@ def decode_graph(data: bytes) -> TorchGraph:
     try:
         root = json.loads(data)
     except (ValueError, RecursionError):
-        raise MalformedProgram("it is no JSON") from None
-    _require_that(isinstance(root, dict) and "calls" in root, "it is no JSON of a PyTorch program")
+        raise MalformedProgram("it is not JSON") from None
+    _require_that(isinstance(root, dict) and "calls" in root, "it is not JSON of a PyTorch program")
     _require_that(root.get("format") == FORMAT, f"its format is not {FORMAT}")
     return _JsonReader().read_graph(root)
 
@@ -231,7 +231,7 @@ class _JsonReader:
 
     def read_value(self, item: Any) -> str:
         """Read a value's declaration: its name, and its type where it has one."""
-        _require_that(isinstance(item, dict), "a value is no object")
+        _require_that(isinstance(item, dict), "a value is not an object")
         name = self.read_name(item)
         if "dtype" in item or "shape" in item:
             self.types[name] = _read_type(item)
@@ -267,13 +267,13 @@ class _JsonReader:
 
     def read_call(self, item: Any) -> TorchCall:
         """Read a call; what it reads was made before."""
-        _require_that(isinstance(item, dict), "a call is no object")
+        _require_that(isinstance(item, dict), "a call is not an object")
         operator = item.get("op")
         _require_that(
             isinstance(operator, str)
             and OPERATOR.fullmatch(operator) is not None
             and not operator.startswith(BARRED),
-            "a call is of no operator of torch's own",
+            "a call names an unknown operator",
         )
         args = tuple(self.read_argument(each) for each in _read_list(item, "args"))
         given = item.get("kwargs", {})
@@ -296,7 +296,7 @@ class _JsonReader:
         if isinstance(item, list):
             _require_that(depth < _DEPTH, "arguments are nested too deep")
             return tuple(self.read_argument(each, depth + 1) for each in item)
-        _require_that(isinstance(item, dict) and len(item) == 1, "an argument is of no known kind")
+        _require_that(isinstance(item, dict) and len(item) == 1, "an argument is of an unknown kind")
         ((kind, held),) = item.items()
         if kind == "complex":
             parts = [self.read_argument(each) for each in held] if isinstance(held, list) else []
@@ -304,7 +304,7 @@ class _JsonReader:
                 len(parts) == 2 and all(isinstance(each, int | float) for each in parts), "a bad number"
             )
             return complex(*parts)  # type: ignore[arg-type]
-        _require_that(isinstance(held, str), "an argument is of no known kind")
+        _require_that(isinstance(held, str), "an argument is of an unknown kind")
         if kind == "value":
             _require_that(held in self.known, "a call reads a value before it is made")
             return Ref(held)
@@ -322,7 +322,7 @@ def _require_that(holds: bool, otherwise: str) -> None:
 
 def _read_list(item: dict[str, Any], key: str) -> list[Any]:
     found = item.get(key, [])
-    _require_that(isinstance(found, list), f"its {key} are no list")
+    _require_that(isinstance(found, list), f"its {key} are not a list")
     return list(found)
 
 
@@ -338,5 +338,5 @@ def _read_type(item: dict[str, Any]) -> TensorType:
 def _read_sizes(found: Any) -> tuple[int, ...]:
     fits = isinstance(found, list) and len(found) <= 64
     fits = fits and all(type(size) is int and 0 <= size < 1 << 40 for size in found)
-    _require_that(fits, "a shape is no list of sizes")
+    _require_that(fits, "a shape is not a list of sizes")
     return tuple(found)

@@ -106,7 +106,9 @@ def decode(text: str) -> Value:
         raise MalformedGraph(f"this is not JSON: {str(error)[:200]}") from None
     nodes, root = (graph.get("nodes"), graph.get("root_index")) if isinstance(graph, dict) else (None, None)
     if not isinstance(nodes, list) or type(root) is not int or not 0 <= root < len(nodes):
-        raise MalformedGraph("this is no JSON graph of TVM: it has no list `nodes` with a `root_index` in it")
+        raise MalformedGraph(
+            "this is not a JSON graph of TVM: it has no list `nodes` with a `root_index` in it"
+        )
     reader = _NodeReader()
     for entry in nodes:
         reader.read(entry)
@@ -326,7 +328,7 @@ def _code(dtype: str) -> tuple[int, int]:
         return _CODES[dtype], 8
     found = re.fullmatch(r"(int|uint|float|bfloat)(\d{1,3})", dtype)
     if found is None:
-        raise ValueError(f"{dtype[:40]!r} is no element type of a constant")
+        raise ValueError(f"{dtype[:40]!r} is not an element type of a constant")
     return _CODES[found[1]], int(found[2])
 
 

@@ -95,7 +95,7 @@ class TvmProgram(Program):
             ) from None
         if not isinstance(found, ObjectNode) or found.type not in ("ir.IRModule", self.entry_type):
             raise AnotherIR(
-                f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type"
+                f"{shown(self.name or 'the module')} is not a module of TVM: its root is of another type"
             )
         return found
 
@@ -121,8 +121,8 @@ class TvmProgram(Program):
         )
         if chosen is None:
             raise AnotherIR(
-                f"{shown(self.name or 'the module')} is no {self.kind.partition(' ')[2]}: it has no function"
-                " to run"
+                f"{shown(self.name or 'the module')} is not a {self.kind.partition(' ')[2]}: it has no"
+                " function to run"
             )
         return chosen
 
@@ -183,7 +183,7 @@ def check_passes(passes: Iterable[str]) -> tuple[str, ...]:
     found = tuple(passes)
     for item in found:
         if not isinstance(item, str) or PASS.fullmatch(item) is None:
-            raise BadInput(f"{shown(item)} is no pass: write its name, and after a colon its argument")
+            raise BadInput(f"{shown(item)} is not a pass: write its name, and after a colon its argument")
     if len(found) > LONGEST:
         raise BadInput(f"a sequence of {len(found)} passes is over the limit of {LONGEST}")
     return found
@@ -198,7 +198,7 @@ def _read_passes(path: Path) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         items = None
     if not isinstance(items, list):
-        raise BadInput(f"{shown(path, 160)} is no list of passes")
+        raise BadInput(f"{shown(path, 160)} is not a list of passes")
     return check_passes(items)
 
 

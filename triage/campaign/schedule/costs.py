@@ -54,8 +54,8 @@ class Costs:
 
     @property
     def quick(self) -> tuple[int, ...]:
-        """The places of targets that run every program; by ONNX models if any, since most programs are
-        such.
+        """The places of the targets that are quick enough to run every program. Costs of ONNX models count,
+        if a target takes them, since most programs are ONNX models.
         """
         ir = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
         least = min(self.get_cost(place, ir) for place in range(len(self.by_target)))
@@ -95,7 +95,7 @@ def parse_costs(text: str) -> Costs:
         if not all(0 < cost < float("inf") for each in found for cost in each.values()):
             raise ValueError
     except ValueError:
-        raise BadInput(f"{shown(text)} tells no costs; was the campaign begun by a newer opsieve?") from None
+        raise BadInput(f"{shown(text)} states no costs; was the campaign begun by a newer opsieve?") from None
     return Costs(found)
 
 

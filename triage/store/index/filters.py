@@ -229,7 +229,7 @@ def read_page(
         BadInput: For an invalid sort or place.
     """
     if order.sort not in SORTS:
-        raise BadInput(f"{shown(order.sort)} is no order; take one of {', '.join(SORTS)}")
+        raise BadInput(f"{shown(order.sort)} is not a sort order; take one of {', '.join(SORTS)}")
     by, greatest = _ORDERS[order.sort]
     down = greatest != order.reverse
     limit = max(1, min(limit, MOST))
@@ -277,7 +277,7 @@ def parse_cursor(after: str, length: int) -> list[Any]:
     except (ValueError, RecursionError):
         # A cursor is text that a user may have typed.
         pass
-    raise BadInput(f"{shown(after)} is no place to go on from; take the `next` of a page")
+    raise BadInput(f"{shown(after)} is not a cursor; take the `next` of a page")
 
 
 def _order_by(names: tuple[str, ...], down: bool) -> str:

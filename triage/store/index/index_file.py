@@ -42,7 +42,7 @@ def lock_store(folder: Path) -> int:
         # A mistyped --store must not fill a folder of the user with ours.
         ours = any(os.path.lexists(folder / name) for name in (INDEX, LOCK, CASES, "imported"))
         if not ours and any(folder.iterdir()):
-            raise BadInput(f"{shown(folder, 200)} is no store and not empty; choose another --store")
+            raise BadInput(f"{shown(folder, 200)} is neither a store nor empty; choose another --store")
         make_folders(folder)
         # O_NOFOLLOW: a link `lock` in a store of a stranger would create a file elsewhere.
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -287,7 +287,7 @@ def join_index(folder: Path) -> Iterator[Database]:
     check_folder(folder)
     if not path.is_file():
         raise BadInput(
-            f"{shown(folder, 200)} is no store: it has no {INDEX}; opsieve fuzz --store DIR makes one"
+            f"{shown(folder, 200)} is not a store: it has no {INDEX}; opsieve fuzz --store DIR makes one"
         )
     try:
         connection = sqlite3.connect(path, timeout=_BUSY)

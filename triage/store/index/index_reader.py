@@ -120,7 +120,7 @@ class IndexReader(index_file.OpenIndex):
             )
         if row is None:
             raise BadInput(
-                f"{shown(name, 120)} is no member of the store; name a case folder of it, or"
+                f"{shown(name, 120)} is not a member of the store; name a case folder of it, or"
                 " CAMPAIGN:TEST:TARGET as opsieve show lists them"
             )
         return str(row[0]), int(row[1]), str(row[2]), str(row[3])
@@ -189,7 +189,7 @@ class IndexReader(index_file.OpenIndex):
         """
         wanted = filters.parse_filter(text)
         if by not in GROUPINGS:
-            raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
+            raise BadInput(f"{shown(by)} cannot be grouped by; take one of {', '.join(GROUPINGS)}")
         column = {"target": "targets", "pass": "guilty_pass", "status": filters.STATUS}.get(by, by)
         counted: dict[str, tuple[int, int]] = {}
         for value, clusters, members in self._select(

@@ -55,7 +55,7 @@ def read_keys() -> dict[str, list[str]]:
         return {key: shlex.split(text) for key, text in found.items() if text}
     except (ValueError, AttributeError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path, 200)} is to hold lines such as f5 = 'netron {{case}}' ({shown(error, 80)})"
+            f"{shown(path, 200)} must hold lines such as f5 = 'netron {{case}}' ({shown(error, 80)})"
         ) from None
 
 

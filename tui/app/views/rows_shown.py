@@ -217,7 +217,7 @@ def list_related(related: Sequence[rows.RelatedRow]) -> list[Line]:
 def list_history(decisions: Sequence[rows.Decision]) -> list[Line]:
     """List the decisions, the latest first."""
     if not decisions:
-        return [(("nobody decided anything here yet", "dim"),)]
+        return [(("no decisions yet", "dim"),)]
     found: list[Line] = []
     for each in decisions:
         done = each.state == "done"

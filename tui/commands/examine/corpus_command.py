@@ -207,8 +207,7 @@ def report_results(
 ) -> int:
     """Print and write the results in the forms that were asked for, and return the exit code.
 
-    `words`, where they are given, are what the counts and the key `status` call the states; `rows` replace
-    those of `--json`.
+    `words` names the states in the counts and in the key `status`; `rows` replace those of `--json`.
     """
     from opsieve.triage.corpus.corpus_file import FAIL_ON as FAILING_STATES, count_states, list_facts
 

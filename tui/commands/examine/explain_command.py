@@ -52,7 +52,7 @@ def command(name: str, folder: Path, as_json: bool) -> int:
         hint = suggest_name(name, [each.name for each in read_explanations()])
         # without a store a fingerprint means nothing
         where = hint or (f": {error}" if folder.is_dir() else f", and there is no store {shown(folder, 120)}")
-        raise BadInput(f"{shown(name)} is no verdict, kind, rule, hazard or oracle{where}") from None
+        raise BadInput(f"{shown(name)} is not a verdict, kind, rule, hazard or oracle{where}") from None
     # a cluster means all of its fingerprints
     chosen = [row for row in listed if row.key.endswith(name)] or listed
     if as_json:

@@ -194,12 +194,12 @@ def write_sentences(facts: Mapping[str, Any]) -> list[str]:
     if "auto_triage" in facts:
         done = facts["auto_triage"]
         lines.append(
-            f"Beside the hunt {printable.count_noun(done['reduced'], 'case')} reduced, passes asked of"
-            f" {done['attributed']}, releases of {done['bisected']}, in {done['seconds']:.0f} s."
+            f"Auto-triage: {done['reduced']} reduced, {done['attributed']} attributed,"
+            f" {done['bisected']} bisected, in {done['seconds']:.0f} s."
         )
     lines += [
-        f"{known['target']} fails at {known['feature']} again and again: such programs seldom go there"
-        f" ({known['left_out']} left out)."
+        f"{known['target']} keeps failing at {known['feature']}:"
+        f" {printable.count_noun(known['left_out'], 'such program')} withheld."
         for known in facts.get("known_failures", ())
     ]
     return lines

@@ -378,18 +378,18 @@ def _write_summary(facts: dict[str, Any]) -> str:
     if "auto_triage" in facts:
         beside = facts["auto_triage"]
         lines.append(
-            f"  beside the hunt: {count_noun(beside['reduced'], 'case')} reduced, passes asked of"
-            f" {beside['attributed']}, releases of {beside['bisected']}, in {beside['seconds']:.0f} s"
+            f"  auto-triage: {beside['reduced']} reduced, {beside['attributed']} attributed,"
+            f" {beside['bisected']} bisected, in {beside['seconds']:.0f} s"
         )
     for cluster in facts.get("ci_clusters", ()):
         why = f"known: {printable(cluster['known'])}" if cluster["known"] else "NEW"
         lines.append(f"  {cluster['cluster']}  {printable(cluster['title'])} ({cluster['members']}): {why}")
     for known in facts.get("known_failures", ())[:SHOWN]:
-        what = f"{known['target']} fails at {printable(known['feature'])} again and again"
-        lines.append(f"  {what}: such programs seldom go there ({known['left_out']} left out)")
+        what = f"{known['target']} keeps failing at {printable(known['feature'])}"
+        lines.append(f"  {what}: {count_noun(known['left_out'], 'such program')} withheld")
     for lack in facts.get("lacks", ())[:SHOWN]:
-        what = f"{lack['target']} has no {printable(lack['feature'])}"
-        lines.append(f"  {what}: such programs seldom go there ({lack['left_out']} left out)")
+        what = f"{lack['target']} lacks {printable(lack['feature'])}"
+        lines.append(f"  {what}: {count_noun(lack['left_out'], 'such program')} withheld")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)

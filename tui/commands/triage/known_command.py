@@ -71,5 +71,5 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
                 f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}"
             )
         )
-    click.echo(f"{count_noun(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
+    click.echo(f"{count_noun(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER shows why")
     return 0

@@ -131,7 +131,7 @@ def _layout(call: SpelledCall) -> Any:
     initial = [id(item) for item in mapping["initial_indices"]]
     order = [id(item) for item in mapping["final_indices"]]
     if sorted(order) != sorted(initial):
-        raise NotImplementedError("no spelling of a layout that is no permutation of the axes")
+        raise NotImplementedError("no spelling of a layout that is not a permutation of the axes")
     return _transpose(call, call.args[0], [initial.index(item) for item in order])
 
 

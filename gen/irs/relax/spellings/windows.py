@@ -79,7 +79,7 @@ def _pool(mean: bool) -> Spelling:
 
 
 def _widths(data: Any, call: SpelledCall) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return how much each axis is padded as the module says, and with what `ceil_mode` adds."""
+    """Return the padding of each axis: as declared, and with the elements that `ceil_mode` adds."""
     window, strides, dilation, padding = (
         call[name] for name in ("pool_size", "strides", "dilation", "padding")
     )
