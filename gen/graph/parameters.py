@@ -12,6 +12,7 @@ from typing import Any, Final
 from opsieve.gen.declarations.tensor import LARGEST, NUMBER, Number, Tensor
 from opsieve.gen.graph.adapters import GrowingGraph
 from opsieve.gen.graph.graph import Shape
+from opsieve.gen.graph.scope import ProgramState
 
 OPERATORS: Final = frozenset(
     ("Shape", "Size", "Gather", "Slice", "Concat", "Add", "Sub", "Mul", "Cast", "Div")
@@ -48,10 +49,7 @@ def compute_numbers(
     if values != tuple(scaled):
         return None
     if parts == 1 and builder.style.ranged and program.has_input and rng.chance(builder.style.fed):
-        low, high = min(numbers), max(numbers)
-        made = Tensor(program.make_name("x"), dtype, shape, low, high, tuple(numbers), "input")
-        program.leaves.append(made)
-        return made
+        return feed_numbers(program, numbers, dtype, shape)
     source = _find_source(builder, values)
     if source is None:
         return None
@@ -64,6 +62,14 @@ def compute_numbers(
     except _Unsupported:
         builder.undo(mark)
         return None
+    return made
+
+
+def feed_numbers(program: ProgramState, numbers: Sequence[Number], dtype: str, shape: Shape) -> Tensor:
+    """Return an input of the program that holds these numbers."""
+    low, high = min(numbers), max(numbers)
+    made = Tensor(program.make_name("x"), dtype, shape, low, high, tuple(numbers), "input")
+    program.leaves.append(made)
     return made
 
 

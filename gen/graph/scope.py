@@ -206,11 +206,11 @@ class ProgramState:
     """The settings of a program, its leaves, and its size so far.
 
     `supports` tells whether the compilers under test support an instance. `only` are the requested operators
-    (None: all), `choices` those that bodies are grown from, `plant` adds a structure to some bodies (None:
+    (None: all), `choices` those that bodies are grown from, `plant` adds a rewrite to some bodies (None:
     none). `inner` counts the nodes inside bodies. `exposed` are tensors that become outputs although nodes
-    read them. `opened` says that sizes will be left open. `leaves` are inputs, initializers and constants;
-    `numbers` those with known numbers. `held` maps names of leaves to the elements that a model gave them:
-    they are written unchanged.
+    read them. `states` names the states of rewrites that are built (gen/strategies/patterns). `opened` says
+    that sizes will be left open. `leaves` are inputs, initializers and constants; `numbers` those with known
+    numbers. `held` maps names of leaves to the elements that a model gave them: they are written unchanged.
     """
 
     def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
@@ -221,11 +221,12 @@ class ProgramState:
         self.supports: Supports | None = None
         self.only: frozenset[str] | None = None
         self.choices: OpTable = _NO_CHOICES
-        self.plant: Callable[[Any], None] | None = None
+        self.plant: Callable[[Any], object] | None = None
         self.leaves: list[Tensor] = []
         self.numbers: dict[tuple[str, Shape, tuple[Number, ...]], Tensor] = {}
         self.held: dict[str, Any] = {}
         self.exposed: list[Tensor] = []
+        self.states: list[str] = []
         self.has_input = False
         self.opened = False
         self.count = 0

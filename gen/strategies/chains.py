@@ -12,7 +12,6 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from opsieve.gen.case.case import Case
@@ -21,9 +20,9 @@ from opsieve.gen.declarations.catalogue import OpChoice, choices
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph import adapters, graph, graph_builder
+from opsieve.gen.strategies.patterns.strategy import Planter, load_rewrites
 
 NAME: Final = "chains"
-_TABLE: Final = Path(__file__).with_name("rewrites.txt")
 _WITH_BODIES: Final = "control"
 # Operators in the rewrites of onnxruntime (graph transformers of all levels), onnxoptimizer, onnxslim and
 # onnxscript, by their sources; as many as the field has elements.
@@ -110,13 +109,14 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ChainRates:
-    """How often: `listed`, the next nodes are a rewrite of the table, of which at the rate `missed` one
-    operator differs, is missing or has an extra neighbour; `fixed`, its further inputs are parameters;
-    `in_body`, it stands in a body; `shared`, a chain continues from a result before the last; `given`, a
-    result on the chain is an output.
+    """How often: `planted`, the next nodes are a rewrite in one of its states; `listed`, they are its
+    operators with drawn parameters, of which at the rate `missed` one differs, is missing or has an extra
+    neighbour; `fixed`, further inputs are parameters; `in_body`, a rewrite stands in a body; `shared`, a
+    chain continues from a result before the last; `given`, a result on the chain is an output.
     """
 
-    listed: float = 0.15
+    planted: float = 0.15
+    listed: float = 0.1
     missed: float = 0.3
     fixed: float = 0.6
     in_body: float = 0.03
@@ -125,6 +125,8 @@ class ChainRates:
 
 
 _RATES: Final = ChainRates()
+# The usual number of rewrites in a program: the next seed begins so many states later.
+_REWRITES: Final = 2
 # The share of further inputs that are results although parameters are usual there.
 _PARAMETERS: Final = 0.1
 
@@ -139,7 +141,8 @@ def grow_chains(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
     builder = start(request, seed, NAME, palettes=_PALETTES)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     there, bodied = _list_drawable(builder.opset, request.only, request.dtypes)
-    builder.program.plant = lambda body: _add_rewrite(body, there, [])
+    planter = Planter(seed * _REWRITES)
+    builder.program.plant = planter.plant_rewrite
     rng, ends = builder.rng, list[Tensor]()
     span = max(1, round(request.nodes * _READ))
     symbols, waiting = iterate_symbols(seed * span), list[OpChoice]()
@@ -152,7 +155,11 @@ def grow_chains(request: GenRequest, seed: int) -> graph_builder.GraphBuilder:
         if len(ends) > 1 and rng.chance(_RATES.shared):
             ends.append(ends.pop(rng.below(len(ends) - 1)))
         if rng.chance(_RATES.listed):
-            _add_rewrite(builder, there, ends)
+            _add_row(builder, there, ends)
+            continue
+        if rng.chance(_RATES.planted):
+            made = planter.plant_rewrite(builder, ends[-1] if ends else None)
+            ends[:] = [*ends[-_ENDS:], made] if made is not None else ends
             continue
         waiting += [
             there[name]
@@ -177,12 +184,10 @@ def _list_drawable(
     ]
 
 
-def _add_rewrite(
-    builder: graph_builder.GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]
-) -> None:
-    """Add the operators that a rewrite matches after the last result, or a near miss of them."""
+def _add_row(builder: graph_builder.GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
+    """Add the operators of a rewrite after the last result, with drawn parameters, or a near miss of them."""
     rng, style = builder.rng, builder.style
-    drawn = [each for each in (rng.choice(load_rewrites()) for _ in range(_AHEAD)) if each[0] in there]
+    drawn = [each for each in (rng.choice(_list_rows()) for _ in range(_AHEAD)) if each[0] in there]
     if not drawn:
         return
     first, end = _choose_next([there[each[0]] for each in drawn], ends, style.ranged)
@@ -211,10 +216,11 @@ def _extend_chain(
 
 
 @functools.cache
-def load_rewrites() -> tuple[tuple[str, ...], ...]:
-    """Load the rewrites of the table: operators in a row."""
-    lines = _TABLE.read_text(encoding="utf-8").splitlines()
-    return tuple(tuple(line.partition(";")[0].split()) for line in lines if line and not line.startswith("#"))
+def _list_rows() -> tuple[tuple[str, ...], ...]:
+    """List the operators of each rewrite that has several."""
+    return tuple(
+        dict.fromkeys(rewrite.operators for rewrite in load_rewrites() if len(rewrite.operators) > 1)
+    )
 
 
 def _choose_next(

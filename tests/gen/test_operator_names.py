@@ -30,7 +30,6 @@ _EXCEPTIONS = {
     "backends/judge/discontinuity_points.py": "an Add that is put behind a jump",
     "backends/judge/pieces.py": "nodes that are put between the pieces of a model",
     "backends/workers/questions/probe_backend.py": "a model that every backend is tried on",
-    "gen/generation/pattern_builder.py": "where a structure begins: any tensor, as Identity takes it",
     "gen/model/derivation.py": "a fault of onnx's own shape inference, worked around",
     "gen/irs/relax": "which operator of ONNX one of Relax stands for",
     "gen/irs/tir": _SAME_NAMES,
