@@ -2,7 +2,7 @@
 failure.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -117,9 +117,9 @@ class RefusedModel:
 
 
 def judge_models(
-    models: Sequence[Path], request: JudgeRequest, say: Callable[[str], None]
-) -> Iterator[JudgeResult | RefusedModel]:
-    """Judge every model on every target, in order; diagnostics go to `say`.
+    models: Sequence[Path], request: JudgeRequest, say: Callable[[str], None], group: int = GROUP
+) -> Generator[JudgeResult | RefusedModel]:
+    """Judge every model on every target, in order and `group` models at a time; diagnostics go to `say`.
 
     Raises:
         BadInput: For unknown targets or values.
@@ -132,8 +132,8 @@ def judge_models(
     targets = request.oracles.expand_targets([resolve(text) for text in request.targets or ("onnxruntime",)])
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         cache = ObservationCache(workers)
-        for first in range(0, len(models), GROUP):
-            cases, refused = _open_cases(models[first : first + GROUP], request, cache)
+        for first in range(0, len(models), group):
+            cases, refused = _open_cases(models[first : first + group], request, cache)
             yield from refused
             if values:
                 cases = choose_values(cases, values, request.seed, workers, say)

@@ -5,7 +5,10 @@ history.
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from opsieve.backends.workers.sandbox.limited_process import read_limited
 from opsieve.bisect.sessions import answers, versions
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
+from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
 from opsieve.triage.known.report import ReportFacts
 from opsieve.triage.known.report_models import InlineModel, ReportContents, read_contents
 
@@ -74,26 +77,35 @@ def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayA
     facts = contents.facts
     targets = _choose_targets(request, facts, say)
     with tempfile.TemporaryDirectory() as folder:
-        for source, model, inputs in _iter_models(contents, request, Path(folder), say):
-            asked = JudgeRequest(targets, inputs=inputs, seed=request.seed, offline=request.offline)
-            # A report often shows several models, of which some are only fragments.
-            results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
-            if results:
-                since = _find_history(model, inputs, results, request, say) if request.history else ("", "")
-                installed = [each.judged.verdict.verdict for each in results if not each.target.release]
-                return ReplayAnswer(
-                    facts,
-                    source,
-                    tuple(each.facts() for each in results),
-                    # One failing target decides; the others only say something if one of them passes.
-                    True if verdict.FAILING & {*installed} else False if "pass" in installed else None,
-                    *since,
+        sources = dict(_iter_models(contents, request, Path(folder), say))
+        asked = JudgeRequest(targets, inputs=request.inputs, seed=request.seed, offline=request.offline)
+        # A report often shows several models, of which some are only fragments: the first whole one counts.
+        with closing(judge_models([*sources], asked, say, group=1)) as judging:
+            for name, found in groupby(judging, attrgetter("model")):
+                model, items = Path(name), list(found)
+                results = [each for each in items if isinstance(each, JudgeResult)]
+                if results:
+                    break
+                for each in items:
+                    if isinstance(each, RefusedModel):
+                        # Without the advice to use an option of `run`
+                        why = each.reason.replace(name, "it").partition("; fix it")[0]
+                        say(f"{sources[model]} is not judged: {why}")
+            else:
+                raise BadInput(
+                    f"{shown(request.report, 200)} holds no model that can be judged (a script of"
+                    " onnx.helper, or onnx.parser's text): --model names the one that is attached to it"
                 )
-            say(f"{source} cannot be judged")
-    raise BadInput(
-        f"{shown(request.report, 200)} holds no model that can be read (a script of onnx.helper, or"
-        " onnx.parser's text): --model names the one that is attached to it"
-    )
+        since = _find_history(model, results, request, say) if request.history else ("", "")
+        installed = [each.judged.verdict.verdict for each in results if not each.target.release]
+        return ReplayAnswer(
+            facts,
+            sources[model],
+            tuple(each.facts() for each in results),
+            # One failing target decides; the others only say something if one of them passes.
+            True if verdict.FAILING & {*installed} else False if "pass" in installed else None,
+            *since,
+        )
 
 
 def _choose_targets(
@@ -122,25 +134,27 @@ def _choose_targets(
 
 def _iter_models(
     contents: ReportContents, request: ReplayRequest, folder: Path, say: Callable[[str], None]
-) -> Iterator[tuple[str, Path, Path | None]]:
-    """Yield the source of each model, its file, and the file of its inputs, if any."""
+) -> Iterator[tuple[Path, str]]:
+    """Yield the file of each distinct model, with the inputs of its script beside it, and its source."""
     if request.model is not None:
-        yield str(request.model), request.model, request.inputs
+        yield request.model, str(request.model)
         return
-    # Each in a folder of its own, because opsieve takes values that lie beside a model as its inputs.
+    written = set()
     for number, found in enumerate(contents.models):
+        if (found.data, found.text) in written:
+            continue
+        written.add((found.data, found.text))
         data = found.data or _parse_model_text(found, say)
         if not data:
             continue
+        # A folder of its own, because opsieve takes values that lie beside a model as its inputs.
         path = folder / str(number) / "model.onnx"
         path.parent.mkdir()
         path.write_bytes(data)
-        inputs = request.inputs
-        if inputs is None and found.inputs:
-            inputs = path.parent / "inputs.npz"
-            arrays: dict[str, Any] = {name: each.as_numpy() for name, each in found.inputs.items()}
-            np.savez(inputs, **arrays)
-        yield f"block {found.block} of the report", path, inputs
+        arrays: dict[str, Any] = {name: each.as_numpy() for name, each in found.inputs.items()}
+        if arrays:
+            np.savez(path.with_name("inputs.npz"), **arrays)
+        yield path, f"block {found.block} of the report"
 
 
 def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
@@ -154,7 +168,6 @@ def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
 
 def _find_history(
     model: Path,
-    inputs: Path | None,
     results: list[JudgeResult],
     request: ReplayRequest,
     say: Callable[[str], None],
@@ -169,7 +182,12 @@ def _find_history(
     offline = request.offline or os.environ.get(SWITCH) != "yes"
     target, package = str(failing.with_release("")), failing.facts.package
     asked = BisectRequest(
-        model, bad=failing.release or None, target=target, inputs=inputs, attribute=False, offline=offline
+        model,
+        bad=failing.release or None,
+        target=target,
+        inputs=request.inputs,
+        attribute=False,
+        offline=offline,
     )
     here = next((each for each in results if str(each.target) == target), None)
     passes = here is not None and here.judged.verdict.verdict == "pass"

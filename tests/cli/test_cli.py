@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import pytest
 from commands import opsieve
 from golden import assert_golden, normalised
 from models import X, chain
-from repository import SAMPLES
+from repository import ROOT, SAMPLES
 
 from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
+from opsieve.backends.registry import names, plugin
 from opsieve.backends.workers.questions import probe_backend
 from opsieve.gen.case.case import open_case, save
 from opsieve.triage.corpus.corpus_file import read_bugs
@@ -184,7 +186,10 @@ def test_the_hostile_corpus_ends_in_sentences(hostile_corpus: list[tuple[Path, s
 
 @pytest.mark.parametrize(
     "named",
-    [("onnxruntime", "reference", "openvino", "command"), pytest.param((), id="all", marks=pytest.mark.slow)],
+    [
+        ("onnxruntime", "reference", "openvino", "command", "oracle"),
+        pytest.param((), id="all", marks=pytest.mark.slow),
+    ],
 )
 def test_doctor_tells_what_is_there(
     named: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -199,7 +204,19 @@ def test_doctor_tells_what_is_there(
     assert backends["onnxruntime"]["newest_opset"] >= 20
     assert backends["reference"]["problem"] == ""
     assert backends["openvino"]["install"] == "pip install 'opsieve[openvino]'"
-    assert "command" not in backends
+    assert not {"command", "oracle"} & {*backends}
+    assert told["oracles"] == []
+
+
+def test_doctor_says_how_to_install_each_compiler_that_is_no_part_of_the_base() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    by_name = {name: plugin(name).facts.extra for name in names()}
+    assert {*filter(None, by_name.values())} <= {*extras}
+    own = {"checker", "reference", "fake", "command", "oracle", "onnxruntime"}
+    in_onnx = {"compose", "extractor", "inliner", "shape-inference", "version-converter"}
+    in_onnxruntime = {"float16", "quantization", "saved"}
+    base = {*own, *(f"onnx-{part}" for part in in_onnx), *(f"onnxruntime-{part}" for part in in_onnxruntime)}
+    assert {name for name, extra in by_name.items() if not extra} == base
 
 
 def test_a_folder_of_models_is_judged_model_by_model(

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 from opsieve.tui.cli import main
@@ -37,11 +39,27 @@ def test_a_report_is_replayed_on_what_is_installed(
     assert found["still"] == (verdicts["onnxruntime"] == "fail") == bool(code)
 
 
+@pytest.mark.slow
+def test_an_exported_issue_replays_as_the_failure_that_it_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, issue = tmp_path / "m.onnx", tmp_path / "issue.md"
+    constants = "<int64[6] pads = {0, 0, 0, 0, 0, 1}, float[1, 1, 1] x = {-2}>"
+    nodes = "{ t = Pad(x, pads) y = MaxPool<kernel_shape = [2]>(t) }"
+    text = f'<ir_version: 7, opset_import: ["": 13]> g () => (float[1, 1, 1] y) {constants} {nodes}'
+    onnx.save(onnx.parser.parse_model(text), model)
+    with pytest.raises(SystemExit):
+        main(["export", str(model), "-t", "onnxruntime", "--as", "issue", "-o", str(issue)])
+    # The optimised model, which computes something else, stands above the script.
+    assert issue.read_text().index("after optimisation") < issue.read_text().index("import onnx.parser")
+    assert code_of(str(issue), "--no-history", "--offline", "-t", "onnxruntime") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [
-        ("It fails.", [], "holds no model that can be read"),
-        ("```\n<ir_version: 8>\nnothing\n```", [], "holds no model that can be read"),
+        ("It fails.", [], "holds no model that can be judged"),
+        ("```\n<ir_version: 8>\nnothing\n```", [], "holds no model that can be judged"),
         ("onnxruntime==0.0.1 fails\n```\n" + MODEL + "\n```", [], "--yes installs it"),
         (REPORT, ["-t", "no-such-compiler"], "no-such-compiler"),
     ],

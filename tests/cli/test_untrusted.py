@@ -135,6 +135,7 @@ BOMBS = {
     "doubled lists": "a=[1]\n" + "a=a+a\n" * 60,
     "shared lists": "a=[1,1]\n" + "a=[a,a]\n" * 60 + "b=np.array(a)\n",
     "shared dicts": "a={}\n" + "a={'x':a,'y':a}\n" * 60 + "b=np.array(a)\n",
+    "broken models": 'onnx.parser.parse_model("<ir_version: 8> g () => () { a = b() }")\n' * 3000,
     "many arrays": "".join(f"a{at}=np.zeros((1<<22,))\n" for at in range(400)),
 }
 
@@ -144,7 +145,7 @@ def test_a_script_of_a_report_takes_little(name: str, capsys: Capture) -> None:
     Path("issue.md").write_text(f"```\n{BOMBS[name]}```\n")
     code, _, err = opsieve("replay", "issue.md", "--offline", "--no-history", capsys=capsys)
     assert code == 2
-    assert len(err.splitlines()) == 1
+    assert len(err.splitlines()) == 1 + (name == "broken models")
 
 
 def test_a_pickle_makes_no_room_for_what_it_does_not_hold() -> None:

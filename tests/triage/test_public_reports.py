@@ -2,14 +2,18 @@
 nothing in it is run.
 """
 
+import base64
+import zlib
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from opsieve.triage.export.program_source import encode_bytes
 from opsieve.triage.known.report import extract_facts, parse_report
-from opsieve.triage.known.report_models import Script, iter_models
+from opsieve.triage.known.report_models import iter_models
+from opsieve.triage.known.report_script import Script
 
 SCRIPT = """import numpy as np
 import onnx
@@ -97,6 +101,30 @@ def test_a_script_that_is_cut_into_blocks_is_one() -> None:
     assert found.data
 
 
+def test_the_script_of_an_exported_issue_comes_before_the_optimised_model() -> None:
+    script = f"model = onnx.parser.parse_model(r'''{TEXT}''').SerializeToString()\n"
+    script += "inputs = {'x': np.array([1.0, -2.0], np.float32)}\nsession.run(None, given)"
+    first, second = iter_models(parse_report(f"```text\n{TEXT}\n```\n```python\n{script}\n```\n"))
+    assert (first.block, second.block) == (2, 1)
+    np.testing.assert_array_equal(first.inputs["x"].as_numpy(), np.array([1, -2], np.float32))
+
+
+@pytest.mark.parametrize("size", [3, 3000])
+def test_a_model_and_values_in_base64_are_read(size: int) -> None:
+    weights = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+    nodes = [onnx.helper.make_node("Relu", ["w"], ["y"])]
+    held = [onnx.numpy_helper.from_array(np.sign(weights), "w")]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], held)).SerializeToString()
+    script = f"MODEL = decode({encode_bytes(model)})\n"
+    script += f"INPUTS = {{'x': decode({encode_bytes(weights.tobytes())}, np.float32, ({size},))}}\n"
+    (found,) = iter_models(parse_report(f"```\n{script}```\n"))
+    assert found.data == model
+    np.testing.assert_array_equal(found.inputs["x"].as_numpy(), weights)
+    plain = f"model = onnx.load_from_string(base64.b64decode({base64.b64encode(model).decode()!r}))"
+    (found,) = iter_models(parse_report(f"```\n{plain}\n```\n"))
+    assert found.data == model
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -118,6 +146,10 @@ def test_a_script_that_is_cut_into_blocks_is_one() -> None:
         "x = 1 / 0",
         "x = [0][7]",
         "x = np.random.randn(99999, 99999)",
+        f"x = decode({base64.b64encode(b'z' + zlib.compress(bytes(100 << 20))).decode()!r})",
+        f"x = decode({base64.b64encode(b'z12345').decode()!r})",
+        "x = decode('123')",
+        "x = decode('PTEyMw==', np.float32, (1 << 40,))",
     ],
 )
 def test_what_is_no_plain_value_has_none(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,4 +50,5 @@ BACKEND = targets.Transformed(
     ("onnx_ir.passes.common",),
     run_passes,
     package="onnx-ir",
+    extra="onnx-ir",
 )

@@ -45,9 +45,11 @@ BACKEND = targets.Transformed(
     {"model": MODELS, "level": ("0", "1", "2", "99"), "skip": ()},
     "model",
     ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
-    ("onnxruntime.transformers.optimizer",),
+    # It is imported late, by the inference of shapes.
+    ("sympy", "onnxruntime.transformers.optimizer"),
     fuse,
     package="onnxruntime",
+    extra="symbolic-shapes",
     may_lack=True,
     checked=False,
     patterns=(("unsupported", r"ONNX model has no opset for default domain"),),

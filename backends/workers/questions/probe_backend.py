@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve
+from opsieve.backends.registry import ORACLE, ResolvedTarget, names, plugin, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
@@ -44,8 +44,8 @@ def examine_all(workers: Workers) -> Iterator[Examination]:
 
 
 def list_examined() -> tuple[str, ...]:
-    """List the backends to examine, without commands, which need an argument."""
-    return tuple(name for name in names() if not _is_command(name))
+    """List the backends to examine, without commands and users' oracles, which need an argument."""
+    return tuple(name for name in names() if name != ORACLE and not _is_command(name))
 
 
 def _is_command(name: str) -> bool:

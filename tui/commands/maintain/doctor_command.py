@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         walls, lacks = workers.get_walls()
     pythons = [".".join(map(str, found.version)) for found in interpreters.find_interpreters()]
     isolated = isolation.examine_isolation(walls, lacks)
+    from opsieve.backends.compilers import user_oracle
     from opsieve.backends.registry import names, plugin
 
     # Withheld are those that no backend asks for.
@@ -76,6 +78,7 @@ def command(as_json: bool, probe: bool, costs: bool, targets: tuple[str, ...], t
         "pythons_for_releases": pythons,
         "release_store": str(releases.ReleaseStore().root),
         "native_frames": native.shim() is not None,
+        "oracles": sorted(entry_points(group=user_oracle.GROUP).names),
         "isolation": asdict(isolated),
         "variables_left_out": sorted({*os.environ} - {*policy.select_variables(os.environ, patterns)}),
     }
@@ -107,6 +110,8 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
             console.print(f"  lacks: {escape(sentence)}", soft_wrap=True)
         if item.problem:
             console.print(f"  {escape(item.problem)}", soft_wrap=True)
+    if facts["oracles"]:
+        console.print(f"\nOracles of yours (--oracle NAME): {escape(', '.join(facts['oracles']))}.")
     console.print(
         f"\nPythons for old releases: {', '.join(facts['pythons_for_releases'])}. Releases are kept in"
         f" {escape(str(facts['release_store']))}."
