@@ -70,6 +70,7 @@ class Rewriting:
 
     def takes(self, operator: str, name: str) -> bool:
         """Return whether an operator takes a value as its first input at the model's opset."""
+        # Declarations begin at `OLDEST`; below it nothing is known about the form of an operator.
         kind, had = self.types.get(name), form(operator, self.opset) if self.opset >= OLDEST else None
         if kind is None or had is None:
             return False
@@ -138,6 +139,7 @@ def insert_identities(at: Rewriting) -> None:
                 or not at.chosen(name)
             ):
                 continue
+            # An output keeps its name, because people and tests know it by that: its node gets a new one.
             if name in given:
                 node.output[place] = at.fresh(name)
                 made.append(at.make_node("Identity", [node.output[place]], [name]))
@@ -161,6 +163,7 @@ def duplicate_results(at: Rewriting) -> None:
         if uses.get(name, 0) > 1 and at.chosen(name)
     }
     made: list[NodeProto] = []
+    # The first reader keeps the original; an output counts as the first one.
     seen = set(at.outputs)
     for node in at.nodes:
         for place, name in enumerate(node.input):
@@ -226,6 +229,7 @@ def freeze_inputs(at: Rewriting) -> None:
     kept = []
     for info in graph.input:
         value = at.inputs.get(info.name)
+        # Sequences and absent optionals have no initializer.
         fits = isinstance(value, np.ndarray) and dtype_name(value) in NUMBERS and info.name not in at.outputs
         if not fits or not at.chosen(info.name):
             kept.append(ValueInfoProto.FromString(info.SerializeToString()))
@@ -246,6 +250,7 @@ def swap_operands(at: Rewriting) -> None:
     for node in at.nodes:
         if not at.is_standard(node) or not commutes(node.op_type) or len(node.input) < 2:
             continue
+        # Equal operands would leave the model as it is.
         if node.input[0] != node.input[1] and at.chosen(node.output[0]):
             node.input[0], node.input[1] = node.input[1], node.input[0]
             at.rewritten = True
@@ -261,6 +266,7 @@ def reorder_nodes(at: Rewriting) -> None:
             readers.setdefault(other, []).append(place)
     left = [len(needed) for needed in needs]
     ready = [_rank_place(at, place) for place, count in enumerate(left) if not count]
+    # A heap, since a model may have 100,000 nodes.
     heapq.heapify(ready)
     order: list[int] = []
     while ready:

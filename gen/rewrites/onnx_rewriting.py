@@ -36,6 +36,7 @@ def split_batch(at: Rewriting) -> None:
         if split is None or not at.chosen(node.output[0]):
             made.append(node)
             continue
+        # Once for each value, though several nodes may read its parts.
         for name in dict.fromkeys(name for name, apart in zip(node.input, split, strict=True) if apart):
             if name not in parts:
                 parts[name] = (at.fresh(name), at.fresh(name))
@@ -50,6 +51,7 @@ def split_batch(at: Rewriting) -> None:
         halves = [_copy_half(at, node, split, parts, side) for side in (0, 1)]
         made += halves
         for first, second, whole in zip(*(half.output for half in halves), node.output, strict=True):
+            # The next node reads the parts directly, so that a chain stays split.
             parts[whole] = (first, second)
             made.append(at.make_node("Concat", [first, second], [whole], axis=0))
         at.rewritten = True
@@ -119,6 +121,7 @@ def _apply_rewrite(
         return None
 
     def is_chosen(place: str) -> bool:
+        # By a hash of the name: a reduction that drops other values leaves the choice for this one.
         return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
 
     at = start_rewriting(model, inputs, is_chosen)

@@ -15,6 +15,7 @@ from opsieve.gen.irs.registry import ir_named, ir_names, load_named
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 
+# At most four digits: `choose_relation` writes three.
 _WRITTEN = re.compile(r"([a-z-]{1,40})(?:@([1-9][0-9]{0,3}))?")
 
 
@@ -45,6 +46,8 @@ def choose_relation(ir: str, number: int) -> str:
     if not names:
         return ""
     turn, place = divmod(number, len(names))
+    # Everywhere in one of three turns; in the others half of the places, so that only some neighbours are
+    # separated.
     return names[place] if turn % 3 == 0 else f"{names[place]}@{turn % 1000}"
 
 

@@ -223,6 +223,7 @@ def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     given, inner = list(node.input)[ports.operands :], list(body.input)[ports.inputs :]
     results = list(zip(node.output, list(body.output)[ports.results :], strict=False))
     if (
+        # A malformed node of a user's model, which the checker need not have seen.
         len(node.input) < ports.operands
         or len(body.input) != len(node.input)
         or len(results) < len(node.output)
@@ -278,6 +279,7 @@ def _splice(
     """Put a copy of the body in the place of its node."""
     body_copy = copied(body)
     for info in body_copy.output:
+        # The outputs are no declarations any more: the outer graph declares those values itself.
         info.ClearField("type")
     taken = edits.FreshNames(list_names(model))
     names, direct = _renaming(body_copy, turn, taken)
@@ -311,6 +313,7 @@ def _renaming(body: onnx.GraphProto, turn: _Turn, taken: edits.FreshNames) -> tu
     made = {name for inner in body.node for name in inner.output if name}
     names = dict(turn.bound)
     direct: set[str] = set()
+    # A result that a node of the body makes takes the outer name at once; any other one needs an Identity.
     for outer, info in turn.results:
         if outer and info.name in made and info.name not in names:
             names[info.name] = outer
@@ -334,6 +337,7 @@ class _Makes:
     def element(self, how: tuple[str, str, int, int], inner: str) -> onnx.NodeProto:
         operator, source, index, axis = how
         place = self._constant(np.array(index, np.int64), "index")
+        # SequenceAt has no axis.
         if operator != "Gather":
             return helper.make_node(operator, [source, place], [inner])
         return helper.make_node(operator, [source, place], [inner], axis=axis)
@@ -342,6 +346,7 @@ class _Makes:
         operator, axis = how
         if operator != "Unsqueeze":
             return helper.make_node(operator, [name], [outer])
+        # Unsqueeze of opset 12 and before.
         if not self._lists:
             return helper.make_node(operator, [name], [outer], axes=[axis])
         return helper.make_node(operator, [name, self._constant(np.array([axis], np.int64), "axes")], [outer])
@@ -360,6 +365,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                     field[place] = names[name]
         for attribute in node.attribute:
             if attribute.HasField("g"):
+                # A name that a nested body defines itself hides the outer one.
                 own = list_definitions(attribute.g)
                 _rename(attribute.g, {old: new for old, new in names.items() if old not in own})
     for info in graph.output:

@@ -60,6 +60,7 @@ def settle(
     untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
     if untold and _faulty(subject, static, types):
         return None
+    # Types of the subject are cached, so that only those of the changed model cost an inference.
     before = {} if anew else _by_graph(infer_types(subject))
     known = with_states(model, inputs, inferred, anew)
     if not anew and _differ(before, _by_graph(known)):
@@ -82,6 +83,7 @@ def settle(
         unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
         _declare(graph, declared.get(path, {}), unchanged, main=not path)
     settled = Subject(model, inputs, kept, redeclared=anew)
+    # The next edit of this subject needs the same types.
     INFERRED[settled] = known
     return settled
 
@@ -126,6 +128,7 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_open_sizes(info.type))
+            # An element type without sizes is still worth declaring.
             if found is not None and found.tensor_type.elem_type:
                 info.type.tensor_type.elem_type = found.tensor_type.elem_type
     made = {name for node in graph.node for name in node.output}
@@ -192,6 +195,7 @@ def _open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
 
 
 def _fits(value: tensors.Value, type_: onnx.TypeProto) -> bool:
+    # Sequences and optionals have no sizes to compare.
     if not isinstance(value, np.ndarray) or not type_.HasField("tensor_type"):
         return True
     tensor = type_.tensor_type

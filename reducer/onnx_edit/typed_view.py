@@ -143,6 +143,7 @@ class _ViewReader:
                 type_ = declared_type(value)
             number = self._add(info.name, path, type_, source, names)
             inputs.append(number)
+            # Larger values are never axes or sizes, which is all that rules read.
             if source and isinstance(value, np.ndarray) and value.size <= KNOWN:
                 self.known[number] = value
         for tensor in graph.initializer:
@@ -250,6 +251,7 @@ _MOST = 1 << 20
 
 def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:
     """Small whole numbers from -1 to 3; `dtype` is ONNX's number."""
+    # Neither all equal nor all positive: a wrong order or a lost sign still shows.
     flat = (np.arange(int(np.prod(shape, dtype=np.int64))) % 5) - 1
     if DTYPES.get(dtype) == "string":
         return flat.astype(str).astype(object).reshape(shape)
@@ -268,6 +270,7 @@ def plain_values(subject: Subject) -> Callable[[str], Value | None]:
 
     def make(name: str) -> Value | None:
         dtype, shape = types.get(name, ("", ()))
+        # In float64, since the product of hostile sizes overflows int64.
         small = dtype and 0 <= np.prod(shape, dtype=np.float64) <= _MOST
         return plain_tensor(NUMBERS[dtype], shape) if small else None
 
@@ -297,6 +300,7 @@ def _types(subject: Subject) -> Mapping[str, Typed]:
         first = next((scope[name][:2] for name in node.input if name in scope), None)
         for place, name in enumerate(node.output):
             ruled = check.types[place] if place < len(check.types) else None
+            # In the order of trust.
             typed = inferred.get(name) or ruled or declared_types.get(name) or first
             if name and typed is not None:
                 found[name], scope[name] = typed, (*typed, None)

@@ -48,6 +48,7 @@ def spread_of(answers: Sequence[Observation]) -> Spread:
             groups.append([answer])
         else:
             alike.append(answer)
+    # The right result is unknown, so that the most frequent one stands for it.
     usual = max(groups, key=len)
     others = [_differing(group[0], usual[0]) for group in groups if group is not usual]
     worst = next((found.worst for found in others if found.worst is not None), None)
@@ -120,6 +121,7 @@ class NondeterminismTest:
             found = spread_of(answers)
             if found.ended is not None:
                 verdict = judge_run(subject.program, subject.inputs, self.target, found.ended, self.workers)
+                # A missing feature, or a machine short of memory, is no other failure.
                 failed = verdict.verdict == "fail"
                 return CheckResult("slippage" if failed else "gone", f"a run ended: {found.ended.outcome}")
             if found.differing >= self.sightings:
@@ -131,6 +133,7 @@ class NondeterminismTest:
         verdict = Verdict("fail", "", "nondeterminism", "run", mismatch=found.worst)
         if not self.failure.is_shown_by(verdict, answer, subject.program, self.level):
             return CheckResult("slippage", f"runs differ otherwise: {found.worst.what}")
+        # Last, because the reference is slow.
         if left_open(subject, found.names, self.workers):
             return CheckResult("gone", "ONNX leaves open what it gives")
         return CheckResult("same", wrong=found.names)

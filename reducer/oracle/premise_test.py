@@ -79,6 +79,7 @@ def interestingness_of(
         return RepeatedTest(test, runs_for(premise.chance))
     if level != "cure":
         return test
+    # Runs of the other builds, which the level `cure` compares; only now, since they may take long.
     sick, well = cure_set(test, start)
     return replace(test, sick=sick, well=well)
 

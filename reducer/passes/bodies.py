@@ -75,6 +75,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
     results = {info.name for info in graph.output}
     reads = uses(graph)
     used = [number for number in step.outputs if number != ABSENT and seen.tensors[number].name in reads]
+    # Nothing reads it: it goes without a stand-in.
     if not used:
         yield _bypass(step.path, step.path[-1], step.node, {})
         return
@@ -84,6 +85,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         if first_output(item) == step.key:
             break
         inside.update(item.output)
+    # A body may only return what it computes itself.
     needs_inside = any(tensors[number].name in results for number in used)
     ways: list[dict[str, str]] = []
     for number in used:
@@ -91,6 +93,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         own = [item for item in step.inputs if item != ABSENT]
         others = [
             item
+            # Numbers rise in the order of computation: nearest first, and never a later value.
             for item in range(min(step.outputs) - 1, -1, -1)
             if step.path[: len(tensors[item].path)] == tensors[item].path
         ]
@@ -104,6 +107,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
             if tensor.name and visible and item not in step.outputs:
                 (found if _alike(tensor, wanted) else unlike).append(tensor.name)
         found = found[:_MOST_STAND_INS] + (unlike[:_MOST_STAND_INS] if len(graph.node) <= _FEW else [])
+        # Several results are replaced together, the first stand-in of each, then the second, and so on.
         ways = [
             {**(ways[place] if place < len(ways) else (ways[-1] if ways else {})), wanted.name: name}
             for place, name in enumerate(found)
@@ -163,6 +167,7 @@ def _function_nodes(function: onnx.FunctionProto) -> Iterator[OnnxEdit]:
     reads = {name for item in function.node for name in item.input} | set(function.output)
     for node in reversed(function.node):
         made = [name for name in node.output if name in reads]
+        # Functions have no types, so that only the node's own inputs are likely to fit.
         stand_ins = dict.fromkeys(filter(None, node.input)) if len(made) == 1 else ()
         for names in ({made[0]: name} for name in stand_ins) if made else ({},):
             yield _bypass(path, where, node, names)
@@ -227,6 +232,7 @@ def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
         info.name for info in graph.output
     }
     for part in signature(node):
+        # A node without outputs is invalid.
         if part.node_output >= 0 and (len(node.output) < 2 or node.output[part.node_output] in used - {""}):
             continue
         body = next(bodies(node))
@@ -261,6 +267,7 @@ def _drop_part(
 
 
 def _fewer_axes(node: onnx.NodeProto, part: SignaturePart) -> None:
+    # The lists of Scan have one entry for each scanned tensor.
     for prefix, place in (("scan_input", part.scanned), ("scan_output", part.stacked)):
         for suffix in ("axes", "directions") if place >= 0 else ():
             held = attribute_of(node, f"{prefix}_{suffix}")

@@ -50,6 +50,7 @@ def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
     initial = {tensor.name for tensor in subject.model.graph.initializer}
     if any(info.name in initial for info in subject.model.graph.input):
         yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)
+    # Tried here on a copy: an edit that changes nothing would cost a line of the certificate.
     if _drop_unused(copied(subject.model), dict(subject.inputs)) is not None:
         yield changing("drop what nothing reads", {"model:unused"}, _drop_unused)
     for name, value in subject.inputs.items():
@@ -104,6 +105,7 @@ def simplify_surroundings(subject: Subject) -> Iterator[OnnxEdit]:
             yield _make_untyped_edit(what, touch, change)
     yield OnnxEdit("declare types as they are inferred", frozenset(("model:types",)), _declare)
     if _rename(subject) is not None:
+        # Last: every other edit finds its place by a name.
         yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
 
 
@@ -194,6 +196,7 @@ def _lower_below(opset: int, model: onnx.ModelProto) -> bool:
         for entry in owner.opset_import:
             if entry.domain in ("", "ai.onnx"):
                 entry.version = min(entry.version, max(opset - 1, OLDEST))
+    # A node in a form that its opset lacks fails for that reason alone.
     if {entry.domain: entry.version for entry in model.opset_import} == before or not _has_forms(model):
         return False
     _lower_opset(model)

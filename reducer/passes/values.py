@@ -43,6 +43,7 @@ def simplify_values(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
                 yield _edit(edits, tensor, plainer, what)
     for tensor in found:
         if 1 < tensor.array.size <= _SINGLE:
+            # After whole tensors, which may have become plain by then.
             for index, array in _plainer_elements(tensor.array):
                 yield _edit(edits, tensor, array, f"a plainer element {index}")
 
@@ -62,6 +63,7 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
         return
     yield "zeros", np.zeros_like(array)
     yield "ones", np.ones_like(array)
+    # Of booleans only these two are plainer.
     if array.dtype == bool:
         return
     with np.errstate(all="ignore"):
@@ -78,6 +80,8 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
             )
         if "int" not in dtype_name(array):
             for what, parts in (("whole numbers", 1.0), ("halves", 2.0), ("eighths", 8.0)):
+                # Clipped before the product, which may overflow; infinities stay as they are, since a failure
+                # may need them.
                 rounded = np.where(np.isfinite(wide), np.rint(np.clip(wide, -1e6, 1e6) * parts) / parts, wide)
                 yield f"rounded to {what}", rounded.astype(array.dtype)
             yield "finite numbers", np.nan_to_num(wide, nan=0, posinf=2, neginf=-2).astype(array.dtype)
@@ -96,6 +100,7 @@ def _plainer_elements(array: Array) -> Iterator[tuple[int, Array]]:
     for index in range(array.size):
         seen = set()
         wide = flat[index].astype(np.float64)
+        # From the plainest on; half of a value keeps its sign and roughly its size.
         for item in (0, 1, flat[0], np.rint(wide), wide / 2):
             changed = flat.copy()
             with np.errstate(all="ignore"):
@@ -140,6 +145,7 @@ def simplify_dtypes(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
     for each in edits.view(subject).dtypes():
         dtype = each.dtype
         rank = DTYPE_RANKS.get(dtype, len(DTYPE_RANKS))
+        # Floats only become float32: an integer has no fraction.
         allowed = PLAIN_DTYPES if "int" in dtype or dtype == "bool" else PLAIN_DTYPES[:1]
         for target in [
             target for target in allowed if dtype and DTYPE_RANKS[target] < rank and target != dtype

@@ -28,6 +28,7 @@ def allow_builds(context: click.Context, _parameter: click.Parameter, value: Any
 
             target = resolve(text)
             allow(target)
+            # A target may name an oracle of the user's own, to whose code this is the consent.
             context.with_resource(name_oracles(target.oracles))
     return value
 

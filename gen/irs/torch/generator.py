@@ -178,6 +178,7 @@ def _draw_scalar(draft: _Draft) -> None:
     kind = 2 if isinstance(number, float) else 1
     dtype = value.dtype if value.category >= kind else ("int64", "float32")[kind - 1]
     name = draft.rng.choice(("add", "mul", "sub"))
+    # torch subtracts no booleans, not even numbers from them.
     if name == "sub" and value.category == 0:
         return
     draft.add_call(f"aten.{name}.Tensor", Drawn("", dtype, value.shape), Ref(value.name), number)
@@ -274,6 +275,7 @@ def _draw_reduction(draft: _Draft) -> None:
     axis, keep = draft.rng.below(value.rank), draft.rng.chance(0.5)
     left = (*value.shape[:axis], *([1] if keep else []), *value.shape[axis + 1 :])
     held = Ref(value.name)
+    # torch sums integers and booleans in int64.
     summed = value.dtype if value.category == 2 else "int64"
     way = draft.rng.below(4)
     if way == 0:
@@ -293,6 +295,7 @@ def _draw_index(draft: _Draft) -> None:
         return
     rng, held, axis = draft.rng, Ref(value.name), draft.rng.below(value.rank)
     size = value.shape[axis]
+    # Repeated indices are meant: gathers allow them, and a fill writes one value.
     index = np.array([rng.below(size) for _ in range(rng.between(1, 4))], np.int64)
     if rng.chance(0.3) and value.writable:
         draft.add_call("aten.index_fill_.int_Scalar", value, held, axis, draft.add_constant(index), 1)
@@ -332,6 +335,7 @@ def _draw_product(draft: _Draft) -> None:
     if a is None:
         return
     other = Drawn("", a.dtype, (a.shape[1], draft.rng.choice((1, 2, 4, 8))))
+    # Quarters from -1 to 1 are exact in every float type.
     array = np.array([draft.rng.below(9) - 4 for _ in range(int(np.prod(other.shape)))]) / 4
     weight = draft.add_constant(array.reshape(other.shape).astype(a.dtype))
     draft.add_call("aten.mm.default", Drawn("", a.dtype, (a.shape[0], other.shape[1])), Ref(a.name), weight)

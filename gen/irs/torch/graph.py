@@ -21,11 +21,15 @@ import numpy as np
 from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import NUMBERS, TensorType
 
+# Rises when an older opsieve would read a program wrongly.
 FORMAT = 1
+# Only torch's own operators: any other name could be code that a package registers.
 OPERATOR = re.compile(r"(?:aten|prims)\.[A-Za-z_][A-Za-z0-9_]{0,80}\.[A-Za-z_][A-Za-z0-9_]{0,80}", re.ASCII)
 # These read or write files by the name that they are given.
 BARRED = ("aten.from_file.",)
+# A name becomes an identifier of the exported script.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
+# A text becomes a literal of the script; torch's own words need no other signs.
 _WORD = re.compile(r"[A-Za-z0-9_ .:-]{0,60}", re.ASCII)
 # Words of torch that are no numbers or texts, by kind: `torch.float32`, `torch.channels_last`.
 WORDS = {

@@ -94,6 +94,7 @@ def command(
     facts = answer.facts
     for problem in [*answer.unread[:_PROBLEMS], *facts.get("problems", ())]:
         output.print_message(f"{single_line(problem)}.")
+    # A dry run ranks nothing.
     if answer.clusters is None:
         _print_moves(facts["moves"], as_json)
         return 0
