@@ -46,8 +46,6 @@ from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.sameness import make_failure
 
-# Names of compilers in a sentence of three lines
-_MOST_NAMES = 12
 # The size of a model, in bytes, from which running the judge's oracles costs more than the reduction does.
 _LARGE = 10_000
 # The number of nodes from which the oracles take minutes. Such a model is compared with its unoptimised
@@ -98,18 +96,15 @@ def _describe_tried(tried: Sequence[tuple[str, str]], is_named: bool) -> str:
     """Describe the answer of each target: in full if a user named it, else as names by verdict."""
     if is_named:
         return "; ".join(f"{name}: {said}" for name, said in tried)
-    groups: dict[str, list[str]] = {}
-    for name, said in tried:
-        groups.setdefault(said.partition(":")[0], []).append(name)
-    # Their names would fill a screen, and `opsieve doctor` has a hint for each.
-    absent = groups.pop("environment", [])
-    named = [f"{verdict} on {_join_names(names)}" for verdict, names in groups.items()]
-    return "; ".join([*named, *([f"{len(absent)} cannot run here (see opsieve doctor)"] if absent else [])])
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
-    return ", ".join([*names[:_MOST_NAMES], *more])
+    verdicts = dict.fromkeys(said.partition(":")[0] for _, said in tried)
+    named = {verdict: [name for name, said in tried if said.startswith(verdict)] for verdict in verdicts}
+    # Three lines: twelve names of a verdict, and the number of compilers that `opsieve doctor` explains.
+    return "; ".join(
+        f"{len(names)} cannot run here (see opsieve doctor)"
+        if verdict == "environment"
+        else f"{verdict} on {', '.join(names[:12])}" + f", {len(names[12:])} more" * bool(names[12:])
+        for verdict, names in named.items()
+    )
 
 
 def list_installed() -> list[ResolvedTarget]:
