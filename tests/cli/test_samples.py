@@ -32,6 +32,13 @@ EACH = [
 ]
 
 
+def test_the_demo_has_the_hashes_of_every_release_that_it_installs() -> None:
+    named = {resolve(text) for bug in FACTS.values() for text in (bug.fails, bug.passes)}
+    releases = {target.release for target in named if target.name == "onnxruntime" and target.release}
+    missing = [each for each in releases if not (FOLDER / "hashes" / f"onnxruntime-{each}.txt").exists()]
+    assert not missing, "uv pip compile --no-deps --generate-hashes makes the file"
+
+
 def here(text: str) -> ResolvedTarget:
     """The target as it can be asked without installing anything: by the package that is installed, or out of
     the store of releases.
