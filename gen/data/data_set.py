@@ -30,7 +30,9 @@ Role = Literal["input", "output"]
 
 # The most bytes of an .npy header, as numpy limits it.
 _MAX_HEADER = 10_000
+# Version 3.0 only adds names of fields in UTF-8, and arrays with fields are refused anyway.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# The names that NNSmith, onnx's own tests and numpy give to values without names.
 _POSITIONAL = {
     "input": re.compile(r"(?:i|in|input_?|arr_)([0-9]{1,5})"),
     "output": re.compile(r"(?:o|out|output_?|arr_)([0-9]{1,5})"),
@@ -80,6 +82,7 @@ def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dic
         if not file.exists() and isinstance(type_, OptionalType):
             values[name] = None
             continue
+        # Of all files together, since each of them alone may be within the limit.
         total += get_size(file)
         if total > LIMIT:
             raise BadInput(f"{where} holds over {LIMIT} bytes of values; cut the case down first")
@@ -87,6 +90,7 @@ def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dic
             values[name] = read_value(read_file(file), type_)
         except BadInput as error:
             raise BadInput(f"{shown(file, 160)} cannot be used: {error}") from None
+    # A file too many means that the data belongs to another model.
     extra = folder / f"{role}_{len(types)}.pb"
     if extra.exists():
         raise BadInput(f"{where} has {extra.name}, but the model has {len(types)} {role}s")
@@ -121,6 +125,7 @@ def check_values(values: Mapping[str, Value], types: Mapping[str, ValueType], ro
 def _by_name(
     arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Role, where: str
 ) -> Mapping[str, Any]:
+    # One name that fits proves that the names are meant; positions would then hide a misspelt one.
     if not types.keys() & arrays.keys():
         names = list(types)
         matches = {key: _POSITIONAL[role].fullmatch(key) for key in arrays}
@@ -151,6 +156,7 @@ def _reinterpret_void(array: Value, type_: ValueType) -> Value:
         and type_.dtype != "string"
     ):
         dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[type_.dtype])
+        # numpy saves types that it does not know as raw bytes.
         if dtype.itemsize == array.dtype.itemsize and dtype.type.__module__ == "ml_dtypes":
             return array.view(dtype)
     if array.dtype.kind in "US":
@@ -173,6 +179,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
+            # The directory of the archive tells the sizes before anything is unpacked.
             if len(entries) > BUDGET.entries or sum(entry.file_size for entry in entries) > LIMIT:
                 raise BadInput(
                     f"{where} unpacks to over {LIMIT} bytes or {BUDGET.entries} entries; cut the case down"
@@ -180,6 +187,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                 )
             for entry in entries:
                 if (
+                    # Other methods unpack with less control over memory, and numpy uses none of them.
                     entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                     or entry.flag_bits & 1
                 ):
@@ -233,6 +241,7 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:
         raise BadInput(f"{where} is not an array of numbers, booleans or strings")
     size = length - head.tell()
+    # Before the data is read: a header may declare terabytes.
     if math.prod(shape) * dtype.itemsize != size:
         raise BadInput(f"{where} declares {shown(shape)} of {dtype.name}, but holds {size} bytes")
     data = head.read() + file.read()

@@ -60,6 +60,7 @@ class InputFlow:
     def _nodes(self, nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
         for node in nodes:
             self._visits += 1
+            # Functions that call each other in a chain of calls can double the visits with each level.
             if self._visits > BUDGET.visits:
                 return
             self._ask(node, scope)
@@ -67,6 +68,7 @@ class InputFlow:
             function = self._functions.get((node.domain, node.op_type, node.overload))
             if function is not None:
                 if self._depth < BUDGET.calls:
+                    # A function sees nothing of its caller.
                     inner = _Scope()
                     self._bind(function.input, node.input, scope, inner)
                     self._depth += 1
@@ -95,6 +97,7 @@ class InputFlow:
             if domain is ANY:
                 continue
             for root, in_order in roots.items():
+                # Behind a permutation the elements are known, but not their places.
                 self.domains[root] = self.domains[root].meet(domain if in_order else domain.drop_order())
 
     def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
@@ -112,6 +115,7 @@ class InputFlow:
             return
         if operator.keeps_shape and node.input and scope.shapes.get(node.input[0]) is not None:
             scope.shapes.setdefault(node.output[0], scope.shapes[node.input[0]])
+        # It computes new elements, whose domain says nothing about the input.
         if operator.moves is declaration.Moves.NONE:
             return
         sources = node.input if operator.moves is declaration.Moves.EVERY else node.input[:1]
@@ -134,7 +138,9 @@ class InputFlow:
 
     def _constant(self, name: str, tensor: onnx.TensorProto, scope: _Scope) -> None:
         scope.shapes[name] = tuple(tensor.dims)
+        # An initializer hides an outer value of its name.
         scope.roots.pop(name, None)
+        # Axes and sizes are vectors or scalars.
         if len(tensor.dims) <= 1 and all(size <= _MAX_CONSTANT for size in tensor.dims):
             array = attributes.tensor_array(tensor)
             if array is not None and array.dtype.kind in "iu":

@@ -164,6 +164,7 @@ def _bind(tensors: Mapping[str, TensorType], windows: bool, seed: int) -> dict[s
             if term.isdigit() and len(terms) > 1:
                 total += int(term)
                 continue
+            # At least two, because 1 broadcasts and hides a wrong axis.
             drawn = int(Stream(seed, f"dimension {term}").integers(2, 4, 1)[0])
             total += _WINDOW_SIZE if image_side or names.get(term) else drawn
         sizes[name] = total
@@ -223,12 +224,14 @@ def _numbers(dtype_name: str, count: int, domain: tensor.Domain, stream: Stream)
         return (stream.fractions(count) * 4 - 2 + 1j * (stream.fractions(count) * 4 - 2)).astype(dtype)
     if "int" in dtype_name:
         return _integers(dtype_name, count, domain, stream).astype(dtype)
+    # Both signs where the domain allows it, and at least four wide.
     low = domain.low if domain.low > -math.inf else min(-2.0, domain.high - 4)
     high = domain.high if domain.high < math.inf else max(2.0, low + 4)
     # The type holds positive powers of two only.
     if dtype_name == "float8_e8m0fnu":
         low, high = max(low, 0.25), max(high, 0.5)
     numbers = low + (high - low) * stream.fractions(count)
+    # At least an eighth keeps quotients within eight times the dividend.
     if domain.nonzero:
         numbers = np.where(np.abs(numbers) < 0.125, 0.5, numbers)
     made = (
@@ -244,6 +247,7 @@ def _numbers(dtype_name: str, count: int, domain: tensor.Domain, stream: Stream)
 
 def _integers(dtype_name: str, count: int, domain: tensor.Domain, stream: Stream) -> Array:
     least, most = _limits(dtype_name)
+    # Small: the product of any two of them fits int8.
     low, high = (max(-4, least), 8) if least else (0, 8)
     if domain.low > -math.inf:
         low = max(math.ceil(domain.low), least)

@@ -22,6 +22,7 @@ from onnx import TensorProto, helper
 
 # The size in bytes from which a tensor's data is kept outside of memory.
 LEAST = 1 << 20
+# No tool writes such a location, and a forged one is looked up by its digest and not found.
 SCHEME = "opsieve-sha256:"
 _PAGE = mmap.ALLOCATIONGRANULARITY
 # Tags of protobuf for the fields 7, 5 and 9 of onnx.proto, which are length-delimited.
@@ -184,6 +185,7 @@ def write_part(part: DataPart, path: Path) -> None:
     """Write data into a new read-only file: shared with ours where the file system can, else copied by the
     kernel. OSError.
     """
+    # O_EXCL: an existing file, or a link to one, is never opened.
     made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444)
     try:
         at = 0
@@ -199,6 +201,7 @@ def write_part(part: DataPart, path: Path) -> None:
 
 def may_refer(data: bytes) -> bool:
     """Return whether a serialised model may have references: False is certain."""
+    # A search of the bytes costs less than parsing the model.
     return SCHEME.encode() in data
 
 
@@ -209,6 +212,7 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
     Stored tensors come last in the graph then, in their order. Protobuf's fields may stand in any order
     (https://protobuf.dev/programming-guides/encoding/).
     """
+    # Most models have no large tensor, and their bytes are passed on unchanged.
     if not detached_bytes(model):
         return (data,)
     rest = onnx.ModelProto()

@@ -273,6 +273,7 @@ def _check_functions(model: onnx.ModelProto) -> None:
             raise BadInput(f"the function {shown(name)} is defined twice")
         for value in (*function.input, *function.output):
             _text(value, "a value's name")
+        # A call could not tell which of the two it feeds.
         if len(set(function.input)) < len(function.input):
             raise BadInput(f"the function {shown(name)} has two inputs of one name")
         try:

@@ -69,6 +69,7 @@ def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
     rng, found = Rng(f"values {seed}", 0), {}
     for name, of in wanted.items():
         kind, sizes = N.dtype(of), N.shape(of) or ()
+        # Numbers for every type are drawn alike, so that another type does not change the values behind it.
         numbers = [rng.random() for _ in range(int(np.prod(sizes)))]
         if kind == "bool":
             made = np.array([number < 0.5 for number in numbers])
@@ -99,6 +100,7 @@ def basic() -> list[ObjectNode]:
 
 def empty() -> ObjectNode:
     """Make a function with arguments of several types and an empty body."""
+    # A seed for mutations: each of these types has to be in scope before an expression of it can grow.
     kinds = ("float32", "float32", "int32", "bool", "int64", "float16")
     return N.function(
         [N.buffer(f"{chr(65 + at)}", (4, 8)[: 1 + at % 2], kind) for at, kind in enumerate(kinds)],
@@ -120,6 +122,7 @@ def product() -> ObjectNode:
     """C = A B, its sums begun at zero inside the loop over the sum."""
     a, b, c = (N.buffer(name, (_SIDE, _SIDE)) for name in "ABC")
     i, j, k = (N.variable(name) for name in "ijk")
+    # As an optimiser meets a sum before initialisation was hoisted.
     begin = N.branch(N.binary("EQ", k, N.integer(0)), N.store(c, N.real(0.0), i, j))
     more = N.binary("Add", N.load(c, i, j), N.binary("Mul", N.load(a, i, k), N.load(b, k, j)))
     return N.function(

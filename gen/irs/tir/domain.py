@@ -29,6 +29,7 @@ from opsieve.gen.irs.tir.statements import (
 )
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs
 
+# The last two belong to GPUs, which code generation for a CPU refuses.
 TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
 
 
@@ -100,6 +101,7 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         # Several threads would write to one place, so the result would depend on their order.
         return None
     if way < 0.25:
+        # TVM does not take parallel loops inside of parallel ones.
         if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
             return None
         return put(function, hole.path, N.loop(var, N.integer(extent), body, N.PARALLEL))
@@ -152,7 +154,11 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     assert isinstance(value, ObjectNode)
     assert isinstance(at, tuple)
     small = N.buffer(
-        f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES)
+        # Small buffers are candidates for registers, which is what passes on storage decide about.
+        f"c{rng.below(1000)}",
+        [rng.choice((1, 2, 4))],
+        N.dtype(value),
+        rng.choice(MEMORY_SCOPES),
     )
     place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
     steps = [

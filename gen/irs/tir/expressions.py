@@ -51,6 +51,7 @@ def build_operator(
     """
     chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
+    # Fuel is shared, so that the size of an expression is bounded by it.
     each = max(0, (fuel - 1) // max(1, len(form.args)))
 
     def argument(wanted: str, inner: Scope = scope) -> ObjectNode:
@@ -86,6 +87,7 @@ def _guard_last(
     rng: Rng, form: intrinsics.IntrinsicSignature, args: list[ObjectNode], kind: str
 ) -> list[ObjectNode]:
     """Return the arguments with the last one restricted to the values that the operator accepts."""
+    # The guard is in the program: a divisor from memory may be any number.
     if form.guard == "nonzero":
         last = N.integer(rng.choice((1, 2, 3, 4, 7, 8)), kind)
         if rng.chance(RATES.divisor_kept_positive):
@@ -139,6 +141,7 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
         (var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"
     ]
     way = rng.random()
+    # A plain loop variable is what vectorisers look for.
     if fitting and way < 0.6:
         var, high = rng.choice(fitting)
         room = size - 1 - high
@@ -151,6 +154,7 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
         return N.integer(rng.below(size))
     counting = [var for var, low, _ in scope.ranges if low >= 0 and N.dtype(var) == "int32"]
     inner = _affine(rng, counting) if counting else expression(rng, scope, "int32", fuel)
+    # Both ways stay inside the buffer; passes simplify them by different rules.
     if rng.chance(RATES.index_wrapped):
         return N.binary("FloorMod", inner, N.integer(size))
     return N.binary("Max", N.binary("Min", inner, N.integer(size - 1)), N.integer(0))

@@ -77,6 +77,7 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         and not N.is_buffer(part)
         and free(part) <= _list_visible(hole.scope)
     ]
+    # An index or extent has bounds that a part of it need not keep.
     if not parts or hole.role not in ("value", "condition"):
         return None
     return put(function, hole.path, rng.choice(parts))
@@ -153,6 +154,7 @@ def _swap_operator(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
         return None
     fitting = []
     for form in intrinsics.EVERY:
+        # Operands of the old operator need not satisfy the guard of the new one.
         if form.guard or form.name in ("Let", "Cast") or len(form.args) != len(types):
             continue
         for one in form.of or ("",):
@@ -185,6 +187,7 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         if defines(moved):
             return None
         rest = items[:at] + items[at + 1 :]
+        # Behind the last statement that defines what it reads.
         latest = max((i + 1 for i, item in enumerate(rest) if defines(item) & free(moved)), default=0)
         place = rng.between(latest, len(rest))
         return N.sequence(*rest[:place], moved, *rest[place:])
