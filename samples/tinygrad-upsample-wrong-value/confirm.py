@@ -1,0 +1,25 @@
+"""Confirm that a linear Upsample samples half pixels."""
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+os.environ["DEV"] = "PYTHON"  # which needs no compiler; read when tinygrad is imported
+from tinygrad import Tensor
+from tinygrad.nn.onnx import OnnxRunner
+
+path = Path(__file__).with_name("model.onnx")
+feeds = {"x": np.array([1, 2, 3, 4], np.float32).reshape(1, 1, 2, 2)}
+wanted = np.array([1, 1.5, 2, 2, 2, 2.5, 3, 3, 3, 3.5, 4, 4, 3, 3.5, 4, 4], np.float32).reshape(1, 1, 4, 4)
+[valid] = onnxruntime.InferenceSession(path).run(["y"], feeds)
+np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
+runner = OnnxRunner(Tensor(path.read_bytes(), device="PYTHON"))
+got = runner({name: Tensor(value) for name, value in feeds.items()})["y"].numpy()
+is_confirmed = got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-3, equal_nan=True)
+seen = str(got.tolist())
+print("confirmed:" if is_confirmed else "not confirmed:", version("tinygrad"), seen[:200])
+sys.exit(not is_confirmed)
