@@ -61,6 +61,8 @@ class IreeCpu:
     options: Mapping[str, tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
     main_option = "opt"
     variables = ("IREE_*",)
+    # The compiler writes its results to memory files, since 3.13 at the latest.
+    sandbox_allows = ("shared-memory",)
     baseline: Mapping[str, str] = {"opt": "O0", "code": "llvm-cpu"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = (
