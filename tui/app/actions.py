@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opsieve.triage.store.rows import CaseDetails
 
 STATUSES = (
-    ("new", "new: nobody looked at it"),
+    ("new", "new: not looked at yet"),
     ("confirmed", "confirmed: a bug, not reported yet"),
     ("known", "known: it has an issue"),
     ("fixed", "fixed: gone in a later version"),

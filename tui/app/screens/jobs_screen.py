@@ -102,7 +102,7 @@ class JobsScreen(SteadyScreen[None]):
         """Cancel the job under the cursor."""
         if (job := self.chosen_job) is not None and not job.is_over:
             get_app(self).board.cancel_job(job)
-            get_app(self).show_notice(f"job {job.number} is asked to end")
+            get_app(self).show_notice(f"ending job {job.number}")
 
 
 def make_row(job: job_board.Job) -> Row:
