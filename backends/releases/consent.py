@@ -115,6 +115,7 @@ def give_consent(releases: Iterable[str] = ()) -> AbstractContextManager[None]:
     for a text that is not a release.
     """
     names = [_release_named(text) for text in releases]
+    # In the environment, which the processes that are started from here inherit.
     return variable_set(SWITCH, " ".join([os.environ.get(SWITCH, ""), *names]).strip() if names else "yes")
 
 

@@ -102,6 +102,7 @@ def match_sizes(
         shape = tensor.shape
         dots = text.endswith(_DOTS)
         terms = _terms(text)
+        # The dots may stand for no size at all.
         if len(shape) < len(terms) - 1 if dots else len(shape) != len(terms):
             return known, [False]
         for name, place in _names(text):
@@ -111,6 +112,7 @@ def match_sizes(
         wanted = shape_of(text, known, attrs)
         found += [
             len(wanted) == len(shape),
+            # The same object needs no relation; a bound name gives just that.
             *(p == q for p, q in zip(wanted, shape, strict=False) if p is not q),
         ]
     return known, [truth for truth in found if truth is not True]

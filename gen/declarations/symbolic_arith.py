@@ -66,6 +66,7 @@ def product(sizes: Iterable[Size]) -> Size:
     """Return the sizes multiplied; 1 for none."""
     result: Size = 1
     for size in sizes:
+        # No factor 1: it would make each term one operation longer.
         result = size if isinstance(result, int) and result == 1 else result * size
     return result
 
@@ -109,4 +110,5 @@ def window(size: Size, kernel: Size, stride: Size, dilation: Size, padding: Size
 def divisors(number: int) -> list[int]:
     """Return every divisor of a positive number, in order."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    # The root of a square is its own partner.
     return low + [number // n for n in reversed(low) if n * n != number]

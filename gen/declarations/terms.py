@@ -40,6 +40,7 @@ class Term:
         self.args = args
 
     def __add__(self, other: Operand) -> "Term":
+        # A sum with 0, as of most paddings, would only lengthen the terms that are built on it.
         return self if type(other) is int and not other else Term("+", (self, other))
 
     def __radd__(self, other: Operand) -> "Term":
@@ -115,6 +116,7 @@ def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int
     if type(term) is not Term:
         return term
     op, args = term.op, term.args
+    # `is` is enough for a shared constant, and faster than a comparison of texts.
     if op is NUMBER:
         return numbers[args[0]]
     if known is None:

@@ -67,6 +67,7 @@ def relax(request: GenRequest, seed: int) -> Case:
     rng = random.Random(f"{NAME} {seed}")
     made, policy = _generate_module(request, rng)
     module, wrong = made.module, False
+    # One draw decides, so that the rates add up and no two ways meet in one module.
     way = rng.random()
     if way < _RATES.mutated:
         module = mutation.mutate_module(module, rng, policy, made.symbols, _get_solutions()) or module
@@ -75,6 +76,7 @@ def relax(request: GenRequest, seed: int) -> Case:
     elif way < _RATES.mutated + _RATES.rewritten + _RATES.wrong:
         found = mutation.incorrect(module, rng)
         module, wrong = (found[0], True) if found else (module, False)
+    # A wrong module is to be refused, so it gets no passes that would run.
     steps = () if wrong or rng.random() > _RATES.passes else _draw_sequence(seed, rng)
     return _make_case(NAME, module, steps, made.symbols, seed, request)
 
@@ -114,6 +116,7 @@ def _generate_module(
 def _read_from_corpus(request: GenRequest, rng: random.Random) -> tree.Module:
     """Read a module of the corpus."""
     found = [program for program in request.corpus if isinstance(program, RelaxProgram)]
+    # Shuffled once instead of drawn again and again, so that a corpus without a readable module ends.
     rng.shuffle(found)
     for program in found:
         try:
@@ -159,6 +162,7 @@ def _draw_sequence(seed: int, rng: random.Random) -> passes.Steps:
     """Draw a new sequence of passes, or one of an earlier seed of the batch, extended or crossed with
     another.
     """
+    # Earlier sequences are computed again from their seeds, so that a program hangs on its seed alone.
     first = seed - seed % _BATCH
     if seed == first or rng.random() < _RATES.new:
         return passes.draw(rng, rng.randint(1, 8))

@@ -38,6 +38,7 @@ class OnnxView:
         for place, node in enumerate(graph.nodes):
             made = graph.results[place]
             results = [name for name in made if name in graph.readers or name in graph.outputs]
+            # Only such a node can be replaced by one value.
             result = results[0] if len(results) == 1 and results[0] not in graph.outputs else ""
             own = (name for name in graph.reads[place] if graph.readers[name] == (place,))
             found.append(
@@ -91,6 +92,7 @@ class OnnxEdits:
     def drop_output(self, subject: Subject, name: str) -> Subject | None:
         """Drop an output, and the nodes that only it needs."""
         outputs = [info for info in subject.model.graph.output if info.name != name]
+        # A model without an output is invalid; an unchanged number means that the name is gone.
         if not outputs or len(outputs) == len(subject.model.graph.output):
             return None
         return tidy(copied(subject.model), subject, outputs)
@@ -119,6 +121,7 @@ class OnnxEdits:
         del model.graph.node[place]
         reread(model.graph.node, {result: by})
         kept = tidy(model, subject, list(model.graph.output))
+        # No inference otherwise: a value of the same type changes the type of no other.
         return kept if kept is None or not retype else settle(kept, kept.model, kept.inputs)
 
     def open(self, subject: Subject, opening: Opening) -> Subject | None:

@@ -19,6 +19,7 @@ def _unique(x: Array) -> Any:
     """Return the values in the order in which they first occur, the place of each element among them, and how
     often each occurs.
     """
+    # numpy sorts the values; `first` restores the order of their first places.
     values, first, inverse, counts = np.unique(x, True, True, True)
     order = np.argsort(first)
     return values[order], np.argsort(order)[inverse.reshape(-1)], counts[order]
@@ -95,6 +96,7 @@ def _bilinear(image: Array, rows: Array, columns: Array) -> Array:
 def _distances(a: Array, b: Array, metric: str = "sqeuclidean") -> Array:
     if metric not in ("euclidean", "sqeuclidean"):
         raise not_computed(f"the distance {metric[:40]!r} is not computed")
+    # Not |a|² + |b|² - 2ab, which loses the distance of near points.
     squares = ((a[:, np.newaxis] - b) ** 2).sum(axis=-1)
     return np.sqrt(squares) if metric == "euclidean" else np.asarray(squares)
 
@@ -122,6 +124,7 @@ def _warping(cost: Array) -> Array:
 def _conv_transpose(
     x: Array, w: Array, pads: Array | None = None, b: Array | None = None, **attributes: Any
 ) -> Array:
+    # ONNX's operator, which computes it, has the pads as an attribute.
     given = None if pads is None else [int(value) for value in pads]
     return np.asarray(standard("ConvTranspose", x, w, b, pads=given, **attributes))
 
@@ -137,6 +140,7 @@ def _causal_conv(
         raise not_computed(
             "CausalConvWithState of more dimensions, with channels last or a window of states is not computed"
         )
+    # The elements before the first that its window sees; these are also the next call's state.
     reach = (w.shape[-1] - 1) * dilation
     before = np.zeros((*x.shape[:2], reach), x.dtype) if past is None else past
     seen = np.concatenate([before, x], axis=2)

@@ -72,6 +72,7 @@ def _run_embedding(
     at = np.arange(length)[np.newaxis] if position_ids is None else position_ids
     for table, index in ((words, ids), (places, at)):
         if ((index < 0) | (index >= len(table))).any():
+            # numpy would count a negative index from the end.
             raise IndexError(f"a word or its place is out of bounds for an embedding of {len(table)} rows")
     total = words[ids] + places[np.broadcast_to(at, ids.shape)]
     if segments is not None and kinds is not None:

@@ -31,6 +31,7 @@ def _along(parameter: Array | None, x: Array, axis: int | None) -> Array | int:
 
 def dequantise_tensor(x: Array, scale: Array, zero: Array | None = None, axis: int | None = None) -> Array:
     """Return the real values of a quantised tensor, in the type of its scale."""
+    # int64, because the difference of two uint8 or int32 values does not fit their own type.
     made: Array = (x.astype(np.int64) - _along(zero, x, axis)) * _along(scale, x, axis)
     return made
 
@@ -77,6 +78,7 @@ def _binary(function: Function) -> Function:
 def _softmax(x: Array, axis: int = -1, opset: int = 13) -> Array:
     """Compute Softmax along an axis, or before opset 13 over all axes from there on."""
     flat = x.reshape(*x.shape[: axis % x.ndim], -1) if opset < 13 else np.moveaxis(x, axis, -1)
+    # Less the largest, so that no weight overflows.
     weights = np.exp(flat - flat.max(axis=-1, keepdims=True))
     made: Array = weights / weights.sum(axis=-1, keepdims=True)
     return made.reshape(x.shape) if opset < 13 else np.moveaxis(made, -1, axis)
@@ -115,6 +117,7 @@ def _conv(
     x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, scale: Array,
     zero: Array, bias: Array | None = None, channels_last: int = 0, **attributes: Any,
 ) -> Array:  # fmt: skip
+    # Only the input: the weights keep their layout.
     x = np.moveaxis(x, -1, 1) if channels_last else x
     sums = standard(
         "Conv", x.astype(np.int64) - x_zero, w.astype(np.int64) - _along(w_zero, w, 0), bias, **attributes
@@ -132,6 +135,7 @@ def _gemm(
     it.
     """
     left = a.astype(np.int64) - a_zero
+    # A zero point for each column of the product, which is a row of B where B is transposed.
     right = b.astype(np.int64) - (_along(b_zero, b, 0) if transB else _along(b_zero, b, 1))
     sums = (left.T if transA else left) @ (right.T if transB else right)
     real = (sums if c is None else sums + c.astype(np.int64)) * (np.float64(alpha) * a_scale * b_scale)

@@ -89,6 +89,7 @@ def reread(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
             if name in names:
                 node.input[place] = names[name]
         for body in bodies(node):
+            # A body may define a name again; within it that name means something else.
             hidden = list_definitions(body)
             seen = {old: new for old, new in names.items() if old not in hidden}
             reread(body.node, seen)
@@ -246,6 +247,7 @@ def cut(
         kept |= _constants_needed(graph, kept)
     places = sorted(kept)
     made = {name for place in places for name in graph.results[place]}
+    # A dict, because a set would give another order of inputs in every process.
     needed = dict.fromkeys(name for place in places for name in graph.reads[place] if name not in made)
     read = {name for place in places for name in graph.reads[place]}
     results = _results(graph, places, read, set(tap))

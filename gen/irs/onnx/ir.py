@@ -48,6 +48,7 @@ def _box(node: Any, constants: set[str]) -> Any:
     ]
     reads = {name for name in node.input if name}
     for attribute in node.attribute:
+        # What a body captures is an edge to its owner, since bodies are not drawn.
         for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
             reads |= {name for inner in body.node for name in inner.input if name}
     ordered = [*(name for name in node.input if name), *sorted(reads - set(node.input))]
@@ -127,6 +128,7 @@ def draw_boxes(boxes: Sequence[Box]) -> list[tuple[str, str]]:
             rails[at] = ""
         for at, name in zip(places, made, strict=False):
             rails[at] = name
+        # Free rails at the right would push the labels away from the drawing.
         while rails and not rails[-1]:
             rails.pop()
     return lines
@@ -198,6 +200,7 @@ def _lower(program: OnnxProgram) -> bytes:
     protobuf takes the last one.
     """
     lowest = lowering.lowest_ir(program.proto)
+    # 0x08 is the tag of field 1, `ir_version`, as a varint; versions below 128 take one byte.
     return b"" if lowest == program.proto.ir_version else b"\x08" + bytes([lowest])
 
 

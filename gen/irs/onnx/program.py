@@ -17,6 +17,7 @@ from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
 # The model's file in a case folder.
 MODEL = "model.onnx"
 _NOT_IN_A_NAME = re.compile(r"\W")
+# Bounded and of printable characters, since anybody may write a graph's name into a file that we print from.
 _MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
 
 
@@ -107,6 +108,7 @@ class OnnxProgram(Program):
     def edges(self) -> Iterator[tuple[str, str]]:
         """Yield the edges by the names of values, bodies included."""
         nodes = list(structure.all_nodes(self.proto.graph.node))
+        # "" is the name of an omitted output or input, and no edge.
         made = {name: node.op_type for node in nodes for name in node.output if name}
         yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
 
@@ -201,6 +203,8 @@ def _attribute_class(item: onnx.AttributeProto) -> str | None:
     """Classify an attribute's value; returns `None` for tensors, graphs and real numbers, which are too
     specific.
     """
+    # 0 and 1 are mostly switches (`keepdims`); other numbers differ in each model and would make each a
+    # class.
     if item.type == onnx.AttributeProto.INT:
         return str(item.i) if item.i in (0, 1) else "n"
     if item.type == onnx.AttributeProto.STRING:

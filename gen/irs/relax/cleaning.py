@@ -51,7 +51,7 @@ def clean_module(module: R.Module, kept: Unread | None = None, parameters: bool 
 
 
 def prune_module(module: R.Module, kept: Unread, parameters: bool = True) -> R.Module:
-    """Remove items without a reader once, as `cleaned` does; items that only those read stay."""
+    """Remove items without a reader once, as `clean_module` does; items that only those read stay."""
     smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
     return _without_parameters(smaller, kept.parameters) if parameters else smaller
 
@@ -72,6 +72,7 @@ def is_closed(module: R.Module) -> bool:
 
 def _is_needed(binding: R.Binding, read: set[str], used: set[str]) -> bool:
     return binding.var.name in read or (
+        # A match_cast is where its symbols get their values.
         isinstance(binding, R.MatchCast) and not used.isdisjoint(T.symbols(binding.type))
     )
 
@@ -129,6 +130,8 @@ def _used_symbols(function: R.Function) -> set[str]:
             found.update(T.symbols(binding.var.type))
     for expr in expressions(function.body):
         found.update(T.symbols(expr.type))
+        # Type arguments, such as the output type of `call_tir`, are no operands, and so not among the
+        # expressions.
         if isinstance(expr, R.Call):
             found.update(name for kind in expr.type_args for name in T.symbols(kind))
     return found

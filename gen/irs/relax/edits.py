@@ -95,6 +95,7 @@ def inline_call(module: R.Module, binding: R.Binding, function: R.Function) -> R
     call = binding.value
     if not isinstance(call, R.Call) or len(call.args) != len(function.params):
         return None
+    # The body keeps its own names in the function, which other calls may still use.
     names = FreshNames(all_names(module))
     by: dict[str, R.Expr] = {param.name: arg for param, arg in zip(function.params, call.args, strict=True)}
     flat: list[R.Binding] = []
@@ -105,6 +106,7 @@ def inline_call(module: R.Module, binding: R.Binding, function: R.Function) -> R
         flat.append(
             R.MatchCast(var, value, inner.type) if isinstance(inner, R.MatchCast) else R.Bind(var, value)
         )
+    # Last, under the name that the readers of the call know.
     flat.append(R.Bind(binding.var, Substitute(by).expr(function.body.body)))
     return replace_binding(module, binding.var.name, *flat)
 

@@ -44,6 +44,7 @@ def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
     )
     loops = [_var(f"i{n}") for n in range(len(sizes))]
     body = _realize(block, tuple(loops))
+    # From the innermost loop outwards, since a node is made after its parts.
     for loop, size in reversed(list(zip(loops, sizes, strict=True))):
         body = node(
             "tirx.For",

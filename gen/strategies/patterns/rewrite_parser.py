@@ -27,6 +27,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.strategies.patterns.rewrite_builder import FUNCTIONS, PROPERTIES, RewriteBuilder
 
 Expression = Callable[[RewriteBuilder], Any]
+# `..` before `.name`, and numbers without an end in a dot, so that `1..3` is three tokens.
 _TOKEN: Final = re.compile(
     r"'[^']*'|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z_]\w*|\.\.|\.-?\w+|//|[-+*%(){}\[\],|!~=]"
 )
@@ -134,6 +135,7 @@ class _RewriteParser:
             return
         # Two ends: the parser looks one token ahead.
         self._tokens = [*_TOKEN.findall(line), "", ""]
+        # What the pattern for tokens skips would otherwise vanish silently; a quoted text may hold blanks.
         if "".join(self._tokens) != "".join(words) and "'" not in line:
             odd = _TOKEN.sub("", line).split()[0]
             raise self._fail(f"{shown(odd)} means nothing here")
@@ -227,10 +229,12 @@ class _RewriteParser:
 
     def _parse_call(self, name: Expression, target: str) -> Expression:
         self._expect("(")
+        # Calls nest: conditions behind this one belong to the outer target again.
         outer, self._target = self._target, target
         inputs: list[Expression] = []
         named: dict[str, Expression] = {}
         while not self._accept(")"):
+            # The second of the two ends makes this index valid at the last token.
             if self._tokens[self._at + 1] == "=":
                 self._target = key = self._take_name()
                 self._expect("=")
@@ -255,6 +259,7 @@ class _RewriteParser:
             first = len(self._states)
             value = self._parse_range()
             drawn[state].append(value)
+            # To reach a state inside of an alternative, that alternative has to be drawn.
             drawn.update({inner: [value] for inner in range(first, len(self._states))})
             mark = self._take()
             if mark == "}":
@@ -275,6 +280,7 @@ class _RewriteParser:
 
     def _add_state(self, target: str, mark: str) -> int:
         label = f"{target} {_MARKS[mark]}"
+        # Two conditions of one value need two names.
         count = sum(state.rstrip("0123456789 ") == label for state in self._states)
         self._states.append(f"{label} {count + 1}" if count else label)
         return len(self._states) - 1
@@ -290,6 +296,7 @@ class _RewriteParser:
 
     def _take(self) -> str:
         token = self._tokens[self._at]
+        # The end is not passed, so that `_peek` always finds a token.
         self._at += bool(token)
         return token
 
