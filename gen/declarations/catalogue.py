@@ -249,6 +249,7 @@ def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[st
     """
     found = []
     for name, operator in operators().items():
+        # Operators of other domains only by name, since few compilers have them.
         if (name not in only) if only is not None else operator.domain:
             continue
         allowed = first_dtypes(operator, opset)

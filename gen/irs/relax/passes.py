@@ -27,6 +27,7 @@ class PassRule:
 # `NAME` or `NAME:ARGUMENT`, as programs hold them
 Steps = tuple[str, ...]
 
+# For passes that work on kernels, which LegalizeOps makes of operators.
 _LEGAL = ("LegalizeOps",)
 
 RULES: tuple[PassRule, ...] = (

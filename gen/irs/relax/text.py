@@ -15,6 +15,7 @@ def module_text(module: R.Module) -> str:
     lines = ["@I.ir_module", "class Module:"]
     for name, function in module.functions:
         if isinstance(function, R.Function):
+            # TVMScript marks a function as private that has no symbol to link.
             private = "" if dict(function.attrs).get("global_symbol") else "(private=True)"
             lines += [f"{_INDENT}@R.function{private}", *_indent_lines(_function(name, function))]
         else:
@@ -67,6 +68,7 @@ def _seq(seq: R.Seq, ending: str) -> list[str]:
     for block in seq.blocks:
         inner = [line for binding in block.bindings for line in _binding(binding)]
         if block.dataflow:
+            # Only these are visible behind the block.
             out = [binding.var.name for binding in block.bindings if not binding.var.dataflow]
             inner = ["with R.dataflow():", *_indent_lines([*inner, f"R.output({', '.join(out)})"])]
         lines += inner
@@ -91,6 +93,7 @@ def expr_text(expr: R.Expr) -> str:
         return array_text(expr.array)
     if isinstance(expr, R.Scalar):
         value = T.size_text(expr.value) if not isinstance(expr.value, bool | float) else str(expr.value)
+        # TVMScript takes a bare number for int64.
         return f"R.prim_value({value})" if expr.dtype == "int64" else f"R.prim_value(T.{expr.dtype}({value}))"
     if isinstance(expr, R.ShapeValue):
         return f"R.shape([{', '.join(map(T.size_text, expr.sizes))}])"
@@ -150,6 +153,7 @@ def _kernel(function: ObjectNode) -> str:
 
 def _label(name: str) -> str:
     """Return a name from outside, quoted where it is none."""
+    # A stranger's file may hold any characters, and the text goes to a terminal.
     return name if name.isidentifier() else ascii(name[:80])
 
 

@@ -90,6 +90,7 @@ def find_callers(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> s
     waiting = [name]
     while waiting:
         callee = waiting.pop()
+        # Callers that are known are not followed twice, so that a cycle of calls ends.
         found = {caller for caller, callees in calls.items() if callee in callees} - callers
         callers |= found
         waiting += found
@@ -256,6 +257,7 @@ class _Names(Rebuild):
 
     def __init__(self) -> None:
         self.variables: set[str] = set()
+        # A dict, since a set would lose the order of reading.
         self.symbols: dict[str, None] = {}
 
     def var(self, var: R.Var) -> R.Var:
@@ -295,5 +297,6 @@ def symbols_in(root: R.Expr | R.Seq) -> list[str]:
 def renew(value: R.Expr, names: FreshNames) -> R.Expr:
     """Copy an expression, with new names for the variables bound inside it."""
     found = [binding.var for binding in all_bindings(value)]
+    # Local functions bind their parameters too.
     found += [param for expr in expressions(value) if isinstance(expr, R.Function) for param in expr.params]
     return Renamed({var.name: names.fresh(var.name + "_") for var in found}, {}).expr(value)

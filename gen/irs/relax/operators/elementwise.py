@@ -97,6 +97,7 @@ def _where(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _clip(draw: Draw, kind: RelaxTensorType) -> Solution:
+    # An unsigned type cannot hold a negative bound.
     low = draw.rng.randint(-4, 1) if kind.dtype not in UNSIGNED else draw.rng.randint(0, 2)
     high = low + draw.rng.randint(1, 6)
     if kind.dtype in FLOATS:
@@ -164,6 +165,7 @@ def _bucketize(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _dropout(draw: Draw, kind: RelaxTensorType) -> Solution:
+    # The result is a pair: the tensor and its mask.
     return Solution(
         (Want(kind),), attributes("DropoutAttrs", rate=0.5), TupleType((kind, kind)), draw.rng.randrange(2)
     )
@@ -193,6 +195,7 @@ OPERATORS: tuple[Declared, ...] = (
     _unary("negative", (*FLOATS, *SIGNED), "Neg"),
     _unary("round", ROUNDED, "Round"),
     _unary("trunc", ROUNDED),
+    # Near 0 the slope has no bound, and a rounding before it would count as a difference.
     _unary("rsqrt", FLOATS, "", _solve_within(0.05, 100)),
     _unary("sigmoid", FLOATS, "Sigmoid"),
     _unary("sign", (*FLOATS, *SIGNED), "Sign"),

@@ -64,6 +64,7 @@ def _hamming(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     scalars = (
         whole(static_sizes(kind)[0]),
         R.Scalar(draw.chance(RATES.flag), "bool"),
+        # The usual alpha and beta of the window.
         real(0.54),
         real(0.46),
     )
@@ -76,8 +77,10 @@ _MODES = ("half_pixel", "align_corners", "asymmetric")
 
 def _resize(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     batch, channels, *space = static_sizes(kind)
+    # One more than the result gives a scale that is no simple fraction, so that places fall between pixels.
     source = [max(1, draw.rng.choice((size, size // 2, size * 2, size + 1))) for size in space]
     dims = len(space)
+    # Images may be resized by all three methods, volumes not by the cubic one.
     method = draw.rng.choice(_METHODS[: 4 - dims + 1])
     attrs = attributes(
         f"Resize{dims}DAttrs",
