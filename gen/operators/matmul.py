@@ -145,29 +145,33 @@ def _letters(term: str, shape: Sizes) -> dict[str, Any]:
     return dict(zip(letters, shape[len(shape) - len(letters) :], strict=True))
 
 
+def _cover_ellipsis(term: str, tensor: Tensor) -> Sizes:
+    """Return the axes for which an ellipsis stands: those that the letters leave."""
+    return tensor.shape[: len(tensor.shape) - len(term.replace("...", ""))]
+
+
 def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     left, arrow, right = attrs["equation"].partition("->")
-    terms, sides = left.split(","), dict[str, Any]()
-    for term, tensor in zip(terms, ins, strict=True):
+    sides, lead = dict[str, Any](), Sizes()
+    for term, tensor in zip(left.split(","), ins, strict=True):
         sides |= _letters(term, tensor.shape)
+        lead = broadcast(lead, _cover_ellipsis(term, tensor))
     # Without an arrow the output has the letters that occur once, in alphabetical order, as in numpy.
     if not arrow:
         right = "".join(sorted(letter for letter in sides if left.count(letter) == 1))
-    lead = (
-        ins[0].shape[: len(ins[0].shape) - len(terms[0].replace("...", ""))]
-        if right.startswith("...")
-        else ()
-    )
+    elif "..." not in right:
+        lead = ()
     return [(ins[0].dtype, (*lead, *(sides[letter] for letter in right.replace("...", ""))))]
 
 
 def _einsum_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    sides, found = dict[str, Any](), list[Truth]()
+    sides, lead, found = dict[str, Any](), Sizes(), list[Truth]()
     for term, tensor in zip(attrs["equation"].partition("->")[0].split(","), ins, strict=True):
         letters = len(term.replace("...", ""))
-        # An ellipsis stands for the axes that the letters leave.
         if not (letters <= len(tensor.shape) if "..." in term else letters == len(tensor.shape)):
             return [False]
+        found += broadcasts(lead, _cover_ellipsis(term, tensor))
+        lead = broadcast(lead, _cover_ellipsis(term, tensor))
         for letter, side in _letters(term, tensor.shape).items():
             if letter in sides:
                 found.append(sides[letter] == side)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import onnx.defs
 import pytest
 from operator_soak import forms, instances, problem, soaked
@@ -263,3 +264,28 @@ def reshaped(operator: Operator, builder: GraphBuilder) -> Iterator[str]:
             for left, tensor in zip(made, node.outs, strict=True):
                 left.name = left.name if tensor.name else ""
             yield problem(whole, run=False)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "wanted"),
+    [
+        ("...ij,...jk->...ik", [(3, 4), (5, 4, 2)], (5, 3, 2)),
+        ("...ij,...jk->...ik", [(7, 1, 3, 4), (5, 4, 2)], (7, 5, 3, 2)),
+        ("...i,...i->...", [(3,), (2, 3)], (2,)),
+        ("i,...j->...ij", [(3,), (2, 4)], (2, 3, 4)),
+        ("...i,...j", [(2, 3), (2, 4)], (2, 3, 4)),
+    ],
+)
+def test_ellipses_of_unequal_rank_broadcast(
+    equation: str, shapes: list[tuple[int, ...]], wanted: tuple[int, ...]
+) -> None:
+    ins = [Tensor(f"x{place}", "float32", shape) for place, shape in enumerate(shapes)]
+    einsum = operators()["Einsum"]
+    assert np.einsum(equation, *(np.zeros(shape) for shape in shapes)).shape == wanted
+    assert all(einsum.requires(ins, {"equation": equation}))
+    assert einsum.infer(ins, {"equation": equation}) == [("float32", wanted)]
+
+
+def test_ellipses_that_do_not_broadcast_are_refused() -> None:
+    ins = [Tensor("x", "float32", (2, 3)), Tensor("y", "float32", (4, 3))]
+    assert not all(operators()["Einsum"].requires(ins, {"equation": "...i,...i->..."}))
