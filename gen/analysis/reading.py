@@ -328,7 +328,8 @@ def known_values(
         # what a model of anybody says
         return None
     return (
-        tuple(found.astype(np.int64).ravel().tolist())
+        # A result that does not fit its dtype wraps around, or is a truth.
+        tuple(found.astype(out.dtype).astype(np.int64).ravel().tolist())
         if found.size <= _MOST and found.shape == out.shape
         else None
     )

@@ -19,9 +19,10 @@ from repository import SAMPLES, SUPPORT
 from opsieve.backends.probing.generation import load_corpus
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.reading import Source, UnreadableModel, read
+from opsieve.gen.analysis.reading import Source, UnreadableModel, known_values, read
 from opsieve.gen.declarations.catalogue import OpTable, choices
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import NUMBER, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import GenRequest, choose_outputs, start, to_record
@@ -312,3 +313,11 @@ def test_sizes_that_a_model_computes_are_known() -> None:
     for seed in range(20):
         case = generate("mutate", seed, GenRequest(corpus=(OnnxProgram(model.SerializeToString()),)))
         onnx.checker.check_model(case.program.proto, full_check=True)
+
+
+def test_a_cast_to_bool_is_known_as_a_truth() -> None:
+    two, false = (Tensor("x", "int64", (1,), value, value, (value,), "constant") for value in (2, 0))
+    for each, truth in ((two, True), (false, False)):
+        found = known_values("Cast", [each], {"to": NUMBER["bool"]}, Tensor("y", "bool", (1,)))
+        assert found == (truth,)
+    assert known_values("Cast", [two], {"to": NUMBER["int32"]}, Tensor("y", "int32", (1,))) == (2,)
