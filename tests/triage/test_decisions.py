@@ -144,6 +144,22 @@ def test_forms_that_yield_get_more_of_the_time_and_those_that_yield_nothing_keep
     assert time_of(decided, "tir") < time_of(usual, "tir")
 
 
+@pytest.mark.parametrize("finder", ["nnsmith", "function-rewrite", "isra"])
+def test_a_strategy_that_alone_finds_failures_has_at_most_four_times_its_share(finder: str) -> None:
+    shares = Shares(COSTS, {})
+    usual = shares.get_usual()
+    for number in range(60 * BATCH // 16):
+        for name in usual:
+            shares.note_test(name, 10.0, [f"failure-{number}"] if name == finder else [], False)
+    decided = shares.compute_shares()
+    assert sum(decided.values()) == pytest.approx(1000, abs=0.1)
+    for name, share in decided.items():
+        assert FLOOR * usual[name] - 0.01 <= share <= MOST * usual[name] + 0.01, name
+    assert decided[finder] == max(decided.values()) or decided[finder] == pytest.approx(
+        MOST * usual[finder], abs=0.01
+    )
+
+
 def test_what_fails_alike_is_known_by_what_most_of_it_holds_and_forgotten_when_it_no_longer_fails() -> None:
     known, rng = KnownFailures({}), random.Random(5)
 

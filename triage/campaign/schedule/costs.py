@@ -222,6 +222,7 @@ MOST = 4.0
 _FADES = 0.95
 # A prior of this many expected finds, because a few finds may be luck.
 _DOUBT = 3.0
+_HALVINGS = 60
 
 
 class Shares:
@@ -275,23 +276,28 @@ class Shares:
         then count less.
         """
         whole_time, whole_found = sum(self._time.values()), sum(self._found.values())
-        wanted = {}
-        for name, usual in self._usual.items():
+        ratios = {}
+        for name in self._usual:
             # What a strategy would find if all were equally good for their time.
             expected = whole_found * self._time[name] / whole_time if whole_time else 0.0
-            ratio = (self._found[name] + _DOUBT) / (expected + _DOUBT)
-            wanted[name] = usual * min(MOST, max(FLOOR, ratio))
+            ratios[name] = (self._found[name] + _DOUBT) / (expected + _DOUBT)
         for each in (self._time, self._found):
             for name in each:
                 each[name] *= _FADES
-        # Scaled to the sum of the usual shares, each at least at its floor.
-        floors = {name: FLOOR * share for name, share in self._usual.items()}
-        spare = sum(self._usual.values()) - sum(floors.values())
-        above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
-        whole = sum(above.values())
-        return self._share_programs(
-            {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in self._usual}
-        )
+
+        def scale_shares(factor: float) -> dict[str, float]:
+            return {
+                name: usual * min(MOST, max(FLOOR, factor * ratios[name]))
+                for name, usual in self._usual.items()
+            }
+
+        # The factor with which the shares, each within its limits, have the sum of the usual ones. Bisection:
+        # the sum grows with the factor, and this many halvings exhaust a float.
+        whole, low, high = sum(self._usual.values()), 0.0, MOST / min(ratios.values())
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if sum(scale_shares(middle).values()) > whole else (middle, high)
+        return self._share_programs(scale_shares(low))
 
     def get_state(self) -> dict[str, str]:
         """Return the state for the store."""
