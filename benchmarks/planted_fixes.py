@@ -67,7 +67,12 @@ class Graph:
 
 def attribute(node: onnx.NodeProto, name: str, default: object = None) -> object:
     return next(
-        (onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default
+        (
+            onnx.helper.get_attribute_value(each)
+            for each in node.attribute
+            if each.name == name and not each.ref_attr_name
+        ),
+        default,
     )
 
 

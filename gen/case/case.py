@@ -55,6 +55,7 @@ class Origin:
     `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of
     the packages that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or
     folder they were read from. `wish` is what a generator was asked for, by name (gen/generation/request.py).
+    `states` are the states of rewrites that the program holds (gen/strategies/patterns).
     """
 
     generator: str = "user"
@@ -62,6 +63,7 @@ class Origin:
     versions: Mapping[str, str] = field(default_factory=dict)
     inputs: str = ""
     wish: Mapping[str, str] = field(default_factory=dict)
+    states: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     versions: dict[str, str]
     inputs: str
     wish: dict[str, str] = {}
+    states: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -159,7 +162,7 @@ def load(folder: Path) -> Case:
     if any(data.glob("output_*.pb")):
         expected = read_folder(data, program.outputs(), "output")
     found = file.origin
-    origin = Origin(found.generator, found.seed, found.versions, found.inputs, found.wish)
+    origin = Origin(found.generator, found.seed, found.versions, found.inputs, found.wish, found.states)
     return Case(program, inputs, expected, origin, file.knobs)
 
 
@@ -184,6 +187,7 @@ def _encode_case(case: Case) -> bytes:
             dict(sorted(origin.versions.items())),
             origin.inputs,
             dict(sorted(origin.wish.items())),
+            origin.states,
         ),
         dict(sorted(case.parameters.items())),
         case.program.ir,

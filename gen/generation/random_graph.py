@@ -444,7 +444,8 @@ def finish(
     model = encoded.join()
     if request.record is not None:
         request.record(Template(builder, encoded, given, model))
-    origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
+    states = tuple(dict.fromkeys(builder.program.states))
+    origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request), states)
     return Case(OnnxProgram(model, f"{generator}-{seed}"), encoded.values, None, origin)
 
 

@@ -272,3 +272,17 @@ def test_decisions_that_make_no_sense_are_refused_with_a_sentence(
         with pytest.raises(BadInput, match="cannot be read: start a new campaign"):
             resume_schedule(store, CAMPAIGN, MIX)
         assert get_shares(store.read_state(CAMPAIGN), 0) == ()
+
+
+def test_states_of_rewrites_are_counted_once_and_kept_when_a_campaign_is_resumed() -> None:
+    schedule, learnt = Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
+    for number, states in enumerate((("MulOne: all met", "MulOne: x broken"), ("MulOne: all met",), ())):
+        test = FinishedTest(
+            number, None, {"fake": ("pass", 0.1)}, [], program_digest=str(number), states=states
+        )
+        learnt |= schedule.note_test(test)
+    found = {name for name in learnt if name.startswith("state|")}
+    assert found == {"state|MulOne: all met", "state|MulOne: x broken"}
+    for each in (schedule, Schedule(CAMPAIGN, MIX, json.loads(json.dumps(learnt)))):
+        assert each.list_facts()["states"]["met"] == 2
+        assert each.list_facts()["states"]["of"] > 800

@@ -201,6 +201,7 @@ def run_scheduled(
             test,
             ir=cases[test.number].program.ir,
             features=has[test.number],
+            states=cases[test.number].origin.states,
             left_out=left[test.number],
         )
         for test in testing.run_tests(

@@ -48,8 +48,9 @@ class FinishedTest:
     """A finished test: verdict and wall seconds by target, failures, and verdicts that are not bugs.
 
     `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
-    The case may be None without findings; `program_digest` then identifies its program. The `ir` and
-    `features` of its program are input to the schedule (triage/campaign/schedule); they are not stored.
+    The case may be None without findings; `program_digest` then identifies its program. The `ir`, the
+    `features` and the `states` of rewrites of its program are input to the schedule
+    (triage/campaign/schedule); they are not stored.
     """
 
     number: int
@@ -61,6 +62,7 @@ class FinishedTest:
     program_digest: str = ""
     ir: str = "onnx"
     features: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
     # targets that were not asked, and the feature for which
     left_out: Mapping[str, str] = field(default_factory=dict)
 

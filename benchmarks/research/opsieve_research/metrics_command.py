@@ -1,5 +1,6 @@
 """`opsieve metrics`: how diverse the models in a folder are."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
             f"no readable model in {shown(folder, 200)}: name a directory with .onnx files or cases"
         )
     summary = {**metrics.report(), "skipped": skipped, "untyped": untyped, "modules": modules}
+    summary["states"] = _count_states(folder)
     summary["plots"] = [] if plot is None else _draw(metrics, summary, plot)
     if as_json:
         click.echo(json.dumps(summary))
@@ -98,6 +100,22 @@ def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str,
         except BadInput as error:
             skipped.append({"path": str(path), "reason": str(error)})
     return {ir: metrics.report() for ir, metrics in found.items()}
+
+
+def _count_states(folder: Path) -> dict[str, int]:
+    """How many states of rewrites the programs of cases hold: all conditions met, one broken or on its edge."""
+    from opsieve.gen.case.case import load
+    from opsieve.gen.errors import BadInput
+    from opsieve.gen.strategies.patterns.rewrite_parser import ALL_MET
+    from opsieve.gen.strategies.patterns.strategy import list_states
+
+    found: set[str] = set()
+    for path in _files(folder, "case.json"):
+        with contextlib.suppress(BadInput):
+            found.update(load(path.parent).origin.states)
+    met = sum(state.endswith(ALL_MET) for state in found)
+    edges = sum(" on the edge" in state for state in found)
+    return {"met": met, "broken": len(found) - met - edges, "edge": edges, "of": len(set(list_states()))}
 
 
 def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "OnnxProgram"]]]:
@@ -178,6 +196,11 @@ def _print(summary: dict[str, Any]) -> None:
     click.echo(
         f"{summary['instances']} operator instances, {summary['edges']} operator edges"
         f" ({summary['edges_without_glue']} without casts and shape operators)"
+    )
+    states = summary["states"]
+    click.echo(
+        f"rewrites: {states['met']} with all conditions met, {count_noun(states['broken'], 'condition')} broken,"
+        f" {states['edge']} on the edge, of {states['of']:,}"
     )
     found = summary["structure"]
     click.echo(

@@ -10,6 +10,7 @@ from typing import Any
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, find_place
+from opsieve.gen.strategies.patterns.strategy import list_states
 from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule import batch, costs
@@ -24,6 +25,8 @@ BACK_SLOW = 2
 _TAKEN = ("pass", "fail")
 # Milliseconds of a test
 _SLOW = 100.0
+# How the states of rewrites that programs had are stored
+_STATE = "state|"
 
 
 class Schedule:
@@ -44,6 +47,7 @@ class Schedule:
         # The first batches are decided before anything is known.
         self._batches = dict.fromkeys(range(self.back), first)
         self._left_out: dict[str, int] = {}
+        self._states = {name.removeprefix(_STATE) for name in learnt if name.startswith(_STATE)}
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             if kind == "batch":
@@ -74,7 +78,11 @@ class Schedule:
             and name not in test.answers
         }
         aside = self._plan.list_unsuited(test.number) | known_to_fail
-        return self._pace.choose_slow(test.number, test.ir, test.features, test.answers, failed, aside)
+        # States of rewrites that a slow target has not met make a program promising, like its features. They
+        # are few, so the size of a program, which features stand for, hardly changes.
+        return self._pace.choose_slow(
+            test.number, test.ir, (*test.features, *test.states), test.answers, failed, aside
+        )
 
     def note_test(self, test: FinishedTest) -> dict[str, str]:
         """Take in a test that is about to be recorded; return the changes, except those of `take_changes`."""
@@ -82,6 +90,8 @@ class Schedule:
         # Stored once, with the first test, so that a resumed campaign has them too.
         if not test.number:
             learnt = {f"batch|{number}": decided.to_text() for number, decided in self._batches.items()}
+        learnt |= {f"{_STATE}{state}": "" for state in set(test.states) - self._states}
+        self._states.update(test.states)
         keys: dict[str, list[str]] = {name: [] for name in test.answers}
         for item in test.findings:
             if item.verdict.verdict == "fail":
@@ -135,7 +145,9 @@ class Schedule:
         return learnt
 
     def list_facts(self) -> dict[str, Any]:
-        """Return tests and new failures by strategy, and the known failures of targets."""
+        """Return tests and new failures by strategy, the known failures of targets, and the states of
+        rewrites that programs had.
+        """
         latest = self._batches[max(self._batches)]
         known: list[dict[str, Any]] = []
         lacks: list[dict[str, Any]] = []
@@ -153,7 +165,12 @@ class Schedule:
         strategies = {} if self._shares is None else self._shares.list_facts()
         for name, facts in strategies.items():
             facts["share"] = round(latest.shares.get(name, 0.0))
-        return {"strategies": strategies, "known_failures": known, "lacks": lacks}
+        return {
+            "strategies": strategies,
+            "known_failures": known,
+            "lacks": lacks,
+            "states": {"met": len(self._states), "of": len(set(list_states()))},
+        }
 
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)

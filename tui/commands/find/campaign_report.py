@@ -198,6 +198,11 @@ def write_sentences(facts: Mapping[str, Any]) -> list[str]:
             f" {done['bisected']} bisected, in {done['seconds']:.0f} s."
         )
     lines += [
+        f"Rewrites of optimisers: {states['met']:,} of {states['of']:,} states built."
+        for states in (facts.get("states"),)
+        if states and states["met"]
+    ]
+    lines += [
         f"{known['target']} keeps failing at {known['feature']}:"
         f" {printable.count_noun(known['left_out'], 'such program')} withheld."
         for known in facts.get("known_failures", ())

@@ -384,6 +384,11 @@ def _write_summary(facts: dict[str, Any]) -> str:
     for cluster in facts.get("ci_clusters", ()):
         why = f"known: {printable(cluster['known'])}" if cluster["known"] else "NEW"
         lines.append(f"  {cluster['cluster']}  {printable(cluster['title'])} ({cluster['members']}): {why}")
+    lines += [
+        f"  rewrites of optimisers: {states['met']:,} of {states['of']:,} states built"
+        for states in (facts.get("states"),)
+        if states and states["met"]
+    ]
     for known in facts.get("known_failures", ())[:SHOWN]:
         what = f"{known['target']} keeps failing at {printable(known['feature'])}"
         lines.append(f"  {what}: {count_noun(known['left_out'], 'such program')} withheld")
