@@ -263,7 +263,7 @@ ROWS: tuple[Row, ...] = (
     Row("only-expected", Cause.NOT_EXPECTED, "mismatch", "anvil:!wrong@ScaledSum", "users-expected",
         cells={"attribute": NOT_A_PASS, **NOT_OF_A_PART}, slow=10),
     Row("contradicted", Cause.CONTRADICTED, "mismatch", "anvil:!~wrong@Selu", "unshared-last", nodes=1,
-        cells={"attribute": NOT_A_PASS}),
+        cells={"attribute": NOT_A_PASS}, slow=10),
     Row("contradicts-itself", Cause.CONTRADICTS_ITSELF, "metamorphic",
         "anvil:wrong@Identity>Relu,rewrite=insert-identities", guilty="FuseIdentityRelu",
         # The script feeds the program as it was rewritten, and compares with the reference.
@@ -275,10 +275,10 @@ ROWS: tuple[Row, ...] = (
     # In the unoptimised build too: what comes and goes is no missing feature.
     Row("flaky-lack", Cause.NOT_CONFIRMED, "error", "anvil:!waver@Relu",
         cells={**FLAKY, "run": Cell(1, "flaky +.*ended with `unsupported` in 2 of 4 equal runs: "),
-               "attribute": NOT_A_PASS}),
+               "attribute": NOT_A_PASS}, slow=20),
     Row("ended-later", Cause.ENDED_LATER, "error", "anvil:later@Relu",
         cells={**FLAKY, "run": Cell(1, "flaky +.*gave outputs once and then ended with `error`: ")}, slow=40),
-    Row("levels-disagree", Cause.LEVELS_DISAGREE, "mismatch", "anvil:wrong@Relu", "users", nodes=2),
+    Row("levels-disagree", Cause.LEVELS_DISAGREE, "mismatch", "anvil:wrong@Relu", "users", nodes=2, slow=10),
     Row("accepts-forbidden", Cause.ACCEPTS_FORBIDDEN, "accepts-invalid", "anvil:lenient", "forbidden",
         options=("--oracle", "accepts-invalid"), cells={"attribute": NOT_A_PASS}),
     # Other targets: those above are installed beside opsieve.
@@ -303,10 +303,10 @@ ROWS: tuple[Row, ...] = (
     Row("relax-error-unoptimised", Cause.REFUSES, "error", "anvil:!error@relax.exp", "relax",
         cells={"attribute": NOT_A_PASS}, slow=20),
     Row("relax-lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@relax.exp", "relax", guilty="Fuserelax.exp", slow=20),
-    Row("relax-wrong", Cause.WRONG, "mismatch", "anvil:wrong@relax.exp", "relax", guilty="Fuserelax.exp"),
+    Row("relax-wrong", Cause.WRONG, "mismatch", "anvil:wrong@relax.exp", "relax", guilty="Fuserelax.exp", slow=20),
     Row("tir-crash", Cause.CRASHED, "crash", "anvil:crash@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=10),
-    Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
-    Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
     Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=100),
     Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=100, limits=("--seconds", "2")),
 )  # fmt: skip

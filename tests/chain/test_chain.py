@@ -18,7 +18,7 @@ from repository import ROOT
 from opsieve.backends.judge.reasons import Cause
 from opsieve.backends.verdict import Kind
 
-GROUPS = 4  # of rows that share a process for their scripts, and a corpus
+GROUPS = 2  # of rows that share a process for their scripts, and a corpus
 QUICK = [row for row in ROWS if not row.slow]
 
 
