@@ -225,7 +225,11 @@ def test_one_target_that_did_not_judge_is_not_green(
     assert reduced == {1: 0, 2: 2}[code]
 
 
-@pytest.mark.parametrize("closed", [(0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "closed",
+    [(0, 1), (0, 1, 2), *(pytest.param(each, marks=pytest.mark.slow) for each in [(0, 2), (1, 2)])],
+    ids=str,
+)
 def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int, ...], folder: Path) -> None:
     words = "from opsieve.tui.cli import main; main(['run', 'case', '-t', 'fake:wrong@Relu'])"
     closing = " ".join(f"{descriptor}>&-" for descriptor in closed)

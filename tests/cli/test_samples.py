@@ -31,6 +31,14 @@ EACH = [
     for folder in SAMPLES
 ]
 
+# A script takes a process that imports the compiler: of onnxruntime one, the others in make test-all.
+SCRIPTS = [
+    pytest.param(
+        folder, id=folder.name, marks=() if folder == FIRST["onnxruntime"] else pytest.mark.slow(seconds=2)
+    )
+    for folder in SAMPLES
+]
+
 
 def test_the_demo_has_the_hashes_of_every_release_that_it_installs() -> None:
     named = {resolve(text) for bug in FACTS.values() for text in (bug.fails, bug.passes)}
@@ -98,7 +106,7 @@ def test_a_case_has_a_script_of_its_own(folder: Path) -> None:
     assert ast.get_docstring(ast.parse(text))
 
 
-@pytest.mark.parametrize("folder", EACH)
+@pytest.mark.parametrize("folder", SCRIPTS)
 def test_a_script_confirms_its_bug(folder: Path) -> None:
     """Run the script where the release on which the bug was found is what is installed."""
     bug = FACTS[folder]

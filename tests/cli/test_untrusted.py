@@ -81,7 +81,12 @@ PLACES = {  # what a stranger puts where, and the command that would write there
 }
 
 
-@pytest.mark.parametrize("put", [link, dangling, hard, fifo, into], ids=lambda put: put.__name__)
+# `test_an_output_is_a_regular_file_or_a_new_one` tries the others in make test, on the one function that writes.
+SLOW = pytest.mark.slow(seconds=4)
+PUTS = [link, hard, *(pytest.param(put, marks=SLOW) for put in (dangling, fifo, into))]
+
+
+@pytest.mark.parametrize("put", PUTS, ids=lambda put: put.__name__)
 def test_nothing_is_written_through_a_link_or_into_a_pipe(
     put: Callable[[Path, Path], None], folder: Path, capsys: Capture
 ) -> None:

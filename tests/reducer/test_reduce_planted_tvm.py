@@ -77,6 +77,9 @@ def test_a_wrong_value_comes_down_to_its_operator(workers: Workers) -> None:
     assert (found.same, found.minimal, operators(found)) == (True, True, ["relax.squeeze"])
 
 
+@pytest.mark.slow(
+    seconds=10
+)  # in make test: test_reduce_tvm.py reduces in TVM, test_bisect_tvm_passes.py finds its passes
 def test_two_guilty_passes_of_twelve_are_left(workers: Workers) -> None:
     found = reduced(workers, "error/FoldConstant>ToNonDataflow", "dtypes", 0, TWELVE)
     assert found.minimal
