@@ -1,0 +1,28 @@
+"""Confirm that means without keepdims are fused to a LayerNormalization."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+path = Path(__file__).with_name("model.onnx")
+feeds = {"x": np.array([[1, 5, 2], [7, 3, 3], [9, 1, 4]], np.float32)}
+wanted = np.array(
+    [
+        [0.101974666, 1.478091, -0.9277258],
+        [3.3348656, 0.04381758, -0.2048285],
+        [4.4124956, -1.390456, 0.5180687],
+    ],
+    np.float32,
+)
+plain = onnxruntime.SessionOptions()
+plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+[valid] = onnxruntime.InferenceSession(path, plain).run(["y"], feeds)
+np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
+[got] = onnxruntime.InferenceSession(path).run(["y"], feeds)
+is_confirmed = got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-3, equal_nan=True)
+seen = str(got.tolist())
+print("confirmed:" if is_confirmed else "not confirmed:", version("onnxruntime"), seen[:200])
+sys.exit(not is_confirmed)

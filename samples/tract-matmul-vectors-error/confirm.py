@@ -1,0 +1,30 @@
+"""Confirm that MatMul of two vectors does not compile."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import tract
+
+path = Path(__file__).with_name("model.onnx")
+feeds = {"x": np.array([1, 2], np.float32), "z": np.array([1, 2], np.float32)}
+wanted = np.array(5, np.float32)
+[valid] = onnxruntime.InferenceSession(path).run(["y"], feeds)
+np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
+try:
+    model = tract.onnx().load(path)
+    for place in range(model.input_count()):
+        value = feeds[model.input_name(place)]
+        sides = ",".join(map(str, value.shape))
+        kind = "bool" if value.dtype == bool else f"{value.dtype.kind}{8 * value.itemsize}"
+        model.set_input_fact(place, f"{sides},{kind}".lstrip(","))
+    values = [feeds[model.input_name(place)] for place in range(model.input_count())]
+    got = model.into_model().into_runnable().run(values)[0].to_numpy()
+    seen = ""
+except Exception as error:
+    seen = repr(error)
+is_confirmed = "a_rank > 1" in seen
+print("confirmed:" if is_confirmed else "not confirmed:", version("tract"), seen[:200])
+sys.exit(not is_confirmed)
