@@ -43,6 +43,7 @@ FUNCTIONS: Final = frozenset(
 _PARAMETERS: Final = ("initializer", "initializer", "constant")
 # A condition on uses is broken by an output or by a second reader.
 _READER_SHARE: Final = 0.5
+_TURNED_SHARE: Final = 0.05
 
 
 class RewriteBuilder(PatternBuilder):
@@ -145,8 +146,14 @@ class RewriteBuilder(PatternBuilder):
         return self.builder.partner(x, _bound(least, most), oneway=True)
 
     def make_weight(self, like: Any, shape: Shape, least: float = -1, most: float = 1) -> Tensor:
-        """Return a parameter that the program holds."""
-        return self.builder.leaf(self._name_dtype(like), shape, _bound(least, most), _PARAMETERS)
+        """Return a parameter that the program holds, at times transposed by a node: one more rewrite meets
+        this one.
+        """
+        turned = len(shape) > 1 and self.rng.chance(_TURNED_SHARE)
+        made = self.builder.leaf(
+            self._name_dtype(like), shape[::-1] if turned else shape, _bound(least, most), _PARAMETERS
+        )
+        return self.op("Transpose", made) if turned else made
 
     def make_input(self, like: Any, shape: Shape, least: float = -1, most: float = 1) -> Tensor:
         """Return a parameter that is an input of the program."""
