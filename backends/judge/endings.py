@@ -122,6 +122,14 @@ def judge_refusal(session: judging_session.JudgingSession, first: Observation) -
     if _find_type_error(session):
         reason = make_reason(Cause.ILL_TYPED, target=target, why=_find_type_error(session), ending=first)
         return make_verdict("invalid", reason, "error", first)
+    if rejected and target.oracles:
+        objected = [
+            each.display
+            for each, answer in session.answers.items()
+            if each.oracles and each != target and answer.outcome == "error"
+        ]
+        reason = make_reason(Cause.BREAKS_RULE, asked=objected, ending=first)
+        return make_verdict("invalid", reason, "error", first)
     facts = {"target": target, "asked": session.list_asked() or "no other was asked", "ending": first}
     if rejected:
         return make_verdict("invalid", make_reason(Cause.EVERYBODY_REJECTS, **facts), "error", first)

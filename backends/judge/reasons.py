@@ -46,6 +46,7 @@ class Cause(Enum):
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
     FORBIDDEN = "{target} and the reference both refuse the program, for {breach}: {ending}"
     EVERYBODY_REJECTS = "every implementation that was run rejects the program ({asked}): {ending}"
+    BREAKS_RULE = "the model itself breaks the rule, in {asked} too: {ending}"
     NOBODY_ELSE = (
         "{target} rejects the program, and no independent implementation could run it ({asked}): {ending}"
     )

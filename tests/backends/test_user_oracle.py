@@ -52,6 +52,10 @@ def test_the_oracle_of_the_page_decides(package: tuple[Path, Path]) -> None:
     assert (good["verdict"], bad["verdict"], bad["kind"]) == ("pass", "fail", "error")
     assert bad["message"] == "oracle probability: y is no probability"
     assert invalid["results"][0]["verdict"] == "invalid"
+    # Compilers that are not installed, and runs without the oracle, did not object.
+    reason = invalid["results"][0]["reason"]
+    assert reason.startswith("the model itself breaks the rule, in ")
+    assert "environment" not in reason
 
 
 @pytest.mark.slow

@@ -426,6 +426,12 @@ def test_a_program_is_reduced_once_for_all_the_builds_that_fail_on_it(
     assert all(len(attempts) < len(first) for attempts in later)
 
 
+def test_a_store_in_place_of_a_filter_is_named(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = opsieve("clusters", store, capsys=capsys)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "name it with --store" in err
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

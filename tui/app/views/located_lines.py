@@ -12,6 +12,7 @@ TONES = {"wrong": "bad", "inherited": "warn", "hidden": "dim", "right": ""}
 _ROWS = 60
 # Of them before the first wrong value
 _BEFORE = 12
+_HUGE = 1e9
 _WIDTHS = (24, 18, 9, 14, 14)
 
 
@@ -26,13 +27,16 @@ def list_located(report: dict[str, Any]) -> list[Line]:
     begin = max(0, min(at - _BEFORE, len(values) - _ROWS))
     lines: list[Line] = [((_describe_first(report, values[at]), "strong"),), ()]
     heads = ("value", "operator", "state", "target", "reference")
-    lines.append(((_format_row("", *heads, "error"), "dim"),))
+    lines.append(((_format_row("", *heads, "relative error"), "dim"),))
     for value in values[begin : begin + _ROWS]:
-        off = "" if value["error"] < 0 else f"{value['error']:.3g}"
+        # Of an expected zero every difference is a huge part.
+        off = "" if value["error"] < 0 else f"{value['error']:.3g}" if value["error"] < _HUGE else "inf"
         cells = [str(value[name]) for name in ("name", *heads[1:])]
         mark = "→" if value["on_path"] else ""
         lines.append(((_format_row(mark, *cells, off), TONES.get(str(value["state"]), "")),))
     left = len(values) - len(values[begin : begin + _ROWS])
+    if any(value["state"] == "hidden" for value in values):
+        lines.append((("hidden: reading it would change what the target optimises", "dim"),))
     return [*lines, ((f"… {left:,} more values; --json has all", "dim"),)] if left else lines
 
 

@@ -51,7 +51,8 @@ def command(name: str, folder: Path, as_json: bool) -> int:
     except BadInput as error:
         hint = suggest_name(name, [each.name for each in read_explanations()])
         # without a store a fingerprint means nothing
-        where = hint or (f": {error}" if folder.is_dir() else f", and there is no store {shown(folder, 120)}")
+        named = "; the fingerprints of a store are explained with --store DIR"
+        where = hint or (f": {error}" if folder.is_dir() else named)
         raise BadInput(f"{shown(name)} is not a verdict, kind, rule, hazard or oracle{where}") from None
     # a cluster means all of its fingerprints
     chosen = [row for row in listed if row.key.endswith(name)] or listed

@@ -54,7 +54,9 @@ SHOWN = 5
     type=click.FloatRange(0, min_open=True),
     help="Start no new test after this time.  [default: no limit]",
 )
-@click.option("--tests", type=click.IntRange(1), help="Number of tests in all.  [default: until Ctrl-C]")
+@click.option(
+    "-n", "--tests", type=click.IntRange(1), help="Number of tests in all.  [default: until Ctrl-C]"
+)
 @click.option(
     "--patience",
     type=click.FloatRange(0),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.backends.verdict import reword_oracles
+from opsieve.gen.errors import shown
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.triage.fingerprint.component import Component, encode_component
 from opsieve.tui.app.widgets.visible import format_time
@@ -249,6 +250,9 @@ def clusters(
     # Outcomes that are no bugs are in no cluster, and a filter would silently do nothing.
     if text and (non_bugs or non_bugs_once):
         raise click.UsageError("a filter selects clusters, so it cannot be used with --non-bugs")
+    # `triage`, `report` and `tui` take the store as an argument, `clusters` its filter.
+    if words and (Path(words[0]) / "index.sqlite").is_file():
+        raise click.UsageError(f"{shown(words[0])} is a store, not a filter: name it with --store")
     with Queries(folder) as store:
         store.check_filter(text)
         if by is not None:
