@@ -167,8 +167,8 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
             (
                 case["name"],
                 case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}",
-                case["target"][:24],
-                case["version"][:12],
+                case["target"],
+                case["version"],
             )
             for case in summary["cases"]
         ],
