@@ -54,9 +54,7 @@ SHOWN = 5
     type=click.FloatRange(0, min_open=True),
     help="Start no new test after this time.  [default: no limit]",
 )
-@click.option(
-    "-n", "--tests", type=click.IntRange(1), help="Number of tests in all.  [default: until Ctrl-C]"
-)
+@click.option("-n", "--tests", type=click.IntRange(1), help="Tests in all.  [default: until Ctrl-C]")
 @click.option(
     "--patience",
     type=click.FloatRange(0),
