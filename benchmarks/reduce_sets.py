@@ -2,7 +2,7 @@
 at the end.
 
     python benchmarks/reduce_sets.py first [--only NAME]
-    python benchmarks/reduce_sets.py attack [--seed N] [--count N]
+    python benchmarks/reduce_sets.py attack [--seed N] [--count N] [--ir onnx|tir|relax]
     python benchmarks/reduce_sets.py fresh [--only NAME] [--polygraphy PYTHON]
     python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB]
         [--weights MIB]
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
     parser.add_argument("--seed", type=int, default=0, help="the first model of `attack`")
     parser.add_argument("--count", type=int, default=100, help="the models of `attack`")
+    parser.add_argument("--ir", choices=("onnx", "tir", "relax"), default="onnx", help="the IR of `attack`")
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--shape", choices=(*scaled.SHAPES, "all"), default="chain")
     parser.add_argument(
@@ -47,7 +48,9 @@ def main() -> None:
     parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the hosts `heavy`")
     parser.add_argument("--only", default="", help="hosts or targets with this in their name")
     options = parser.parse_args()
-    if options.what == "attack":
+    if options.what == "attack" and options.ir != "onnx":
+        attack.report_tvm(options.ir, options.seed, options.count)
+    elif options.what == "attack":
         attack.report(options.seed, options.count)
     elif options.what == "first":
         first.report(options.only)

@@ -1,4 +1,5 @@
-"""Certificates attacked by a brute force that shares no code with the reducer (`tests/support/brute_force.py`).
+"""Certificates attacked by a brute force that shares no code with the reducer (`tests/support/brute_force.py`,
+for programs of TVM `brute_force_tvm.py`).
 
 Random models, and hosts with control flow, functions, sequences, QDQ, float16 and open sizes, are reduced while
 they keep one or two of their operators with their inputs and attributes. Then every single simplification that
@@ -12,28 +13,36 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import onnx
 from benchmarks.reducing.fresh import HOSTS, write_host
 
-from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.questions.programs import get_validator
+from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.view import Subject
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
+from opsieve.reducer.irs.tvm.subject import TvmSubject
+from opsieve.reducer.irs.tvm_reduction import RelaxReduction, TirReduction
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.order import simpler
-from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check
 
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tests" / "support"))
 from brute_force import smaller_models
+from brute_force_tvm import smaller_programs
 
+S = TypeVar("S")
 _CHAIN = 3  # nodes of each chain of a host
+_FILLS = {"relax.full", "relax.ones", "relax.zeros"}  # the reducer puts them in the place of others
 
 
 def report(first: int, count: int) -> None:
@@ -55,6 +64,60 @@ def report(first: int, count: int) -> None:
                 parts = "; ".join(f"{part.kind} {part.part}: {part.why}" for part in left[:3])
                 print(f"{seed} ({name}, keeps {what}): {better[:2]} {parts} {text}", flush=True)
     print(f"{done} certificates, {tried} smaller models: {beaten} beaten, {opened} say what was not tried")
+
+
+def report_tvm(kind: str, first: int, count: int) -> None:
+    """Attack the certificates of so many TIR functions or Relax modules, and print the same."""
+    beaten = opened = tried = done = 0
+    with Workers() as workers:
+        for seed in range(first, first + count):
+            found = attack_tvm(kind, seed, workers)
+            if found is None:
+                continue
+            reduction, what, better, asked = found
+            left = [part for part in reduction.certificate.parts if part.is_open]
+            done, tried, opened, beaten = done + 1, tried + asked, opened + bool(left), beaten + bool(better)
+            if better or left:
+                parts = "; ".join(f"{part.kind} {part.part}: {part.why}" for part in left[:3])
+                print(f"{seed} (keeps {what}): {better[:2]} {parts}", flush=True)
+    print(f"{done} certificates, {tried} smaller programs: {beaten} beaten, {opened} say what was not tried")
+
+
+def attack_tvm(
+    kind: str, seed: int, workers: Workers
+) -> tuple[Reduction[TvmSubject], str, list[str], int] | None:
+    """Reduce the program of a seed while it keeps one or two operators, or two that stand together; return
+    the result, what it keeps, what beats it, and how many programs were tried. `None` for an invalid program.
+    """
+    case = generate(kind, seed, GenRequest(nodes=8))
+    assert isinstance(case.program, TvmProgram)
+    start, draw = TvmSubject(case.program, dict(case.inputs)), random.Random(seed)
+    names = sorted(set(case.program.operators()) - _FILLS)
+    edges = sorted(edge for edge in set(case.program.edges()) if _FILLS.isdisjoint(edge))
+    if not names or not accepts(start, workers):
+        return None
+    chosen = set(draw.sample(names, min(len(names), 1 + seed % 2)))
+    edge = draw.choice(edges) if seed % 3 == 2 and edges else None
+
+    def keeps(now: TvmSubject) -> bool:
+        return edge in now.program.edges() if edge else chosen <= {*now.program.operators()}
+
+    form = TirReduction() if kind == "tir" else RelaxReduction()
+    found = reduce_by_check(form, start, [Keeps(keeps)], workers, None, Journal(""), Listeners())
+    best, better = found.best, list[str]()
+    made = list(smaller_programs(best.program, best.inputs))
+    for what, program, fed in made:
+        now = TvmSubject(program, fed)
+        if form.simpler(now, best) and keeps(now) and accepts(now, workers):
+            better.append(what)
+    return found, " and ".join(edge or sorted(chosen)), better, len(made)
+
+
+def accepts(subject: TvmSubject, workers: Workers) -> bool:
+    """Return whether TVM's own check accepts the program."""
+    test = Test(subject.program, subject.inputs)
+    (seen,) = workers.observe_many(get_validator(subject.program), [test])
+    return seen.outcome == "ok"
 
 
 def _make(seed: int) -> tuple[Subject, str]:
@@ -107,11 +170,11 @@ def _beat(best: Subject, keeps: Callable[[Subject], bool], workers: Workers) -> 
 
 
 @dataclass
-class Keeps:
+class Keeps(Generic[S]):
     """A failure that a function defines."""
 
-    keeps: Callable[[Subject], bool]
+    keeps: Callable[[S], bool]
 
-    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+    def evaluate(self, subjects: Sequence[S]) -> Iterator[CheckResult]:
         for each in subjects:
             yield CheckResult("same" if self.keeps(each) else "gone")

@@ -20,7 +20,9 @@ from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmForm, TvmPass, TvmSubjec
 from opsieve.reducer.irs.tvm.tir_edits import (
     drop_buffers,
     drop_statements,
+    shrink_buffers,
     simplify_expressions,
+    simplify_inputs,
     tir_parts,
     unwrap_statements,
 )
@@ -136,5 +138,7 @@ class TirReduction(TvmReduction):
         edit.ListedPass("structure", unwrap_statements),
         edit.ListedPass("expressions", simplify_expressions),
         edit.ListedPass("buffers", drop_buffers),
+        edit.ListedPass("dimensions", shrink_buffers),
+        edit.ListedPass("values", simplify_inputs),
     )
     parts = staticmethod(tir_parts)

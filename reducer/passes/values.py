@@ -5,9 +5,10 @@ element types. An input may also become a constant (one input less).
 Dimensions and types are changed by classes that change together.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,22 +35,33 @@ def freeze_inputs(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
 
 
 def simplify_values(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:
-    """Give a tensor plainer values: whole tensors first, the largest first; then single elements."""
-    found = sorted(edits.view(subject).tensors(), key=lambda tensor: -tensor.array.size)
+    """Give the tensors of a program plainer values."""
+    return plainer_values(edits.view(subject).tensors(), edits.store)
+
+
+def plainer_values(
+    tensors: Iterable[StoredTensor], store: Callable[[S, StoredTensor, Array], S | None]
+) -> Iterator[Edit[S]]:
+    """Give tensors plainer values: whole tensors first, the largest first; then single elements."""
+    found = sorted(tensors, key=lambda tensor: -tensor.array.size)
     for tensor in found:
         cost = value_complexity(tensor.array)
         for what, plainer in _plainer(tensor.array):
             if value_complexity(plainer) < cost:
-                yield _edit(edits, tensor, plainer, what)
+                yield _edit(store, tensor, plainer, what)
     for tensor in found:
         if 1 < tensor.array.size <= _SINGLE:
             # After whole tensors, which may have become plain by then.
             for index, array in _plainer_elements(tensor.array):
-                yield _edit(edits, tensor, array, f"a plainer element {index}")
+                yield _edit(store, tensor, array, f"a plainer element {index}")
 
 
-def _edit(edits: ProgramEdits[S], tensor: StoredTensor, array: Array, what: str) -> Edit[S]:
-    change = partial(edits.store, tensor=tensor, array=array)
+def _edit(
+    store: Callable[[S, StoredTensor, Array], S | None], tensor: StoredTensor, array: Array, what: str
+) -> Edit[S]:
+    def change(subject: S) -> S | None:
+        return store(subject, tensor, array)
+
     return Edit(f"give {tensor.name[:40]!r} {what}", frozenset([tensor.key + "="]), change)
 
 
@@ -109,6 +121,15 @@ def _plainer_elements(array: Array) -> Iterator[tuple[int, Array]]:
             if key not in seen and value_complexity(changed) < cost:
                 seen.add(key)
                 yield index, changed.reshape(array.shape)
+
+
+def list_lesser(value: object) -> list[Any]:
+    """Return numbers of the same type that are nearer to 0, the least first; [] for another value."""
+    if not isinstance(value, bool | int | float):
+        return []
+    half = value / 2 if math.isfinite(value) else 0
+    found = dict.fromkeys(type(value)(int(each)) for each in (0, 1, half))
+    return [less for less in found if abs(less) < abs(value)]
 
 
 def shrink_dimensions(edits: ProgramEdits[S], subject: S) -> Iterator[Edit[S]]:

@@ -5,21 +5,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tvm_programs import tir_program
 
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs
+from opsieve.gen.irs.relax import declaration, tree as R, types as T
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tir import nodes as tir
 from opsieve.gen.irs.tir.program import TirProgram
-from opsieve.gen.irs.tvm.nodes import encode
+from opsieve.gen.irs.tvm.nodes import Dtype, encode
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
@@ -165,3 +168,65 @@ def test_two_edits_of_which_one_is_inside_the_other_are_both_tried() -> None:
     start = subject(TirProgram(encode(tir.module(whole)).encode()))
     best = reduced(start, TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators())
     assert len(best.program.operators()) == 2
+
+
+def test_what_a_tir_function_is_fed_its_constants_and_its_buffers_become_plain() -> None:
+    """Each of these beat a certificate: fed values, constants, a thread's extent, the size of a buffer."""
+    a, kept = tir.buffer("a", (8, 4)), tir.buffer("kept", (8,), "int16")
+    thread, axis = tir.call("tirx.exp", "float32", tir.real(7)), tir.thread_axis("vthread", tir.integer(6))
+    stores = [tir.store(a, thread, tir.integer(3), tir.integer(0)), tir.allocate(kept)]
+    body = tir.attribute("thread_extent", tir.integer(6), tir.sequence(*stores), axis)
+    program = TirProgram(encode(tir.module(tir.function([a], body))).encode())
+    names = {"tirx.AttrStmt", "tirx.exp", "tirx.BufferStore", "tirx.AllocBuffer"}
+    best = reduced(subject(program), TirReduction().passes(), lambda now: names <= {*now.program.operators()})
+    nodes = list(tir.walk(best.program.entry))
+    assert not np.asarray(best.inputs["a"]).any()
+    assert [tir.shape(node) for node in nodes if tir.is_buffer(node)] == [(1, 1), (1,)]
+    assert {tir.number(node) for node in nodes if node.type == "ir.IntImm"} == {0, 1}
+    assert [node["value"] for node in nodes if node.type == "ir.FloatImm"] == [0.0]
+
+
+def test_the_second_of_two_equal_places_of_a_tir_function_is_tried() -> None:
+    a = tir.buffer("a", (1,))
+    same = [tir.store(a, tir.call("tirx.exp", "float32", tir.real(0)), tir.integer(0)) for _ in range(2)]
+    between = tir.evaluate(tir.call("tirx.sqrt", "float32", tir.real(0)))
+    program = TirProgram(
+        encode(tir.module(tir.function([a], tir.sequence(same[0], between, same[1])))).encode()
+    )
+
+    def first_stays(now: TvmSubject) -> bool:
+        found = now.program.operators()
+        return (
+            found.index("tirx.exp") < found.index("tirx.sqrt")
+            if {"tirx.exp", "tirx.sqrt"} <= {*found}
+            else False
+        )
+
+    best = reduced(subject(program), TirReduction().passes(), first_stays)
+    assert best.program.operators().count("tirx.exp") == 1
+
+
+def test_a_binding_stays_whose_last_reader_goes_and_arguments_become_plain() -> None:
+    """An operator without a reader may be needed, and one argument of a call may stand for another."""
+    text, small = T.RelaxTensorType("float32", (1,)), T.RelaxTensorType("uint8", (1,))
+    x, y, z = R.Var("x", small), R.Var("y", text), R.Var("z", text)
+    cast = R.Call(
+        R.RelaxOperator("relax.astype"),
+        (x,),
+        text,
+        declaration.attributes("AstypeAttrs", dtype=Dtype("float32")),
+    )
+    limits = (R.Scalar(1.0, "float32"), R.Scalar(63.0, "float32"))
+    clip = R.Call(R.RelaxOperator("relax.clip"), (y, *limits), text)
+    body = R.Seq((R.BindingBlock((R.Bind(y, cast), R.Bind(z, clip))),), z)
+    program = RelaxProgram(to_json(R.Module((("main", R.Function((x,), body, text)),))).encode())
+    wanted = {"relax.astype", "relax.clip"}
+    best = reduced(
+        subject(program), RelaxReduction().passes(), lambda now: wanted <= {*now.program.operators()}
+    )
+    main = from_json(best.program.data.decode()).main
+    (_, clipped) = (binding.value for binding in main.body.bindings())
+    assert main.params == ()
+    assert main.body.body == R.Var("y", text)  # nothing reads the result of clip
+    assert isinstance(clipped, R.Call)
+    assert [arg.value for arg in clipped.args if isinstance(arg, R.Scalar)] == [0.0, 0.0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from hashlib import sha256
+from typing import Literal
 
 import numpy as np
 
@@ -201,9 +202,11 @@ def _in_seq(seq: R.Seq, scope: tuple[R.Var, ...]) -> Iterator[tuple[R.Binding, t
 
 @dataclass(frozen=True)
 class RelaxEdits:
-    """Edits of Relax modules; `keeps_parameters` leaves parameters alone that an edit leaves unread."""
+    """Edits of Relax modules. Of what they leave without a reader, `reads` keeps what only a dropped part
+    read, and `all` keeps everything.
+    """
 
-    keeps_parameters: bool = False
+    keeps: Literal["", "reads", "all"] = ""
 
     def settle(
         self, subject: TvmSubject, module: R.Module | None, inputs: Mapping[str, Value] | None = None
@@ -213,10 +216,10 @@ class RelaxEdits:
         """
         if module is None:
             return None
-        unread_before = tree_of(subject).unread
-        return put_module(
-            subject, cleaning.clean_module(module, unread_before, not self.keeps_parameters), inputs
-        )
+        before = tree_of(subject).unread
+        if self.keeps == "reads":
+            module = cleaning.prune_module(module, before, parameters=False)
+        return put_module(subject, module if self.keeps else cleaning.clean_module(module, before), inputs)
 
     def change(self, label: str, touched: str, change: Change, part: str = "") -> TvmEdit:
         """Make an edit of the module alone; it simplifies `part`, or the part that it touches."""
@@ -243,12 +246,12 @@ class RelaxEdits:
         """Replace a bound tensor by ones: a constant if it is small and static, else a call."""
         module = tree_of(subject).module
         found = next((b for _, b in bindings_of(module) if b.var.name == operation.key), None)
-        kind = None if found is None else found.var.type
-        if found is None or not isinstance(kind, T.RelaxTensorType):
+        if found is None:
             return None
+        kind = found.var.type
         # A constant has no bindings before it that could go, so it is only made a plain literal.
         single = found.value if isinstance(found.value, R.Constant) else make_literal(kind)
-        call = make_ones(kind)
+        call = make_ones(kind) if isinstance(kind, T.RelaxTensorType) else None
         if single is not None:
             return self.settle(subject, replace_reads(module, found.var.name, single))
         if call is None or found.value == call:

@@ -18,6 +18,7 @@ from opsieve.gen.irs.relax.edits import (
     bindings_of,
     inline_seq,
     make_literal,
+    replace_binding,
     replace_function,
     yield_leaf,
 )
@@ -65,7 +66,7 @@ def _without(
 
 @dataclass
 class Signatures:
-    """Dimensions whose edits keep the parameters that they leave unread, and their arguments."""
+    """Dimensions whose edits keep the parameters and bindings that they leave unread."""
 
     keeping: Sequence[TvmPass]
     name: str = "signatures"
@@ -74,7 +75,7 @@ class Signatures:
         """Yield the edits of these dimensions."""
         for dimension in self.keeping:
             for edit in dimension.edits(subject):
-                yield replace(edit, label=f"{edit.label}, parameters kept")
+                yield replace(edit, label=f"{edit.label}, what it read is kept")
 
 
 def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
@@ -122,6 +123,40 @@ def _projections(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
             name, whole = binding.var.name, built[value.tuple.name]
             change = partial(inline_seq, var=binding.var, seq=R.Seq((), whole.fields[value.index]))
             yield edits.change(f"the field itself for {name}", name, change)
+
+
+def _simpler_arguments(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Make the numbers among the arguments and attributes of calls smaller; pass one argument twice."""
+    for _, binding in bindings_of(tree_of(subject).module):
+        call = binding.value
+        for smaller in (
+            _with_simpler(call) if isinstance(binding, R.Bind) and isinstance(call, R.Call) else ()
+        ):
+
+            def change(module: R.Module, old: R.Binding = binding, new: R.Call = smaller) -> R.Module | None:
+                # An edit that was merged before may have changed the call.
+                is_there = any(old == other for _, other in bindings_of(module))
+                return replace_binding(module, old.var.name, R.Bind(old.var, new)) if is_there else None
+
+            yield edits.change(f"a simpler argument in {binding.var.name}", binding.var.name, change)
+
+
+def _with_simpler(call: R.Call) -> Iterator[R.Call]:
+    """Yield the call with a smaller number or another of its arguments, in each place."""
+    for at, arg in enumerate(call.args):
+        others = [other for other in call.args if other != arg and other.type == arg.type]
+        if isinstance(arg, R.Scalar):
+            others += [replace(arg, value=less) for less in values.list_lesser(arg.value)]
+        for other in others:
+            yield replace(call, args=(*call.args[:at], other, *call.args[at + 1 :]))
+    attrs = call.attrs or R.Attributes("", ())
+    for name, value in attrs.items:
+        whole = value if isinstance(value, tuple) else (value,)
+        for at, item in enumerate(whole):
+            for less in values.list_lesser(item):
+                made = (*whole[:at], less, *whole[at + 1 :])
+                pairs = {**dict(attrs.items), name: made if whole is value else less}
+                yield replace(call, attrs=R.Attributes(attrs.kind, tuple(pairs.items())))
 
 
 def _symbols(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -226,6 +261,7 @@ def _dimensions(edits: RelaxEdits) -> list[TvmPass]:
         "inputs": values.freeze_inputs,
         "blocks": _blocks,
         "symbols": _symbols,
+        "arguments": _simpler_arguments,
         "dimensions": values.shrink_dimensions,
         "dtypes": values.simplify_dtypes,
     }
@@ -238,5 +274,15 @@ PASSES: tuple[TvmPass, ...] = (
     *_dimensions(_EDITS),
     ListedPass("values", partial(values.simplify_values, _EDITS)),
     # Last, since it repeats all dimensions: only failures that depend on a signature need it.
-    Signatures(_dimensions(RelaxEdits(keeps_parameters=True))),
+    Signatures(
+        [
+            *_dimensions(RelaxEdits("reads")),
+            # These leave more without a reader than the part that they drop.
+            *(
+                each
+                for each in _dimensions(RelaxEdits("all"))
+                if each.name in ("results", "outputs", "bodies")
+            ),
+        ]
+    ),
 )

@@ -3,25 +3,33 @@ unused buffers.
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
+
+import numpy as np
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir import nodes as N, scope
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
 from opsieve.gen.irs.tvm.program import object_nodes
+from opsieve.gen.irs.view import Array, StoredTensor
 from opsieve.reducer.engine import census, edit
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
+from opsieve.reducer.passes.values import list_lesser, plainer_values
 
 Change = Callable[[ObjectNode], ObjectNode | None]
+# Nodes that define a buffer.
+_HOLDERS = ("tirx.PrimFunc", "tirx.AllocBuffer", "s_tir.SBlock")
 
 
 def tir_parts(subject: TvmSubject) -> Iterator[census.Part[TvmSubject]]:
     """Yield the statements of a function, loops and branches among them, and its buffers."""
     for node in _nodes(subject):
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
-            nothing = _edit("do nothing for", node, _nothing)
+            nothing = _edit(subject, "do nothing for", node, _nothing)
             yield census.Part(
                 "statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,)
             )
@@ -37,13 +45,13 @@ def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
         items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
         # From the end, because a later statement reads what an earlier one wrote.
         for item in reversed(list(items)):
-            yield _edit(f"drop {item.type}", item, _nothing)
+            yield _edit(subject, f"drop {item.type}", item, _nothing)
     for node in nodes:
         if node.type == "tirx.For":
             # After the drops, which may remove the loop altogether.
-            yield _edit(f"run {node.type} once", node, _once)
+            yield _edit(subject, f"run {node.type} once", node, _once)
         if node.type == "tirx.IfThenElse":
-            yield _edit("take a branch", node, partial(_field, "then_case"))
+            yield _edit(subject, "take a branch", node, partial(_field, "then_case"))
 
 
 def unwrap_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -53,9 +61,9 @@ def unwrap_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
     for node in _nodes(subject):
         for label, change in _AROUND.get(node.type, ()):
             if change(node) is not None:
-                yield _edit(label, node, change)
+                yield _edit(subject, label, node, change)
         for place in range(len(_parts(node)) if node.type in N.STATEMENTS else 0):
-            yield _edit(f"evaluate part {place} alone", node, partial(_alone, place))
+            yield _edit(subject, f"evaluate part {place} alone", node, partial(_alone, place))
 
 
 def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -65,24 +73,54 @@ def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
     function = _function(subject.program.data)
     for hole in scope.holes(function) if function is not None else ():
         node, kind = hole.node, N.dtype(hole.node)
+        number = node["value"] if node.type in ("ir.IntImm", "ir.FloatImm") else None
+        for less in list_lesser(number) if hole.role in ("value", "condition", "index", "extent") else ():
+            # A loop without iterations hides what its body does.
+            if less or hole.role != "extent":
+                yield _edit(subject, f"{less} instead", node, partial(_constant, less))
         if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
             continue
         known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
         # A type such as float32x4 has lanes, for which a scalar constant is of another type.
         if known and "x" not in kind:
             inside = hole.role in ("index", "part")
-            yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
+            yield _edit(subject, "a constant instead", node, partial(_constant, 0 if inside else 1))
         if hole.role in ("index", "part"):
             continue
         for place, operand in enumerate(N.children(node)):
             if N.dtype(operand) == kind and not N.is_buffer(operand):
-                yield _edit(f"operand {place} instead", node, partial(_operand, place))
+                yield _edit(subject, f"operand {place} instead", node, partial(_operand, place))
 
 
 def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Drop each argument without reads and writes."""
     for name in _buffers(subject):
         yield edit.Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
+
+
+def shrink_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Shrink each axis of a buffer that only constants index, to sizes that hold them."""
+    function = _function(subject.program.data)
+    for buffer in filter(N.is_buffer, _nodes(subject)):
+        sizes, needed = N.shape(buffer), _indexed(function, buffer)
+        for axis, size in enumerate(sizes or ()):
+            least = size if needed is None else needed[axis] if axis < len(needed) else 1
+            for target in dict.fromkeys((1, 2, size // 2, size - 1)):
+                if least <= target < size:
+                    yield _edit(
+                        subject, f"size {target} of axis {axis} for", buffer, partial(_resized, axis, target)
+                    )
+
+
+def simplify_inputs(subject: TvmSubject) -> Iterator[TvmEdit]:
+    """Give the fed buffers plainer values."""
+    arrays = {name: np.asarray(value) for name, value in subject.inputs.items()}
+
+    def store(subject: TvmSubject, tensor: StoredTensor, array: Array) -> TvmSubject | None:
+        changed = {**subject.inputs, tensor.name: array}
+        return replace(subject, inputs=changed) if tensor.holds(subject.inputs.get(tensor.name)) else None
+
+    return plainer_values((StoredTensor(name, array, True) for name, array in arrays.items()), store)
 
 
 @lru_cache(maxsize=64)
@@ -113,19 +151,23 @@ def _content(node: ObjectNode) -> str:
     return hashlib.sha256(encode(node).encode()).hexdigest()
 
 
-def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
-    """Make an edit of the first node whose content equals that of `node`."""
+def _edit(subject: TvmSubject, label: str, node: ObjectNode, change: Change) -> TvmEdit:
+    """Make an edit of a node, which is known by its content and its turn among those that equal it."""
     wanted, kind = _content(node), node.type
 
+    def equals(subject: TvmSubject) -> list[ObjectNode]:
+        return [item for item in _nodes(subject) if item.type == kind and _content(item) == wanted]
+
+    turn = next(place for place, item in enumerate(equals(subject)) if item is node)
+
     def apply(subject: TvmSubject) -> TvmSubject | None:
-        function = _function(subject.program.data)
-        if function is None:
-            return None
-        found = next(
-            (item for item in N.walk(function) if item.type == kind and _content(item) == wanted), None
+        function, found = _function(subject.program.data), equals(subject)[: turn + 1]
+        new = change(found[-1]) if found else None
+        return (
+            None
+            if function is None or new is None
+            else _with(subject, N.replace_node(function, found[-1], new))
         )
-        new = None if found is None else change(found)
-        return None if found is None or new is None else _with(subject, N.replace_node(function, found, new))
 
     # An edit touches the node with all statements and expressions inside, so that nested edits never merge.
     touches = frozenset(
@@ -138,7 +180,13 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
 
 
 def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
-    return subject.with_module(encode(N.module(N.rewritten(function, _flat))).encode())
+    data = encode(N.module(N.rewritten(function, _flat))).encode()
+    fed = dict(subject.inputs)
+    for param in filter(N.is_buffer, N.list_nodes(function["params"])):
+        value, sizes = fed.get(str(param["name"])), N.shape(param)
+        if isinstance(value, np.ndarray) and sizes is not None and len(sizes) == value.ndim:
+            fed[str(param["name"])] = value[tuple(map(slice, sizes))]
+    return replace(subject, inputs=fed).with_module(data)
 
 
 def _flat(node: ObjectNode) -> ObjectNode | None:
@@ -188,7 +236,21 @@ def _plain(node: ObjectNode) -> ObjectNode | None:
 def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
     now = N.number(loop["extent"])
     kind = N.dtype(loop["loop_var"])
-    return N.with_fields(loop, extent=N.integer(extent, kind)) if now is None or now > extent else None
+    end = _typed(loop["extent"], N.integer(extent, kind))
+    return N.with_fields(loop, extent=end) if now is None or now > extent else None
+
+
+def _fewer(extent: int, attribute: ObjectNode) -> ObjectNode | None:
+    """Return an attribute of fewer threads, which is also one of any smaller number."""
+    end, axis = _typed(attribute["value"], N.integer(extent)), _field("node", attribute)
+    domain = None if axis is None else _field("dom", axis)
+    if (N.number(attribute["value"]) or 0) <= extent:
+        return None
+    if axis is None or domain is None:
+        return N.with_fields(attribute, value=end)
+    wide = axis
+    axis = N.with_fields(axis, dom=N.with_fields(domain, extent=end))
+    return N.replace_node(N.with_fields(attribute, value=end), wide, axis)
 
 
 def _unwrap_block(realize: ObjectNode) -> ObjectNode | None:
@@ -252,7 +314,11 @@ def _alone(place: int, statement: ObjectNode) -> ObjectNode | None:
 
 
 _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
-    "tirx.AttrStmt": (("drop an attribute", partial(_field, "body")),),
+    "tirx.AttrStmt": (
+        ("drop an attribute", partial(_field, "body")),
+        ("two threads", partial(_fewer, 2)),
+        ("one thread", partial(_fewer, 1)),
+    ),
     "tirx.While": (("go once through a while", partial(_field, "body")),),
     "tirx.IfThenElse": (("take the other branch", partial(_field, "else_case")),),
     "tirx.For": (
@@ -270,8 +336,41 @@ _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
 }
 
 
-def _constant(value: int, node: ObjectNode) -> ObjectNode:
-    return N.constant(value, N.dtype(node))
+def _constant(value: float, node: ObjectNode) -> ObjectNode:
+    return _typed(node, N.constant(value, N.dtype(node)))
+
+
+def _typed(old: Value, new: ObjectNode) -> ObjectNode:
+    """Return a constant with the type node of what it replaces: one more type node makes the JSON longer."""
+    return N.with_fields(new, ty=old["ty"]) if isinstance(old, ObjectNode) else new
+
+
+def _indexed(function: ObjectNode | None, buffer: ObjectNode) -> list[int] | None:
+    """Return for each axis how many elements the constant indices of a buffer need, an empty list if nothing
+    reads or writes it; `None` if another node uses the whole buffer.
+    """
+    needed: list[int] = []
+    for node in () if function is None else N.walk(function):
+        if not any(child is buffer for child in N.children(node)) or node.type in _HOLDERS:
+            continue
+        if node.type not in ("ir.TensorLoad", "tirx.BufferStore") or node.get("value") is buffer:
+            return None
+        ends = [N.number(index) for index in N.list_nodes(node["indices"])]
+        found = [sys.maxsize if end is None else end + 1 for end in ends]
+        needed = [max(pair) for pair in zip(found, needed or found, strict=True)]
+    return needed
+
+
+def _resized(axis: int, size: int, buffer: ObjectNode) -> ObjectNode | None:
+    kind = buffer["ty"]
+    assert isinstance(kind, ObjectNode)
+    sizes = kind["shape"]
+    assert isinstance(sizes, tuple)
+    # Strides belong to the sizes that they were computed for.
+    if kind["strides"]:
+        return None
+    shape = (*sizes[:axis], _typed(sizes[axis], N.integer(size)), *sizes[axis + 1 :])
+    return N.with_fields(buffer, ty=N.with_fields(kind, shape=shape))
 
 
 def _operand(place: int, node: ObjectNode) -> ObjectNode | None:
