@@ -127,6 +127,9 @@ def _simpler_nodes(path: Path, node: ObjectNode, is_threads: bool) -> Iterator[t
     value = node.get("value")
     if node.type in ("ir.IntImm", "ir.FloatImm"):
         assert isinstance(value, int | float)
+        # A part of an index may keep the whole inside its buffer.
+        if is_place and not isinstance(path[-1], int) and path[-1] != "extent":
+            return
         least = 1 if path[-1:] == ("extent",) or is_threads else 0
         for number in (0, 1, int(value) // 2):
             if least <= number < value:
