@@ -121,7 +121,7 @@ class IR(Generic[P]):
         checked_by: Who has found a program valid once it is past the stage `import`; "" for nobody.
         declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where
             there is a `graph`.
-        can_be_undefined: Whether a program may read memory that nobody wrote.
+        can_be_undefined: Whether a program may read memory before it is written.
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
         strategies: The strategies that make programs of it, and the share of the time of targets that each
