@@ -152,7 +152,8 @@ def _cover_ellipsis(term: str, tensor: Tensor) -> Sizes:
 
 def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     left, arrow, right = attrs["equation"].partition("->")
-    sides, lead = dict[str, Any](), Sizes()
+    sides = dict[str, Any]()
+    lead: Sizes = ()
     for term, tensor in zip(left.split(","), ins, strict=True):
         sides |= _letters(term, tensor.shape)
         lead = broadcast(lead, _cover_ellipsis(term, tensor))
@@ -165,7 +166,8 @@ def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _einsum_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    sides, lead, found = dict[str, Any](), Sizes(), list[Truth]()
+    sides, found = dict[str, Any](), list[Truth]()
+    lead: Sizes = ()
     for term, tensor in zip(attrs["equation"].partition("->")[0].split(","), ins, strict=True):
         letters = len(term.replace("...", ""))
         if not (letters <= len(tensor.shape) if "..." in term else letters == len(tensor.shape)):
