@@ -89,7 +89,8 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile, distributions: Pat
     assert next(iter(info)).endswith(".dist-info")
     below = [name.removeprefix("opsieve/") for name in wheel.namelist() if name.startswith("opsieve/")]
     assert find_foreign_files(name for name in below if "/" in name) == []
-    assert next(distributions.glob("*.whl")).stat().st_size < 2.8 * MEGABYTE
+    # The samples take a fifth of it, about 3 kB each; a measurement left in the tree takes more than what is left.
+    assert next(distributions.glob("*.whl")).stat().st_size < 3.2 * MEGABYTE
 
 
 def test_both_say_the_same_version(wheel: zipfile.ZipFile, distributions: Path) -> None:
