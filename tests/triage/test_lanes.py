@@ -28,6 +28,9 @@ from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tir.program import TirProgram
+from opsieve.gen.irs.torch.graph import Ref, TorchCall, TorchGraph
+from opsieve.gen.irs.torch.program import TorchProgram
+from opsieve.gen.model.tensors import TensorType
 from opsieve.triage.campaign import campaign as campaign_loop, lane_messages
 from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_messages import (
@@ -111,6 +114,13 @@ def test_a_failure_travels_whole(program: OnnxProgram | TirProgram) -> None:
     assert repr(finding.verdict) == repr(verdict)  # NaN is not itself
     assert finding.observations[1] == died
     np.testing.assert_array_equal((finding.observations[0].outputs or {})["y"], np.arange(3.0))
+
+
+def test_a_program_that_writes_its_own_text_travels() -> None:
+    relu = TorchCall("aten.relu.default", (Ref("x"),), (), ("y",))
+    graph = TorchGraph(("x",), {}, (relu,), ("y",), {"x": TensorType("float32", (2,))})
+    case = Case(TorchProgram.from_graph(graph, "relu"), {"x": np.ones(2, np.float32)})
+    assert lane_messages.unpack_case(lane_messages.pack_case(case)).program == case.program
 
 
 def test_of_a_test_that_found_nothing_the_digest_travels_and_half_a_character_does_no_harm() -> None:
