@@ -85,6 +85,13 @@ def find_guilty_passes(
         others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
         every = [name for name in dict.fromkeys(others) if name not in holders]
         alone, kept = case.confirm_guilt(guilty, every)
+        # Where each of two passes cures the failure, the later one made it of what the earlier one left.
+        while len(guilty) == 1 and not alone and guilty[0] in first.acted:
+            later = case.find_cure(first.acted[first.acted.index(guilty[0]) + 1 :])
+            if len(later) != 1:
+                break
+            guilty = later
+            alone, kept = case.confirm_guilt(guilty, every)
         times = {
             name: case.find_applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted
         }
@@ -137,6 +144,8 @@ class _Level:
 
     def find_cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
         """Find a smallest part of `candidates` whose skipping cures; () if skipping them all does not."""
+        if not candidates:
+            return ()
         together = self.run_probe(candidates)
         if together is TestResult.GOOD:
             return _minimise(candidates, lambda off: self.run_probe(off) is TestResult.GOOD)

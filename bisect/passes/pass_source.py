@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy, compare
-from opsieve.backends.compilers.torch.knobs import PARTS
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
@@ -35,8 +34,6 @@ _LADDERS = {
     "onnxruntime": ("level", ("disable_all", "basic", "extended", "all")),
     "inductor": ("level", ("off", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor")),
 }
-# Names to skip of backends that have no trace.
-_NAMES = {"inductor": tuple(PARTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Blamed:
 def find_skip_option(backend: str) -> str:
     """Return the backend's option that takes the passes to skip, or ""."""
     options = plugin(backend).facts.options
-    return choose_skip_option(options) if "trace" in options or backend in _NAMES else ""
+    return choose_skip_option(options) if "trace" in options else ""
 
 
 def list_switches(backend: str) -> tuple[str, ...]:
@@ -251,8 +248,8 @@ class _Variants:
         """Return which passes run and act at a level; the trace is empty if the backend has no option
         for it.
         """
-        if not self._skip or self._target.name in _NAMES:
-            return PassTrace(_NAMES.get(self._target.name, ()))
+        if not self._skip:
+            return PassTrace()
         target = self.get_target(level, off).with_options(trace="on")
         seen = self.observe(target, self._case.program, self._case.inputs)
         return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))

@@ -91,6 +91,15 @@ def test_two_passes_that_need_each_other() -> None:
     assert found.alone == ()
 
 
+def test_of_two_acting_passes_that_need_each_other_the_later_one_is_named() -> None:
+    for acted in (("Pass3", "Pass9", "Pass31"), ("Pass31", "Pass9", "Pass3")):
+        found = blame(LEVELS, PASSES, compiler([{"Pass3", "Pass31"}]), acted=acted)
+        assert (found.answer, found.passes, found.alone) == ("pass", acted[-1:], ())
+        assert found.probes <= 16
+    # A pass that causes it alone stays, whatever acts later.
+    assert blame(LEVELS, PASSES, compiler([{"Pass3"}]), acted=("Pass3", "Pass9")).passes == ("Pass3",)
+
+
 def test_not_a_pass() -> None:
     found = blame(LEVELS, PASSES, lambda level, off: TestResult.BAD)
     assert (found.answer, found.passes, found.probes) == ("not-a-pass", (), 4)

@@ -1,10 +1,13 @@
-"""The parts of inductor that can be disabled. See targets.py."""
+"""The parts and passes of inductor that can be disabled, and the trace of its passes. See targets.py."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Callable, Mapping
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping
 
+from opsieve.backends.compilers.transformers.pass_options import report_passes
 from opsieve.backends.compilers.worker_common import UnknownName
 
 # Each part of inductor that can be left out by itself, and the settings of torch._inductor.config that do so.
@@ -27,6 +30,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "precision_shortcuts": {"emulate_precision_casts": True},
     "lowerings": {"fallback_by_default": True},
 }
+# Parts that hold passes, or other parts; attribution tries them last.
+HOSTS = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "pattern_matcher", "lowerings")
 
 
 def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
@@ -38,15 +43,66 @@ def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
 
 
 def settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of torch._inductor.config for the options; raise UnknownName for unknown parts."""
+    """Return the settings of torch._inductor.config for the options. A name that is no part is taken for a
+    pass.
+    """
     patches: dict[str, Any] = {}
     if options["freezing"] == "on":
         patches["freezing"] = True
-    for part in filter(None, options["disabled"].split("+")):
-        if part not in PARTS:
-            raise UnknownName("inductor has no part %s; there are %s" % (ascii(part[:80]), ", ".join(PARTS)))
-        patches.update(PARTS[part])
+    named = [name for name in options["disabled"].split("+") if name]
+    for part in named:
+        patches.update(PARTS.get(part, {}))
+    passes = [name for name in named if name not in PARTS]
+    if passes:
+        # torch disables every pass whose name is in this text.
+        patches["disabled_passes"] = "+".join(passes)
     return patches
+
+
+def check_passes(text: str, folder: Path) -> None:
+    """Raise UnknownName unless the sources of torch's passes in a folder have every name in a text."""
+    sources = [path.read_text(errors="replace") for path in folder.glob("*.py")] if text else []
+    for name in text.split("+") if text else ():
+        # torch numbers some: `pass_pattern_1`.
+        word = '"%s' % (name.rstrip("0123456789") if name.startswith("pass_pattern_") else name)
+        if not any(word in source for source in sources):
+            raise UnknownName(
+                "inductor has no part or pass %s; its parts are %s" % (ascii(name[:80]), ", ".join(PARTS))
+            )
+
+
+@contextlib.contextmanager
+def trace_passes() -> Iterator[None]:
+    """Print which passes run, and which change the graph, while the block lasts."""
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver as observer
+
+    report_passes("host", HOSTS)
+    report_passes("ran", [name for name in PARTS if name not in HOSTS])
+    originals = {name: getattr(observer, name) for name in ("apply_gm_pass", "apply_graph_pass")}
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def apply(self: Any, function: Any) -> Any:
+            report_passes("ran", [self.passname])
+            before = _print_graphs(self.gm)
+            result = original(self, function)
+            if _print_graphs(self.gm) != before:
+                report_passes("acted", [self.passname])
+            return result
+
+        return apply
+
+    try:
+        for name, original in originals.items():
+            setattr(observer, name, wrap(original))
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(observer, name, original)
+
+
+def _print_graphs(module: Any) -> list[str]:
+    """Return the text of every graph in a module, those of bodies too."""
+    return [str(each.graph) for each in module.modules() if hasattr(each, "graph")]
 
 
 def has(config: Any, name: str) -> bool:

@@ -4,7 +4,7 @@
 `torch` runs the module as it is; with `tell` it gives the values on the way, or the program in a user's
 file. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names of
 torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and
-`disabled` turns parts of inductor off. Both can compute on `cuda`, in full float32 (TF32, which rounds
+`disabled` turns off parts of inductor, and its passes by the names in `trace`. Both can compute on `cuda`, in full float32 (TF32, which rounds
 factors to 10 bits, is off).
 The baseline of `inductor`, and of `torch-exporter` (exporter.py), is the module run directly: if that fails,
 the compiler is not run.
@@ -12,9 +12,11 @@ the compiler is not run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from opsieve.backends.compilers.torch import knobs
@@ -254,13 +256,14 @@ class Inductor(Compiled):
         "freezing": ("off", "on"),
         "subsystem": (),
         "applications": (),
+        "trace": ("off", "on"),
         "device": DEVICES,
     }
     main_option = "level"
     variables = VARIABLES
     baseline: Mapping[str, str] = {
         "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
-        "applications": "",
+        "applications": "", "trace": "off",
     }  # fmt: skip
     milliseconds: Mapping[str, float] = {"onnx": 5200.0, "torch": 4000.0}
     lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
@@ -319,6 +322,7 @@ class Inductor(Compiled):
         missing = [name for name in patches if not knobs.has(config, name)]
         if missing:
             raise UnknownName("this release of torch has no %s" % ", ".join(missing))
+        knobs.check_passes(patches.get("disabled_passes", ""), Path(config.__file__).parent / "fx_passes")
         knobs.limit_applications(options)
         make = torch._dynamo.lookup_backend(options["level"])
 
@@ -338,7 +342,8 @@ class Inductor(Compiled):
         def run(values: dict[str, Any]) -> dict[str, Any]:
             feeds = module.to_tensors(values)
             request.stage("compile")
-            with torch.no_grad(), config.patch(patches):
+            trace = knobs.trace_passes() if options["trace"] == "on" else contextlib.nullcontext()
+            with torch.no_grad(), config.patch(patches), trace:
                 made = compiled(*feeds)
             return module.to_values(made)
 
