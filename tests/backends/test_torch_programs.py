@@ -16,6 +16,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.programs import Choice, read_script
 from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.torch.program import TorchProgram
@@ -85,6 +86,18 @@ def test_a_script_is_captured_with_its_inputs_and_run(workers: Workers, tmp_path
     assert [each.operator for each in other.program.graph.calls] == ["aten.sum.default", "aten.add.Tensor"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow(seconds=15)
+def test_shared_memory_of_outputs_and_inputs_afterwards_are_results(workers: Workers, tmp_path: Path) -> None:
+    source = "import torch\ndef f(x, y):\n  z = x + y\n  return z, z * 2, z.view(-1), y[1:]\n"
+    case = captured(workers, tmp_path, source + "inputs = torch.ones(2, 3), torch.ones(2, 3)\n")
+    for target in ("torch", "inductor:aot_eager"):
+        got = outputs(workers, target, case)
+        assert set(got) == set(case.program.outputs())
+        # Inputs have the places 0 and 1, so the first output has 2.
+        assert [int(got[f"output_{place}.layout"][-1]) for place in range(4)] == [-1, -1, 2, 1]
+        assert (got["x.after"] == case.inputs["x"]).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["eager", "aot_eager", "inductor"])
 def test_each_level_agrees_with_eager_torch(workers: Workers, tmp_path: Path, level: str) -> None:
@@ -108,6 +121,29 @@ def test_a_script_without_a_program_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=reason):
         captured(workers, tmp_path, source)
+
+
+REINPLACED = """
+import torch
+
+def f(x, i):
+    x.index_fill_(0, i, 9.0)
+    y = x.clone()
+    x.clamp_(-0.5, 0.5)
+    return y
+
+inputs = (torch.randn(4, 5), torch.tensor([1, 3]))
+"""
+
+
+@pytest.mark.slow(seconds=60)
+def test_a_fault_of_inductor_is_attributed_to_its_pass(workers: Workers, tmp_path: Path) -> None:
+    case = captured(workers, tmp_path, REINPLACED)
+    target = resolve("inductor")
+    if workers.version(target) != "2.13.0+cpu":
+        pytest.skip("the fault (pytorch 198096) is in torch 2.13.0")
+    found = blame_passes(case, target, ObservationCache(workers)).attribution
+    assert (found.answer, found.passes) == ("pass", ("reinplace_inplaceable_ops",))
 
 
 @pytest.mark.slow

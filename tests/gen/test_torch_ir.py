@@ -294,7 +294,7 @@ def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -
 
     request = GenRequest(nodes=12)
     drawn = set()
-    for seed in range(40):
+    for seed in range(80):
         case = torch_programs(request, seed)
         assert isinstance(case.program, TorchProgram)
         assert decode_graph(case.program.data).calls == case.program.graph.calls
@@ -302,6 +302,7 @@ def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -
         drawn |= {each.split(".")[1] for each in case.program.operators()}
     # Views, writes, promotion and indexing all occur.
     assert {"transpose", "select", "expand", "copy_", "fill_", "where", "index_select", "_to_copy"} <= drawn
+    assert {"ones_like", "threshold_backward", "slice_backward", "select_backward"} <= drawn
 
 
 @pytest.mark.parametrize(

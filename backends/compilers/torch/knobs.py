@@ -42,6 +42,16 @@ def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
     return graph.forward  # type: ignore[no-any-return]
 
 
+def check_best_instructions(module: Any) -> None:
+    """Have torch try the machine's best vector instructions alone. It takes the best set that g++ knows, but
+    compiles checks of all others first: 10 s of CPU.
+    """
+    flags = set(module.x86_isa_checker())
+    best = next((isa for isa in module.supported_vec_isa_list if set(str(isa).split()) <= flags), None)
+    if best:
+        module.valid_vec_isa_list = lambda: [best]
+
+
 def settings(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of torch._inductor.config for the options. A name that is no part is taken for a
     pass.

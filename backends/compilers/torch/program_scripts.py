@@ -34,19 +34,20 @@ def run(model, inputs):
         if not tensor.numel():
             return np.array([0] * tensor.dim() + [-1])
         start = tensor.untyped_storage().data_ptr()
-        shared = [at for at, item in enumerate(given) if item.untyped_storage().data_ptr() == start]
         steps = [step if size > 1 else 0 for step, size in zip(tensor.stride(), tensor.shape)]
-        return np.array(steps + (shared or [-1])[:1])
+        return np.array(steps + [storages.index(start) if start in storages else -1])
 
     given = [fed(name, value) for name, value in inputs.items()]
     torch.manual_seed(0)
     with torch.no_grad()%(patches)s:
         made = %(call)s(*given)
     outputs = {f"{name}.after": read(item) for name, item in zip(inputs, given)}
+    storages = [item.untyped_storage().data_ptr() for item in given]
     for place, item in enumerate(made):
         tensor = torch.as_tensor(item)
         outputs[f"output_{place}"] = read(tensor)
         outputs[f"output_{place}.layout"] = layout(tensor)
+        storages.append(tensor.untyped_storage().data_ptr())
     return outputs
 """
 COMPILED = 'torch.compile(scope["program"], backend=%a, fullgraph=True, dynamic=%a)'

@@ -10,14 +10,13 @@ import contextlib
 import json
 import operator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from opsieve.backends.compilers.torch.values import DTYPES, Unsupported, to_tensor, to_value
 from opsieve.gen.irs.torch.graph import MalformedProgram, Ref, TorchCall, TorchGraph, Word, decode_graph
-from opsieve.gen.irs.torch.program import written_inputs
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -140,37 +139,39 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         )
 
     def to_values(self, made: Iterable[Any]) -> dict[str, Any]:
-        """Return values by name, from the result of forward: the outputs, their layouts, what was written
-        to.
+        """Return values by name, from the result of forward: the outputs, their layouts, the inputs after
+        it.
         """
         found = {}
+        storages = [fed.untyped_storage().data_ptr() for fed in self.fed.values()]
         for place, item in enumerate(made):
             if not isinstance(item, torch.Tensor):
                 found["output_%d" % place] = np.asarray(item)
+                storages.append(-1)
                 continue
             found["output_%d" % place] = to_value(item)
-            found["output_%d.layout" % place] = self.read_layout(item)
-        # What a program writes to its inputs is a result as well.
-        for name in written_inputs(self.program):
-            found[name + ".after"] = to_value(self.fed[name])
+            found["output_%d.layout" % place] = read_layout(item, storages)
+            storages.append(item.untyped_storage().data_ptr())
+        # What a program writes to its inputs is a result as well, and so is what the compiler writes.
+        found.update((name + ".after", to_value(fed)) for name, fed in self.fed.items())
         return found
-
-    def read_layout(self, tensor: Any) -> Any:
-        """Return the strides of a tensor, and the place of the input that it shares memory with, else -1. A
-        stride of a dimension with one element says nothing and is 0.
-        """
-        steps = [step if size > 1 else 0 for step, size in zip(tensor.stride(), tensor.shape)]
-        if not tensor.numel():
-            return np.array([0] * tensor.dim() + [-1], np.int64)
-        place = tensor.untyped_storage().data_ptr()
-        shared = (at for at, fed in enumerate(self.fed.values()) if fed.untyped_storage().data_ptr() == place)
-        return np.array([*steps, next(shared, -1)], np.int64)
 
     def record(self, *values: Any) -> list[str]:
         """Run once: what eager torch does not run is not for a compiler. No value was decided by inputs."""
         # The run may write to the values.
         self(*[value.clone() for value in values])
         return []
+
+
+def read_layout(tensor: Any, storages: Sequence[int]) -> Any:
+    """Return the strides of a tensor, and the place among the inputs and earlier outputs of the one that it
+    shares memory with, else -1. A stride of a dimension with one element says nothing and is 0.
+    """
+    if not tensor.numel():
+        return np.array([0] * tensor.dim() + [-1], np.int64)
+    steps = [step if size > 1 else 0 for step, size in zip(tensor.stride(), tensor.shape)]
+    start = tensor.untyped_storage().data_ptr()
+    return np.array([*steps, storages.index(start) if start in storages else -1], np.int64)
 
 
 def run_eagerly(graph: TorchGraph, values: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 `torch` runs the module as it is; with `tell` it gives the values on the way, or the program in a user's
 file. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names of
 torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and
-`disabled` turns off parts of inductor, and its passes by the names in `trace`. Both can compute on `cuda`, in full float32 (TF32, which rounds
-factors to 10 bits, is off).
+`disabled` turns off parts of inductor, and its passes by the names that `trace` prints. Both can compute on
+`cuda`, in full float32 (TF32, which rounds factors to 10 bits, is off).
 The baseline of `inductor`, and of `torch-exporter` (exporter.py), is the module run directly: if that fails,
 the compiler is not run.
 """
@@ -128,8 +128,6 @@ class Torch:
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         torch.use_deterministic_algorithms(True, warn_only=True)
-        # Loads it, which the first call would
-        torch._dynamo.config  # noqa: B018
         return str(torch.__version__)
 
     def prepare(self, request: Request) -> Run:
@@ -190,6 +188,14 @@ def evaluate_program(request: Request) -> Run:
 
 class Compiled(Torch):
     """The common part of inductor and the exporter: the module, run once without them."""
+
+    def load(self) -> str:
+        """Import torch's tracer too, which the first call would."""
+        import torch
+
+        version = super().load()
+        torch._dynamo.config  # noqa: B018
+        return version
 
     def lower_model(self, request: Request) -> tuple[Lowered, list[Any]]:
         """Return the module and its inputs; raise NotRun if torch alone fails."""
@@ -289,6 +295,7 @@ class Inductor(Compiled):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
             try:
+                knobs.check_best_instructions(cpu_vec_isa)
                 cpu_vec_isa.pick_vec_isa()
                 compiled = torch.compile(
                     lambda x: torch.relu(x) + 1, backend=knobs.compile_only, dynamic=False

@@ -1,8 +1,8 @@
 """A PyTorch program as a program of opsieve: its graph's JSON, with names for what a run of it gives.
 
 A run gives the outputs `output_0`, `output_1`, ...; the layout of each, `output_0.layout`, which is its
-strides and the input that it shares memory with; and, where the program writes to memory, what is in each
-input afterwards, `x.after`.
+strides and the input or earlier output that it shares memory with; and what is in each input afterwards,
+`x.after`.
 """
 
 from collections.abc import Iterator
@@ -94,15 +94,15 @@ class TorchProgram(Program):
         return {name: self.graph.types[name] for name in self.graph.inputs}
 
     def outputs(self) -> dict[str, ValueType]:
-        """Return the types of the outputs, of their layouts, and of what the program may have written to."""
+        """Return the types of the outputs, of their layouts, and of the inputs after the run."""
         found: dict[str, ValueType] = {}
         for place, name in enumerate(self.graph.outputs):
             type_ = self.graph.type_of(name)
             found[f"output_{place}"] = type_ or _UNKNOWN
             if type_ is not None:
                 found[f"output_{place}.layout"] = TensorType("int64", (len(type_.shape or ()) + 1,))
-        for name in written_inputs(self.graph):
-            found[f"{name}.after"] = self.graph.type_of(name) or _UNKNOWN
+        # Of programs that write to nothing too: the compiler may.
+        found.update((f"{name}.after", type_) for name, type_ in self.inputs().items())
         return found
 
     def operators(self) -> list[str]:
@@ -128,10 +128,3 @@ class TorchProgram(Program):
     def text(self) -> str:
         """Return the program as PyTorch code."""
         return self.script
-
-
-def written_inputs(graph: TorchGraph) -> tuple[str, ...]:
-    """Return the inputs that may be written to: all of them, where a call writes at all, because any value
-    may be a view of them.
-    """
-    return graph.inputs if any(call.mutates for call in graph.calls) else ()
