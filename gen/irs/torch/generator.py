@@ -7,11 +7,11 @@ overlap itself (`expand`) is never written to, because torch leaves the result o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.torch.gradients import BACKWARD, BROADCASTING
 from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
 from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import TensorType
@@ -343,63 +343,24 @@ def _draw_product(draft: _Draft) -> None:
     draft.add_call("aten.mm.default", Drawn("", a.dtype, (a.shape[0], other.shape[1])), Ref(a.name), weight)
 
 
-# The call that makes the gradient of an operand, from the gradient of the result, the call and the operand's
-# shape
-_BACKWARD: dict[str, Callable[[Ref, TorchCall, tuple[int, ...]], tuple[Any, ...]]] = {
-    "aten.sigmoid.default": lambda grad, call, shape: ("aten.sigmoid_backward.default", grad, Ref(call.key)),
-    "aten.tanh.default": lambda grad, call, shape: ("aten.tanh_backward.default", grad, Ref(call.key)),
-    "aten.relu.default": lambda grad, call, shape: (
-        "aten.threshold_backward.default",
-        grad,
-        Ref(call.key),
-        0,
-    ),
-    "aten.neg.default": lambda grad, call, shape: ("aten.neg.default", grad),
-    "aten.add.Tensor": lambda grad, call, shape: ("aten.expand.default", grad, shape),
-    "aten.mul.Tensor": lambda grad, call, shape: ("aten.mul.Tensor", grad, call.args[1]),
-    "aten.transpose.int": lambda grad, call, shape: ("aten.transpose.int", grad, *call.args[1:]),
-    "aten.select.int": lambda grad, call, shape: (
-        "aten.select_backward.default",
-        grad,
-        shape,
-        *call.args[1:],
-    ),
-    "aten.slice.Tensor": lambda grad, call, shape: (
-        "aten.slice_backward.default",
-        grad,
-        shape,
-        *call.args[1:],
-    ),
-    "aten.diagonal.default": lambda grad, call, shape: (
-        "aten.diagonal_backward.default",
-        *(grad, shape, *call.args[1:]),
-    ),
-    "aten.reshape.default": lambda grad, call, shape: ("aten.reshape.default", grad, shape),
-    "aten.unsqueeze.default": lambda grad, call, shape: ("aten.squeeze.dim", grad, call.args[1]),
-    "aten.flip.default": lambda grad, call, shape: ("aten.flip.default", grad, call.args[1]),
-}
-# The shape of the operand may differ from that of the result by broadcasting.
-_BROADCASTING = ("aten.add.Tensor", "aten.mul.Tensor")
-
-
 def _draw_backward(draft: _Draft) -> None:
     """Add the gradient of a value along one path, as the graph of a backward pass has it."""
     made = {call.key: call for call in draft.calls}
     value = draft.pick_value(
-        lambda each: each.category == 2 and each.name in made and made[each.name].operator in _BACKWARD
+        lambda each: each.category == 2 and each.name in made and made[each.name].operator in BACKWARD
     )
     if value is None:
         return
     draft.add_call("aten.ones_like.default", replace(value, memory="", writable=False), Ref(value.name))
     types = {each.name: each for each in draft.values}
-    while value.name in made and (call := made[value.name]).operator in _BACKWARD:
+    while value.name in made and (call := made[value.name]).operator in BACKWARD:
         operand = next(call.reads())
         if operand not in types or types[operand].dtype != value.dtype:
             return
-        if call.operator in _BROADCASTING and types[operand].shape != value.shape:
+        if call.operator in BROADCASTING and types[operand].shape != value.shape:
             return
         value = types[operand]
-        operator, *args = _BACKWARD[call.operator](Ref(draft.calls[-1].key), call, value.shape)
+        operator, *args = BACKWARD[call.operator](Ref(draft.calls[-1].key), call, value.shape)
         draft.add_call(operator, Drawn("", value.dtype, value.shape, False, False), *args)
 
 
