@@ -4,6 +4,7 @@ history.
 
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -153,7 +154,11 @@ def _iter_models(
         path.write_bytes(data)
         arrays: dict[str, Any] = {name: each.as_numpy() for name, each in found.inputs.items()}
         if arrays:
-            np.savez(path.with_name("inputs.npz"), **arrays)
+            # np.savez has an argument `file`, which an input may be called.
+            with zipfile.ZipFile(path.with_name("inputs.npz"), "w") as archive:
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w") as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
         yield path, f"block {found.block} of the report"
 
 

@@ -39,6 +39,18 @@ def test_a_report_is_replayed_on_what_is_installed(
     assert found["still"] == (verdicts["onnxruntime"] == "fail") == bool(code)
 
 
+@pytest.mark.parametrize("name", ["file", "x" * 70_000])
+def test_an_input_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    page = tmp_path / "issue.md"
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] file) => (float[2] y) { y = Relu(file) }'
+    # The long name fits no model, and its values are passed by.
+    fed = f"inputs = {{'{name}': np.array([1.0, 2.0], np.float32)}}"
+    page.write_text(f"```\nmodel = onnx.parser.parse_model(r'''{text}''')\n{fed}\n```\n")
+    code_of(str(page), "--no-history", "--offline", "-t", "reference", "--json")
+    inputs = json.loads(capsys.readouterr().out)["results"][0]["inputs"]
+    assert ("inputs.npz" in inputs) == (name == "file")
+
+
 @pytest.mark.slow
 def test_an_exported_issue_replays_as_the_failure_that_it_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

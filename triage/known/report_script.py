@@ -28,6 +28,7 @@ _MOST_ELEMENTS = 1 << 22
 _MOST_ITEMS = 10_000
 # A product of larger integers could grow without bound, as in 10 ** 10 ** 10.
 _LARGEST = 1 << 62
+_LONGEST_NAME = 1000
 # Characters of a script
 _LONGEST = 1 << 18
 # No power and no shift: a short script could write numbers of any length with them.
@@ -214,7 +215,8 @@ def _iter_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _select_arrays(value: Any) -> dict[str, Any]:
     """Return the arrays of a dictionary, or {} for another value."""
     items = value.items() if isinstance(value, dict) else ()
-    return {name: each for name, each in items if isinstance(name, str) and isinstance(each, np.ndarray)}
+    named = ((name, each) for name, each in items if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+    return {name: each for name, each in named if isinstance(each, np.ndarray)}
 
 
 def _get_last_name(node: ast.expr) -> str:
