@@ -30,6 +30,7 @@ _MOST_LEAVES = 4
 _TURNS = 3
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
 _LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages(?=/)")
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/]*)")
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
 
@@ -287,8 +288,10 @@ def _compile_any(patterns: Sequence[str]) -> re.Pattern[str]:
 
 
 def _is_uninteresting(frame: Frame) -> bool:
+    # Folders above the installed packages are the user's, and may be named like a package.
+    place = _INSTALLED.sub("", frame.file[-400:])
     return _is_uninteresting_name(
-        frame.language == "native", frame.file[-400:], frame.function[:2000], frame.module[:400]
+        frame.language == "native", place, frame.function[:2000], frame.module[:400]
     )
 
 
