@@ -43,6 +43,7 @@ def settle_ends(
     confidence: float = 0.99,
     ask_good_once: bool = True,
     known: Mapping[int, TestResult] = MappingProxyType({}),
+    fixed: bool = False,
 ) -> Round:
     """Yield lists of versions to test out of `count`, receive their results, and return the ends.
 
@@ -51,10 +52,11 @@ def settle_ends(
     end contradicts its name. An untestable end moves inward by half the distance each time, because
     untestable versions come in stretches. With `chance` below 1 an end is tested until it is bad, or until it
     is good with `confidence`; the good end is tested once if `ask_good_once` is set (the search itself then
-    doubts it). Results in `known` are reused: a version that failed once stays bad.
+    doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search is
+    for the end of the failure: after the bad end, or before the good one.
     """
     most = count_good_runs(chance, confidence)
-    return (yield from _Settling(count, good, bad, most, ask_good_once, known).find_ends())
+    return (yield from _Settling(count, good, bad, most, ask_good_once, known, fixed).find_ends())
 
 
 class _Settling:
@@ -68,9 +70,11 @@ class _Settling:
         most: int,
         once: bool,
         known: Mapping[int, TestResult],
+        fixed: bool,
     ):
         self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
         self.answers = dict(known)
+        self.fixed = fixed
 
     def find_ends(self) -> Round:
         """Try the pairs of ends in order and return the first pair that differs."""
@@ -90,6 +94,8 @@ class _Settling:
         """Return the pairs of ends to try, in order."""
         if self.good is not None and self.bad is not None:
             return [(min(self.good, self.bad), max(self.good, self.bad))]
+        if self.fixed:
+            return [(self.bad or 0, self.last if self.good is None else self.good)]
         # The failure came before the bad end; if that is not so, it went after it.
         if self.bad is not None:
             return [(0, self.bad), (self.bad, self.last)]

@@ -83,13 +83,14 @@ def bisect_row(
     confidence: float = 0.99,
     width: int = 1,
     known: Mapping[int, TestResult] = MappingProxyType({}),
+    fixed: bool = False,
 ) -> SearchProtocol:
     """Yield versions of a row to test, with the progress, receive the results, and return the outcome.
 
     The arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count`
     versions.
     """
-    settling = settle_ends(count, good, bad, chance, confidence, known=known)
+    settling = settle_ends(count, good, bad, chance, confidence, known=known, fixed=fixed)
     wanted = next(settling)
     while True:
         answers = yield wanted, None

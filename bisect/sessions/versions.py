@@ -278,6 +278,7 @@ def _probe_versions(
         chance=request.repro_rate,
         confidence=request.confidence,
         jobs=request.probes_at_once,
+        fixed=request.fixed,
         own=own,
         progressed=lambda progress: say(
             f"{count_noun(progress.candidates, 'version')} left, about"
@@ -316,13 +317,13 @@ def _find_guilty_passes(
 def _preview_search(
     source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest
 ) -> VersionPreview:
-    good, bad = ends
-    last = len(versions) - 1 if bad is None else bad
+    old, new = ends[::-1] if request.fixed else ends
+    last = len(versions) - 1 if new is None else new
     rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
     return VersionPreview(
         versions=tuple(versions),
         known=tuple(version for version in versions if source.recall_probe(version) is not None),
-        first=tuple(versions if request.sweep else dict.fromkeys((versions[good or 0], versions[last]))),
+        first=tuple(versions if request.sweep else dict.fromkeys((versions[old or 0], versions[last]))),
         expected_probes=len(versions) if request.sweep else estimate_tests(len(versions) - 1, rate),
     )
 

@@ -57,9 +57,14 @@ def open_repository(path: Path) -> "Repo":
     import git
 
     try:
-        return git.Repo(path)
+        repository = git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise BadInput(f"{shown(path, 200)} is not a git repository") from None
+    top = repository.working_tree_dir
+    if top is not None and not (Path(top) / ".git").exists():
+        # A mirror without a config does not say that it is bare.
+        repository.git.update_environment(GIT_DIR=str(repository.git_dir))
+    return repository
 
 
 @contextmanager

@@ -134,6 +134,7 @@ class VersionSequence:
         chance: search.Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
+        fixed: bool = False,
         own: VersionOutcome | None = None,
         progressed: Callable[[search_loop.SearchProgress], None] = lambda progress: None,
     ) -> Timeline:
@@ -166,7 +167,14 @@ class VersionSequence:
                 {place: search.TestResult.BAD},
             )
         steps = search_loop.bisect_row(
-            len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known
+            len(versions),
+            good,
+            bad,
+            chance=belief,
+            confidence=confidence,
+            width=jobs,
+            known=known,
+            fixed=fixed,
         )
         places, progress = next(steps)
         with ThreadPoolExecutor(jobs) as pool:

@@ -62,6 +62,19 @@ def ends(timeline: list[TestResult], good: int | None = None, bad: int | None = 
     return found
 
 
+def test_a_search_for_the_fix_stays_on_its_side_of_a_named_end() -> None:
+    def settle(text: str, good: int | None = None, bad: int | None = None) -> Ends:
+        timeline = row(text)
+        found = drive(settle_ends(len(timeline), good, bad, fixed=True), timeline.__getitem__)
+        assert isinstance(found, Ends)
+        return found
+
+    assert (settle("ggbbgg", bad=3).old, settle("ggbbgg", bad=3).direction) == (3, Direction.FIX)
+    # No later release is good: where the failure began is no answer.
+    assert settle("ggbbbb", bad=3).trouble == "always"
+    assert (settle("bbgggg", good=3).new, settle("bbgggg", good=3).direction) == (3, Direction.FIX)
+
+
 def row(text: str) -> list[TestResult]:
     return [{"g": GOOD, "b": BAD, "-": SKIP}[letter] for letter in text]
 

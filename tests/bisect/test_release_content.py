@@ -1,5 +1,6 @@
 """The commit of a release by the contents of its Python files, in small repositories."""
 
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from histories import History
 from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
+from opsieve.bisect.sources.git_history import check_readable
 from opsieve.gen.errors import BadInput
 
 START = {
@@ -50,6 +52,14 @@ def find(made: History, release: ReleaseEnd) -> ReleaseCommit:
 
 def git(made: History, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(made.folder), *arguments], check=True, capture_output=True)
+
+
+def test_a_mirror_without_a_config_is_read(tmp_path: Path) -> None:
+    made, trees = commits(tmp_path / "r", [{"pkg/fuse.py": "fuse = 2\n"}])
+    mirror = tmp_path / "owner" / "mirror"
+    shutil.copytree(made.folder / ".git", mirror, ignore=shutil.ignore_patterns("config", "index"))
+    check_readable(mirror)
+    assert find_release_commit(mirror, install(tmp_path / "w", trees[1])).sha == made.shas[1]
 
 
 def test_an_untagged_release_is_the_newest_commit_with_its_files(tmp_path: Path) -> None:
