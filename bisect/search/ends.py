@@ -52,8 +52,8 @@ def settle_ends(
     end contradicts its name. An untestable end moves inward by half the distance each time, because
     untestable versions come in stretches. With `chance` below 1 an end is tested until it is bad, or until it
     is good with `confidence`; the good end is tested once if `ask_good_once` is set (the search itself then
-    doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search is
-    for the end of the failure: after the bad end, or before the good one.
+    doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search
+    is for the end of the failure: after the bad end, or before the good one.
     """
     most = count_good_runs(chance, confidence)
     return (yield from _Settling(count, good, bad, most, ask_good_once, known, fixed).find_ends())
