@@ -9,6 +9,7 @@ are ours.
 import platform
 import re
 import signal
+import textwrap
 import tomllib
 from functools import cache
 from importlib import metadata
@@ -22,7 +23,9 @@ from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import program_source, script, short_script
 from opsieve.triage.export.export_input import ExportedFailure
+from opsieve.triage.fingerprint.fingerprint import remove_status
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
+from opsieve.triage.fingerprint.normalise import normalise_message
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.version import VERSION
 
@@ -42,6 +45,8 @@ _MOST_LOG = 4_000
 # Characters of one line, and of its end that is kept
 _LINE = 400
 _TAIL = 150
+# of a message in a title
+_MOST_TITLE = 70
 # The innermost ones; the others only say how the compiler was called.
 _MOST_FRAMES = 20
 _WORDS = {
@@ -115,7 +120,20 @@ def write_title(exported: ExportedFailure) -> str:
     # Behind the name of a pass the sentence goes on.
     words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
     since = f" since {_clean_word(exported.first_bad, 40)}" if exported.first_bad else ""
-    return f"{guilty}{words}{where}{blame}{since} ({_name_compiler(exported)})"
+    return f"{guilty}{words}{where}{blame}{since}{_quote_message(exported)} ({_name_compiler(exported)})"
+
+
+def _quote_message(exported: ExportedFailure) -> str:
+    """Return `: MESSAGE` for an exception: its template, without characters that have a meaning in
+    Markdown.
+    """
+    seen = exported.observation
+    if exported.verdict.kind != "error" or _is_broken_model(seen):
+        return ""
+    said = remove_status(normalise_message(seen.message or exported.verdict.message))
+    words = re.sub(r"[^A-Za-z0-9 .:=+,_-]", " ", said).split()
+    text = " ".join(_clean_word(word, 40) for word in words if word.strip(".:=+,_-"))
+    return f": {textwrap.shorten(text, _MOST_TITLE, placeholder=' ...').rstrip(':,')}" if text else ""
 
 
 def _describe_failure(exported: ExportedFailure) -> str:

@@ -21,7 +21,7 @@ from opsieve.gen.model.printable import printable
 from opsieve.triage.fingerprint import failure_components, mismatch_components, stack
 from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, make_component
 
-VERSION = 6
+VERSION = 7
 _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
 _PLACEHOLDER = re.compile(r"<\w+>")
 _CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
@@ -128,6 +128,11 @@ _STATUS = re.compile(
 )
 
 
+def remove_status(message: str) -> str:
+    """Return a message without what onnxruntime writes before the reason."""
+    return _STATUS.sub("", message, count=1)
+
+
 def make_title(found: Fingerprint) -> str:
     """Make a title of at most 120 characters: `ValueError in Split: no value in Constant` (failure, place,
     message).
@@ -153,11 +158,11 @@ def make_title(found: Fingerprint) -> str:
         graph = found.find_component(ComponentName.OPERATORS)
         text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
         said = found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)
-        text += f": {_STATUS.sub('', said, count=1)}"
+        text += f": {remove_status(said)}"
     else:
         kind = found.get_value(ComponentName.KIND)
         what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
-        said = _STATUS.sub("", found.get_value(ComponentName.MESSAGE), count=1)
+        said = remove_status(found.get_value(ComponentName.MESSAGE))
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
