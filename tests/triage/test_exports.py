@@ -523,10 +523,12 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     made = exported(kind="error", text=f"{'head ' * 100}{'x' * 30} the telling end")
     raised = replace(made, observation=replace(made.observation, exception="builtins.TypeError"))
     text = write_issue(raised, print_model(made.model))
-    assert text.startswith("# TypeError on a valid model with Relu: head head ")
+    assert text.startswith("# TypeError on a valid model with Relu once optimised: head head ")
     assert "the telling end" in text
     said = "Non-zero [axis](//x) of @someone's #3 is not 7 <b>"
-    text = write_issue(replace(raised, observation=replace(raised.observation, message=said)), "")
+    text = write_issue(
+        replace(raised, observation=replace(raised.observation, message=said)), print_model(made.model)
+    )
     assert ": Non-zero axis x of someone s n is not n b (" in text.split("\n")[0]
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
     text = write_issue(

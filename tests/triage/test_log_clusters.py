@@ -283,3 +283,11 @@ def test_a_value_of_python_itself_was_passed_by_a_caller(tmp_path: Path) -> None
     callers = ("core.py:52 clone", "core.py:97 create")
     wrong = [record(said.format("NoneType"), call, place) for call in callers for _ in range(2)]
     assert len(set(cluster(tmp_path, *wrong))) == 2
+
+
+def test_who_called_a_dispatching_method_passed_the_wrong_value(tmp_path: Path) -> None:
+    said = "AttributeError: 'NoneType' object has no attribute 'fields'"
+    dispatch = ("visitor.py:42 visit", "visitor.py:46 generic_visit")
+    one, other = ([record(said, caller, *dispatch)] * 2 for caller in ("a.py:5 lower", "b.py:7 fold"))
+    keys = cluster(tmp_path, *one, *other)
+    assert keys[0] == keys[1] != keys[2] == keys[3]

@@ -138,7 +138,9 @@ def list_calls(frames: Sequence[Frame], package: str = "", checked: bool = False
     """
     own = [frame for frame in frames[_find_first_package(frames, package) :] if not _is_uninteresting(frame)]
     chosen = _skip_checks(own[::-1]) if checked else own[::-1]
-    return tuple(place for frame in chosen[:_CALLS] if (place := _format_line(frame)))
+    # A caller named `visit` or `apply` passes on what its own caller gave it.
+    calls = [*chosen[:1], *(frame for frame in chosen[1:] if not _is_vague(frame))][:_CALLS]
+    return tuple(place for frame in calls if (place := _format_line(frame)))
 
 
 def _skip_checks(chosen: Sequence[Frame]) -> Sequence[Frame]:
