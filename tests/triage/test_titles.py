@@ -22,6 +22,13 @@ def test_before_reduction_the_guilty_pass_says_more_than_the_operators() -> None
     fused, folded = (Evidence(guilty_passes=(name,)) for name in ("fuse", "fold"))
     assert wrong(fused, ("Add", "Pad")).key == wrong(fused, ("Conv",)).key
     assert make_title(wrong(fused, ("Add", "Pad"))) == "wrong values by pass fuse (float)"
+    # One pass may be wrong for each operator that its name names.
+    pooled = Evidence(guilty_passes=("fuse_pad_into_pool",))
+    assert wrong(pooled, ("Add", "MaxPool")).key == wrong(pooled, ("Conv", "MaxPool")).key
+    assert wrong(pooled, ("Add", "MaxPool")).key != wrong(pooled, ("Add", "AveragePool")).key
+    assert make_title(wrong(pooled, ("Add", "MaxPool"))) == (
+        "wrong values of MaxPool by pass fuse_pad_into_pool (float)"
+    )
     assert wrong(fused).key != wrong(folded).key
     assert wrong(NOTHING, ("Add", "Pad")).key != wrong(NOTHING, ("Conv",)).key
     small = [replace(fused, signature=Signature((name,), (f">{name}",))) for name in ("Add", "Conv")]

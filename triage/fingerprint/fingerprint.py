@@ -151,7 +151,8 @@ def make_title(found: Fingerprint) -> str:
         graph = found.find_component(ComponentName.OPERATORS)
         if guilty and not (graph and graph.kept):
             of = ""
-        text = _WRONG.get(what, what) + (f" of {of}" if of else f" by pass {guilty}" if guilty else "")
+        by = guilty and not found.find_component(ComponentName.EDGES)
+        text = _WRONG.get(what, what) + (f" of {of}" if of else "") + (f" by pass {guilty}" if by else "")
         if dtype := found.get_value(ComponentName.DTYPE):
             text += f" ({dtype})"
     elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:

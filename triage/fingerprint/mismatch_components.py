@@ -3,6 +3,7 @@
 They are identified by the kind of difference, and by the operators of the graph once that is small.
 """
 
+import re
 from collections.abc import Collection, Sequence
 
 from opsieve.backends.observation import Observation
@@ -14,6 +15,8 @@ REDUCE_FIRST = "reduce the program first"
 INVALID = "it breaks a rule of ONNX and is to be refused"
 # Different operators of a graph that is small enough to speak for its bug
 _FEW = 6
+# The words of a pass's name: `fuse_pad_into_pool`, `PadFusion`
+_PASS_WORD = re.compile(r"[A-Z]?[a-z]{3,}")
 
 
 def is_few(operators: Sequence[str]) -> bool:
@@ -72,6 +75,7 @@ def make_mismatch_components(
     left = shape.operators if shape and reduced else operators
     # What else an unreduced program holds is chance, once the pass is known.
     known = reduced or bool(evidence.guilty_passes)
+    named = () if reduced else _list_named(left, evidence.guilty_passes)
     return [
         make_component(
             ComponentName.MISMATCH,
@@ -80,7 +84,13 @@ def make_mismatch_components(
             "NaN, a wrong shape and a wrong value have different causes",
         ),
         _make_dtype(_classify_dtype(observation, mismatch.output), known),
-        make_component(ComponentName.BLAME, verdict.blame, True, "whether the unoptimised build is right"),
+        # An unoptimised build may be wrong for a reason of its own.
+        make_component(
+            ComponentName.BLAME,
+            verdict.blame,
+            not evidence.guilty_passes,
+            "whether the unoptimised build is right",
+        ),
         make_component(
             ComponentName.STAGE,
             verdict.stage or observation.stage,
@@ -94,10 +104,29 @@ def make_mismatch_components(
             False,
             "the size of an error depends on the inputs",
         ),
-        make_operators(left, needed=reduced or not known),
+        make_component(
+            ComponentName.OPERATORS,
+            named,
+            True,
+            "the pass's name names them; what else the program holds is chance",
+        )
+        if named
+        else make_operators(left, needed=reduced or not known),
         *(_make_shape(shape) if shape else ()),
         *make_evidence(evidence, kept=True),
     ]
+
+
+def _list_named(operators: Sequence[str], passes: Sequence[str]) -> list[str]:
+    """List the operators that the names of passes name: a pass may hold one mistake for each.
+
+    `conv` names Conv if the program has one, and `pool` names MaxPool and AveragePool.
+    """
+    named: set[str] = set()
+    for word in {each.lower() for name in passes for each in _PASS_WORD.findall(name)}:
+        alike = {operator for operator in operators if word in operator.lower()}
+        named |= {operator for operator in alike if operator.lower() == word} or alike
+    return sorted(named)
 
 
 def make_broken_model_components(

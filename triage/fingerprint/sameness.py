@@ -42,6 +42,8 @@ _LATER = frozenset(
         ComponentName.FIRST_BAD,
     ]
 )
+# They count in a key until a reduced graph or a pass tells more, and always here.
+_UNTIL_KNOWN = frozenset([ComponentName.DTYPE, ComponentName.BLAME])
 _STATUS = re.compile(r"[A-Z_]{2,40}: ")
 
 
@@ -109,7 +111,7 @@ def _get_lasting(found: Fingerprint) -> Hashable:
         (part.name, get_essence(part))
         for part in found.components
         # The type counts before reduction and must not change unnoticed during it.
-        if (part.kept or part.name is ComponentName.DTYPE) and part.name not in _LATER
+        if (part.kept or part.name in _UNTIL_KNOWN) and part.name not in _LATER
     )
 
 
