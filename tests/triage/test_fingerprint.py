@@ -129,31 +129,6 @@ def test_uninteresting_frames_do_not_count() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "root",
-    [
-        "/home/u/.cache/opsieve/releases/onnxslim-0.1.50",
-        "/home/u/opsieve/.venv/site-packages",
-        "/numpy/site-packages",
-    ],
-)
-def test_folders_above_a_compiler_do_not_make_its_frames_uninteresting(root: str) -> None:
-    found = read_stack((python("fuse", 3, f"{root}/onnxslim/core/fuse.py"),), 3, package="onnxslim")
-    assert found.names == ("fuse.py fuse",)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        "/venv/site-packages/opsieve/backends/workers/inside/child.py",
-        "/src/opsieve/gen/irs/ir.py",
-        "/venv/site-packages/numpy/core.py",
-    ],
-)
-def test_frames_of_the_caller_are_uninteresting(file: str) -> None:
-    assert read_stack((python("run_it", 3, file),), 3, package="onnxslim").names == ()
-
-
 def test_the_constant_words_of_a_message_tell_two_checks_of_one_function_apart() -> None:
     frames = (python("f"),)
     assert error("got 3 inputs of [1, 2]", frames).key == error("got 12 inputs of [7]", frames).key

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opsieve.backends.observation import Observation
+from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
+from opsieve.triage.fingerprint.stack import read_stack
 
 
 def wrong(evidence: Evidence = NOTHING, operators: Sequence[str] = ("Conv", "Pad", "Relu")) -> Fingerprint:
@@ -53,3 +54,28 @@ def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> N
     seen = Observation("onnxruntime", "", "error", "run", exception="Fail", message=said)
     verdict = Verdict("fail", "", "error", "run", said)
     assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == title
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "/home/u/.cache/opsieve/releases/onnxslim-0.1.50",
+        "/home/u/opsieve/.venv/site-packages",
+        "/numpy/site-packages",
+    ],
+)
+def test_folders_above_a_compiler_do_not_make_its_frames_uninteresting(root: str) -> None:
+    found = read_stack((Frame("python", "fuse", f"{root}/onnxslim/core/fuse.py", 3),), 3, package="onnxslim")
+    assert found.names == ("fuse.py fuse",)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/venv/site-packages/opsieve/backends/workers/inside/child.py",
+        "/src/opsieve/gen/irs/ir.py",
+        "/venv/site-packages/numpy/core.py",
+    ],
+)
+def test_frames_of_the_caller_are_uninteresting(file: str) -> None:
+    assert read_stack((Frame("python", "run_it", file, 3),), 3, package="onnxslim").names == ()
