@@ -44,7 +44,8 @@ types that a compiler reports, results that ONNX leaves open, and limits of opsi
 ## Bugs
 
 A name ends with the kind of failure, and links to the case and its `confirm.py`. Bugs are live in the named
-release unless the entry says otherwise. `opsieve bugs --json` also has the operators and the targets.
+release unless the entry says otherwise. `opsieve bugs --json` also has the guilty pass or function, the operators
+and the targets.
 
 """
 
@@ -117,7 +118,6 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
         releases.setdefault(found_on.backend, set()).update(filter(None, [release]))
         counts.setdefault(found_on.backend, Counter()).update([] if bug.same_as else [state])
         facts = [
-            bug.guilty,
             bug.first_bad and f"since {bug.first_bad}",
             bug.fixed_in and f"fixed in {bug.fixed_in}" + f" ({bug.fixed_on})" * bool(bug.fixed_on),
         ]
