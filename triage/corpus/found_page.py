@@ -44,8 +44,8 @@ types that a compiler reports, results that ONNX leaves open, and limits of opsi
 ## Bugs
 
 A name ends with the kind of failure, and links to the case and its `confirm.py`. Bugs are live in the named
-release unless the entry says otherwise. `opsieve bugs --json` also has the guilty pass or function, the operators
-and the targets.
+release unless the entry says otherwise. `opsieve bugs --json` also has the guilty pass or function, the
+operators and the targets.
 
 """
 
