@@ -111,7 +111,7 @@ def test_the_file_of_a_directory_gives_no_consent(
     value = "true" if word == "yes" else f'["{TARGET}"]'
     (tmp_path / "opsieve.toml").write_text(f"[export]\n{word} = {value}\n")
     code, _, err = opsieve("export", "case", capsys=capsys)
-    assert (code, "taken from the command line only" in err) == (2, True)
+    assert (code, "only the command line sets it" in err) == (2, True)
 
 
 def test_the_folder_of_releases_is_private(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,5 +125,5 @@ def test_the_folder_of_releases_is_private(empty_store: Path, monkeypatch: pytes
     if owner == 0:  # root may own what others run, but not where anybody writes
         check_private(empty_store)
         empty_store.chmod(0o777)
-    with pytest.raises(BadInput, match="what lies there would run"):
+    with pytest.raises(BadInput, match="files would be executed"):
         ReleaseStore().environment(resolve("onnxruntime").backend, "1.20.1")

@@ -123,7 +123,7 @@ WAYS = {
     "`--yes`, `--no-sandbox`, a script": sandbox,
 }
 ASKS = ("allows it", "installs it from")
-NEVER = ("sets no program that runs", "from the command line only", "was never named on the command line")
+NEVER = ("sets no program that runs", "only the command line sets it", "was never named on the command line")
 
 
 def test_the_table_names_all_that_is_tried() -> None:

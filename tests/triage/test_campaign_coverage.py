@@ -60,7 +60,7 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
 )
 def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(BadInput, match="no coverage"):
+    with pytest.raises(BadInput, match="is not the coverage"):
         load_record(tmp_path / "x.json")
     with pytest.raises(BadInput, match="--coverage"):
         load_record(tmp_path)
