@@ -28,7 +28,7 @@ def test_a_fingerprint_of_a_store_is_explained(tmp_path: Path, capsys: pytest.Ca
     assert "counts: " in out
 
 
-@pytest.mark.parametrize(("name", "said"), [("jmp", "did you mean jump?"), ("qwertz", "there is no store")])
+@pytest.mark.parametrize(("name", "said"), [("jmp", "did you mean jump?"), ("qwertz", "is not a verdict")])
 def test_a_name_that_means_nothing_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, said: str
 ) -> None:
