@@ -325,7 +325,7 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
         "flaky": (Cause.DIED_ONCE, Cause.ACCEPTED_ONCE),
         "invalid": (
             *(Cause.RAISED_WHERE_UNDEFINED, Cause.NO_MEANING, Cause.ILL_TYPED, Cause.FORBIDDEN),
-            *(Cause.EVERYBODY_REJECTS, Cause.UNDEFINED),
+            *(Cause.EVERYBODY_REJECTS, Cause.BREAKS_RULE, Cause.UNDEFINED),
         ),
         "pass": (
             *(

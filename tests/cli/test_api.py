@@ -168,7 +168,7 @@ def test_values_that_are_given_replace_those_of_a_case(tmp_path: Path) -> None:
     [
         (3, X, "a model is a path, an onnx.ModelProto, its bytes, a Case or a module of TVM, not a int"),
         (b"", X, "is empty"),
-        (MODEL, {"z": X["x"]}, "which is no input of the model"),
+        (MODEL, {"z": X["x"]}, "which is not an input of the model"),
         (MODEL, {"x": X["x"].astype("float64")}, "the value of the input 'x'"),
         (MODEL, {"x": [X["x"]]}, "the value of the input 'x'"),
         ("nowhere.onnx", X, "nowhere.onnx"),

@@ -21,7 +21,7 @@ from opsieve.gen.model.printable import printable
 from opsieve.triage.fingerprint import failure_components, mismatch_components, stack
 from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, make_component
 
-VERSION = 7
+VERSION = 6
 _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
 _PLACEHOLDER = re.compile(r"<\w+>")
 _CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
