@@ -215,7 +215,9 @@ FLAKY = {
     "add": Cell(0, "flaky error"),
 }
 NOT_OF_A_PART = {
-    "reduce": Cell(2, "only against the expected outputs", why="a part has no expected outputs, and no arbiter"),
+    "reduce": Cell(
+        2, "only against the expected outputs", why="a part has no expected outputs, and no arbiter"
+    ),
     "verify": Cell(2, "No such file or directory", why="there is no reduction"),
 }
 OF_COMMAND = {
