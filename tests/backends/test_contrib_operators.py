@@ -18,7 +18,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
 TARGET = resolve("onnxruntime:disable_all")
-# The kernel is wrong on these (docs/benchmarks/contrib.md), so only their defined instances are compared.
+# The kernel is wrong on these (samples/upstream/onnxruntime-contrib.md), so only their defined instances are compared.
 _FAULTY = {"QMoE", "QLinearSoftmax", "Attention"}
 
 

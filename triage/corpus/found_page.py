@@ -30,10 +30,9 @@ _HEAD = """# What opsieve has found
 """
 _METHOD = """## Method
 
-A failure that the float64 reference and a second, independent implementation confirm is reduced and
-attributed to a pass and a release. An engineer then writes `confirm.py`, which confirms the bug without
-opsieve in at most 30 lines. The tests run every `confirm.py` whose compiler is installed, and a scheduled
-workflow replays every case on the newest releases.
+A failure that the float64 reference and a second, independent implementation confirm is reduced. An engineer
+then writes `confirm.py`, which shows the bug without opsieve in at most 30 lines. The tests run it where the
+compiler is installed, and a scheduled workflow replays every case on the newest releases.
 
 ## What counts
 
