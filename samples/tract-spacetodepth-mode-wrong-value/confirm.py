@@ -5,13 +5,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
+import onnx.reference
 import tract
 
 path = Path(__file__).with_name("model.onnx")
 feeds = {"x": np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32).reshape(1, 2, 2, 2)}
 wanted = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32).reshape(1, 8, 1, 1)
-[valid] = onnxruntime.InferenceSession(path).run(["y"], feeds)
+[valid] = onnx.reference.ReferenceEvaluator(str(path)).run(["y"], feeds)
 np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
 model = tract.onnx().load(path)
 for place in range(model.input_count()):
