@@ -145,14 +145,17 @@ class TinygradOnnx:
         }
         names = [item.name for item in model.graph.output]
         interpreted = request.options["device"] == "python"
+        data = model.SerializeToString()
         with Context(**chosen), patience(interpreted):
-            runner = OnnxRunner(Tensor(model.SerializeToString(), device="PYTHON"))
+            runner = OnnxRunner(Tensor(data, device="PYTHON"))
             request.stage("compile")
             # Nothing is computed yet: tinygrad is lazy.
             runner(fed(request.inputs, runner.graph_inputs))
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
             with Context(**chosen), patience(interpreted):
+                # A runner of its own: an operator that writes into an initializer would find its own writes.
+                runner = OnnxRunner(Tensor(data, device="PYTHON"))
                 results = runner(fed(values, runner.graph_inputs))
                 return {name: to_value(results[name]) for name in names}
 
