@@ -15,7 +15,7 @@ from opsieve.backends.judge.reasons import (
     make_reason,
     make_verdict,
 )
-from opsieve.backends.observation import Observation
+from opsieve.backends.observation import OBJECTION, Observation
 from opsieve.backends.reference.forbidden import ILL_TYPED
 from opsieve.gen.irs.registry import ir_of
 
@@ -122,12 +122,12 @@ def judge_refusal(session: judging_session.JudgingSession, first: Observation) -
     if _find_type_error(session):
         reason = make_reason(Cause.ILL_TYPED, target=target, why=_find_type_error(session), ending=first)
         return make_verdict("invalid", reason, "error", first)
-    if rejected and target.oracles:
-        objected = [
-            each.display
-            for each, answer in session.answers.items()
-            if each.oracles and each != target and answer.outcome == "error"
-        ]
+    objected = [
+        each.display
+        for each, answer in session.answers.items()
+        if each != target and answer.exception == first.exception == OBJECTION
+    ]
+    if rejected and objected:
         reason = make_reason(Cause.BREAKS_RULE, asked=objected, ending=first)
         return make_verdict("invalid", reason, "error", first)
     facts = {"target": target, "asked": session.list_asked() or "no other was asked", "ending": first}
@@ -172,8 +172,11 @@ def _find_acceptor(session: judging_session.JudgingSession, first: Observation) 
     against = False
     others: list[registry.ResolvedTarget] = [oracles.NATIVE, *session.oracles]
     for oracle in others:
-        # An objection of a user's oracle is a fault of the target if the reference meets with none.
-        answer = session.run_target(oracle.asking(session.target.oracles))
+        # An objection of a user's oracle is a fault of the target if the reference meets with none. An error
+        # of the target is judged by those that run the program, whatever that oracle says of their outputs.
+        answer = session.run_target(
+            oracle.asking(session.target.oracles) if first.exception == OBJECTION else oracle
+        )
         if _find_type_error(session):
             # A compiler that accepts it is lenient.
             return "", "", True

@@ -43,10 +43,11 @@ def ask(package: tuple[Path, Path], *commands: str) -> list[Any]:
 
 
 def test_the_oracle_of_the_page_decides(package: tuple[Path, Path]) -> None:
-    ran, invalid = ask(
+    ran, invalid, error = ask(
         package,
         f"run Softmax.onnx -t fake -t {WRONG} --oracle probability --json",
         "run Tanh.onnx -t fake --oracle probability --json",
+        "run Tanh.onnx -t fake:error@Relu --oracle probability --json",
     )
     good, bad = ran["results"]
     assert (good["verdict"], bad["verdict"], bad["kind"]) == ("pass", "fail", "error")
@@ -56,6 +57,8 @@ def test_the_oracle_of_the_page_decides(package: tuple[Path, Path]) -> None:
     reason = invalid["results"][0]["reason"]
     assert reason.startswith("the model itself breaks the rule, in ")
     assert "environment" not in reason
+    # An error of the compiler itself is judged by those that run the program, whatever their outputs.
+    assert error["results"][0]["verdict"] == "fail"
 
 
 @pytest.mark.slow
