@@ -216,7 +216,7 @@ def test_the_scheduled_replay_proposes_what_has_changed(tmp_path: Path) -> None:
     assert "live        one  fake:wrong@Relu" in call(replay.run, **replay.variables)
     call("git checkout -q .")  # the second job has the record from the artifact alone
     call(propose.run, **propose.variables)
-    assert "one" in call("git show origin/bugs-replay:docs/found.md")
+    assert "| fake | 1 |" in call("git show origin/bugs-replay:docs/found.md")
     assert (tmp_path / "gh.txt").read_text().splitlines() == [
         "pr view bugs-replay",
         "pr create --fill --head bugs-replay",

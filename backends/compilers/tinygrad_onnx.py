@@ -64,6 +64,16 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("unsupported", r"\b[Oo]nly \S{1,60} (?:is|are) supported|cannot cross the border of a model"),
 )
 
+# Settings are read when tinygrad is imported. A result that is a constant lies nowhere until it is cloned.
+BRIEF = """\
+import os
+os.environ.update(DEV=%(DEV)r, NOOPT="%(NOOPT)d")
+from tinygrad import Device, Tensor
+from tinygrad.nn.onnx import OnnxRunner
+runner = OnnxRunner(Tensor(model, device="PYTHON"))
+results = runner({name: Tensor(value.ravel()).reshape(value.shape) for name, value in inputs.items()})
+outputs = {name: value.clone(Device.DEFAULT).numpy() for name, value in results.items()}
+"""
 SCRIPT = """\
 def run(model, inputs):
     from tinygrad import Tensor
@@ -73,7 +83,7 @@ def run(model, inputs):
     names = [item.name for item in onnx.load_model_from_string(model).graph.output]
     with Context(DEV=%(DEV)r, NOOPT=%(NOOPT)r):
         runner = OnnxRunner(Tensor(model, device="PYTHON"))
-        results = runner(fed(inputs, runner.graph_inputs))
+        results = runner({name: to_tensor(inputs.get(name)) for name in runner.graph_inputs})
         return {name: to_value(results[name]) for name in names}
 """
 
@@ -133,7 +143,7 @@ class TinygradOnnx:
         """
         import onnx
         from tinygrad import Tensor
-        from tinygrad.helpers import Context
+        from tinygrad.helpers import Context, ContextVar
         from tinygrad.nn.onnx import OnnxRunner
 
         model = onnx.load_model_from_string(request.model)
@@ -143,6 +153,8 @@ class TinygradOnnx:
             "DEV": DEVICES[request.options["device"]],
             "NOOPT": int(request.options["optimise"] == "off"),
         }
+        # Before 0.13 the environment alone names the device.
+        chosen = {name: value for name, value in chosen.items() if name in ContextVar._cache}
         names = [item.name for item in model.graph.output]
         interpreted = request.options["device"] == "python"
         data = model.SerializeToString()
@@ -150,13 +162,13 @@ class TinygradOnnx:
             runner = OnnxRunner(Tensor(data, device="PYTHON"))
             request.stage("compile")
             # Nothing is computed yet: tinygrad is lazy.
-            runner(fed(request.inputs, runner.graph_inputs))
+            runner({name: to_tensor(request.inputs.get(name)) for name in runner.graph_inputs})
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
             with Context(**chosen), patience(interpreted):
                 # A runner of its own: an operator that writes into an initializer would find its own writes.
                 runner = OnnxRunner(Tensor(data, device="PYTHON"))
-                results = runner(fed(values, runner.graph_inputs))
+                results = runner({name: to_tensor(values.get(name)) for name in runner.graph_inputs})
                 return {name: to_value(results[name]) for name in names}
 
         return run
@@ -167,9 +179,20 @@ class TinygradOnnx:
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script, behind the functions that feed and read."""
-        parts = "".join("%s\n\n" % inspect.getsource(part) for part in (fed, to_tensor, to_value))
+        parts = "".join("%s\n\n" % inspect.getsource(part) for part in (to_tensor, to_value))
         chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
-        return "from typing import Any, Dict, List, Mapping\n\n\n" + parts + SCRIPT % chosen
+        return "from typing import Any, List\n\n\n" + parts + SCRIPT % chosen
+
+    def brief(
+        self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
+    ) -> Tuple[List[str], List[str]]:
+        """Return the statements of a short script; two empty lists for bfloat16, lists and None."""
+        border = [*program.proto.graph.input, *program.proto.graph.output]
+        if "bfloat16" in dtypes or not all(item.type.HasField("tensor_type") for item in border):
+            return [], []
+        chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
+        lines = (BRIEF % chosen).splitlines()
+        return lines[:4], lines[4:]
 
 
 @contextlib.contextmanager
@@ -192,11 +215,6 @@ def patience(interpreted: bool) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def fed(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the values that the runner asks for as tensors of tinygrad."""
-    return {name: to_tensor(values.get(name)) for name in wanted}
 
 
 def to_tensor(value: Any) -> Any:

@@ -7,7 +7,7 @@ unoptimised build to compare with does not exist.
 
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any, Collection, Dict, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -172,6 +172,32 @@ class TractCpu:
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script."""
         return SCRIPT % FACTS
+
+    def brief(
+        self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
+    ) -> Tuple[List[str], List[str]]:
+        """Return the statements of a short script; two empty lists for sizes that only the values tell."""
+        graph = program.proto.graph
+        given = {tensor.name for tensor in graph.initializer}
+        fed = [item for item in graph.input if item.name not in given]
+        if not all(side.HasField("dim_value") for item in fed for side in item.type.tensor_type.shape.dim):
+            return [], []
+        values = ", ".join("tract.Tensor.from_numpy(inputs[%a])" % item.name for item in fed)
+        # A size that tract computed is a symbol to it.
+        sizes = {name for name, dtype in program.output_dtypes().items() if dtype == "int64"}
+        arrays = [
+            "%a: results[%d]%s.to_numpy()"
+            % (item.name, place, ".convert_to(tract.DatumType.I64)" * (item.name in sizes))
+            for place, item in enumerate(graph.output)
+        ]
+        return ["from pathlib import Path", "import tract"], [
+            'Path("model.onnx").write_bytes(model)',
+            'runnable = tract.onnx().load("model.onnx").into_model().into_runnable()',
+            *(
+                ["results = runnable.run([%s])" % values, "outputs = {%s}" % ", ".join(arrays)]
+                * (failed == "run")
+            ),
+        ]
 
 
 def read(tract: Any, model: bytes) -> Any:

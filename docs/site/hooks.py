@@ -1,4 +1,5 @@
-"""Hooks of mkdocs: links that leave `docs/` lead to the repository, and the site has mermaid of its own.
+"""Hooks of mkdocs: links that leave `docs/` lead to the repository, the site has mermaid of its own, and its
+page of bugs ends with the list of all of them.
 
 The pages link to samples, code and the README with relative paths, so that they work in a clone. On the site
 these files do not exist; there the links lead to the same file in the repository.
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+
+from opsieve.triage.corpus.corpus_file import read_bugs
+from opsieve.triage.corpus.found_page import list_bugs
 
 _LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
 # Where `make docs` unpacks the package of npm.
@@ -27,7 +31,7 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Replace relative links to files outside `docs/` by links to the repository.
+    """Replace relative links to files outside `docs/` by links to the repository, and list the bugs.
 
     Args:
         markdown: The text of the page.
@@ -37,6 +41,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     Returns:
         The text with the replaced links.
     """
+    if page.file.src_uri == "found.md":
+        markdown += list_bugs(read_bugs(Path(__file__).parents[2] / "samples"))
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def replace(match: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ from opsieve.triage.corpus.corpus_file import (
     status,
     write_corpus,
 )
-from opsieve.triage.corpus.found_page import found_page
+from opsieve.triage.corpus.found_page import found_page, list_bugs
 
 Capture = pytest.CaptureFixture[str]
 PASS, FAIL = SeenVerdict("pass"), SeenVerdict("fail", "mismatch", "run", "key")
@@ -161,12 +161,20 @@ def test_bad_input_is_one_sentence(
     assert says in err
 
 
-def test_hostile_text_is_no_markup_on_the_page(tmp_path: Path) -> None:
+def test_hostile_text_is_no_markup_in_the_list() -> None:
     what = "<b>|[x](y) " + "- a " * 60
     bug = Bug("fake", "fake", what, ("`Relu`",), (), "a|b", upstream="javascript:alert(1)")
-    page = found_page({"one": (CorpusEntry("0", {"fake": FAIL}, bug), bug)})
-    _, _, item = page.partition("- [one]")
+    _, _, item = list_bugs({"one": (CorpusEntry("0", {"fake": FAIL}, bug), bug)}).partition("- [one]")
     assert item.startswith("(../samples/one): &lt;b&gt;\\|\\[x\\]\\(y\\) \\- a")
-    assert not any(line.lstrip().startswith("- ") for line in item.splitlines())
+    assert item.endswith("(a\\|b)\n")
     assert "javascript" not in item
-    assert max(map(len, page.splitlines())) <= 140
+
+
+def test_the_page_has_one_length_for_any_number_of_bugs() -> None:
+    bug = Bug("fake", "fake", "Relu is wrong.", ("Relu",), ())
+    pages = [
+        found_page({f"bug-{number}": (CorpusEntry("0", {"fake": FAIL}, bug), bug) for number in range(count)})
+        for count in (1, 200)
+    ]
+    assert len({len(page.split()) for page in pages}) == 1
+    assert "| fake | 200 |" in pages[1]

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
-from textwrap import wrap
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import release_key
@@ -42,26 +41,23 @@ types that a compiler reports, results that ONNX leaves open, and limits of opsi
 
 ## Bugs
 
-A name ends with the kind of failure, and links to the case and its `confirm.py`. Bugs are live in the named
-release unless the entry says otherwise. `opsieve bugs --json` also has the guilty pass or function, the
-operators and the targets.
+Each bug is a folder of [samples](../samples) with the case, its `confirm.py` and the text of an issue. The
+site lists them below; `opsieve bugs` prints one line for each, and with `--json` all facts.
 
 """
+# In the order of a table's columns
+_COUNTED_KINDS = ("crash", "wrong result", "error", "other")
 
 
 def found_page(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """Return the page in Markdown: counts, releases, method, and an entry for each case."""
+    """Return the page in Markdown: counts, releases, method, and a row of numbers for each compiler.
+
+    Its length does not depend on the number of bugs; `list_bugs` makes the list.
+    """
     counted = {name: (entry, bug) for name, (entry, bug) in bugs.items() if not bug.same_as}
     statuses = Counter(status(entry, bug) for entry, bug in counted.values())
     head = _HEAD.format(live=statuses["live"], distinct=len(counted), fixed=statuses["fixed"])
-    kinds = Counter(kind_of(entry, bug) or "other" for entry, bug in counted.values())
-    return (
-        head
-        + f"By kind: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n\n"
-        + _releases(counted)
-        + _METHOD
-        + _list_bugs(bugs)
-    )
+    return head + _count_bugs(counted) + _releases(counted) + _METHOD
 
 
 def kind_of(entry: CorpusEntry, bug: Bug) -> str:
@@ -105,20 +101,34 @@ def _is_live(bug: Bug, release: str) -> bool:
     return begins and not (bug.fixed_in and release_key(bug.fixed_in) <= release_key(release))
 
 
-def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
-    """List the cases by compiler, each as one bullet, under the releases that judged them."""
+def _count_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
+    """Count the bugs of each compiler by status and by kind, in a table."""
+    rows: dict[str, Counter[str]] = {}
+    for entry, bug in bugs.values():
+        words = [status(entry, bug), kind_of(entry, bug) or "other"]
+        for name in (Target.parse(bug.fails).backend, "all"):
+            rows.setdefault(name, Counter()).update(words)
+    columns = (*_STATUSES, *_COUNTED_KINDS)
+    lines = [
+        f"| {' | '.join(['compiler', *columns])} |",
+        f"|---|{'---:|' * len(columns)}",
+        *(
+            f"| {name} | {' | '.join(str(counts[column] or '') for column in columns)} |"
+            for name, counts in sorted(rows.items(), key=lambda row: (-row[1].total(), row[0]))
+        ),
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
+    """List the cases by compiler, each as one bullet, in Markdown. Live is not said, because most are."""
     compilers: dict[str, list[str]] = {}
-    releases: dict[str, set[str]] = {}
-    counts: dict[str, Counter[str]] = {}
     for name, (entry, bug) in bugs.items():
-        target, seen = latest(entry, bug)
-        found_on, release = Target.parse(bug.fails), Target.parse(target).release if seen else ""
         state = f"same as {bug.same_as}" if bug.same_as else status(entry, bug)
-        releases.setdefault(found_on.backend, set()).update(filter(None, [release]))
-        counts.setdefault(found_on.backend, Counter()).update([] if bug.same_as else [state])
         facts = [
             bug.first_bad and f"since {bug.first_bad}",
             bug.fixed_in and f"fixed in {bug.fixed_in}" + f" ({bug.fixed_on})" * bool(bug.fixed_on),
+            bug.guilty,
         ]
         # A line that begins with a dash would become an item of a list.
         what = markdown(bug.what).replace(" - ", " \\- ")
@@ -129,17 +139,8 @@ def _list_bugs(bugs: Mapping[str, tuple[CorpusEntry, Bug]]) -> str:
             + f" ({'; '.join(markdown(fact) for fact in facts if fact)})" * any(facts)
             + f" [issue]({bug.upstream})" * bug.upstream.startswith("https://github.com/")
         )
-        lines = wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        compilers.setdefault(found_on.backend, []).append("\n".join(lines))
+        compilers.setdefault(Target.parse(bug.fails).backend, []).append(text)
     return "\n".join(
-        f"### {compiler}\n\n{_summarise(counts[compiler], releases[compiler])}"
-        + "\n".join(sorted(items))
-        + "\n"
+        f"### {compiler}\n\n" + "\n".join(sorted(items)) + "\n"
         for compiler, items in sorted(compilers.items())
     )
-
-
-def _summarise(counts: Counter[str], releases: set[str]) -> str:
-    numbers = ", ".join(f"{counts[state]} {state}" for state in _STATUSES if counts[state])
-    judged = f" in {', '.join(sorted(releases, key=release_key))}" if releases else ""
-    return f"{numbers}{judged}.\n\n"
