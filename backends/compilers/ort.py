@@ -273,7 +273,8 @@ class Onnxruntime:
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
         kinds = list(inputs.values()) + [item.type for item in outputs]
-        if any(is_extended(kind) or kind.startswith(SPARSE) for kind in kinds):
+        # A type such as `tensor(bfloat16)`, which needs a carrier
+        if any(kind.rpartition("(")[2].rstrip(")") in EXTENDED or kind.startswith(SPARSE) for kind in kinds):
             return lambda values: run_extended(ort, session, inputs, outputs, values)
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
@@ -501,11 +502,6 @@ def report_passes(end: bool) -> None:
         os.write(2, "".join("opsieve pass %s\n" % line for line in lines).encode())
     except OSError:
         return
-
-
-def is_extended(kind: str) -> bool:
-    """Whether a value type such as `tensor(bfloat16)` needs a carrier."""
-    return kind.rpartition("(")[2].rstrip(")") in EXTENDED
 
 
 def run_extended(

@@ -67,7 +67,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
 # Settings are read when tinygrad is imported. A result that is a constant lies nowhere until it is cloned.
 BRIEF = """\
 import os
-os.environ.update(DEV=%(DEV)r, NOOPT="%(NOOPT)d")
+os.environ.update(DEV="%(DEV)s", NOOPT="%(NOOPT)d")
 from tinygrad import Device, Tensor
 from tinygrad.nn.onnx import OnnxRunner
 runner = OnnxRunner(Tensor(model, device="PYTHON"))
@@ -149,12 +149,9 @@ class TinygradOnnx:
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
         refuse_border(model.graph, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
-        chosen = {
-            "DEV": DEVICES[request.options["device"]],
-            "NOOPT": int(request.options["optimise"] == "off"),
-        }
         # Before 0.13 the environment alone names the device.
-        chosen = {name: value for name, value in chosen.items() if name in ContextVar._cache}
+        known = ContextVar._cache
+        chosen = {name: value for name, value in self.settings(request.options).items() if name in known}
         names = [item.name for item in model.graph.output]
         interpreted = request.options["device"] == "python"
         data = model.SerializeToString()
@@ -180,19 +177,21 @@ class TinygradOnnx:
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script, behind the functions that feed and read."""
         parts = "".join("%s\n\n" % inspect.getsource(part) for part in (to_tensor, to_value))
-        chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
-        return "from typing import Any, List\n\n\n" + parts + SCRIPT % chosen
+        return "from typing import Any, List\n\n\n" + parts + SCRIPT % self.settings(options)
 
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
         """Return the statements of a short script; two empty lists for bfloat16, lists and None."""
-        border = [*program.proto.graph.input, *program.proto.graph.output]
-        if "bfloat16" in dtypes or not all(item.type.HasField("tensor_type") for item in border):
+        types = [*program.inputs().values(), *program.outputs().values()]
+        if not all(getattr(item, "dtype", "bfloat16") != "bfloat16" for item in types):
             return [], []
-        chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
-        lines = (BRIEF % chosen).splitlines()
+        lines = (BRIEF % self.settings(options)).splitlines()
         return lines[:4], lines[4:]
+
+    def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:
+        """Return the settings of tinygrad that the options mean."""
+        return {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
 
 
 @contextlib.contextmanager

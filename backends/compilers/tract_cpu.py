@@ -177,27 +177,30 @@ class TractCpu:
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
         """Return the statements of a short script; two empty lists for sizes that only the values tell."""
-        graph = program.proto.graph
-        given = {tensor.name for tensor in graph.initializer}
-        fed = [item for item in graph.input if item.name not in given]
-        if not all(side.HasField("dim_value") for item in fed for side in item.type.tensor_type.shape.dim):
+        fed = program.inputs()
+        if not all(
+            isinstance(side, int)
+            for item in fed.values()
+            for side in (item.shape if item.shape is not None else "?")
+        ):
             return [], []
-        values = ", ".join("tract.Tensor.from_numpy(inputs[%a])" % item.name for item in fed)
-        # A size that tract computed is a symbol to it.
-        sizes = {name for name, dtype in program.output_dtypes().items() if dtype == "int64"}
-        arrays = [
-            "%a: results[%d]%s.to_numpy()"
-            % (item.name, place, ".convert_to(tract.DatumType.I64)" * (item.name in sizes))
-            for place, item in enumerate(graph.output)
-        ]
-        return ["from pathlib import Path", "import tract"], [
+        lines = [
             'Path("model.onnx").write_bytes(model)',
             'runnable = tract.onnx().load("model.onnx").into_model().into_runnable()',
-            *(
-                ["results = runnable.run([%s])" % values, "outputs = {%s}" % ", ".join(arrays)]
-                * (failed == "run")
-            ),
         ]
+        if failed == "run":
+            # A size that tract computed is a symbol to it.
+            arrays = [
+                "%a: results[%d]%s.to_numpy()"
+                % (name, place, ".convert_to(tract.DatumType.I64)" * (item.dtype == "int64"))
+                for place, (name, item) in enumerate(program.outputs().items())
+            ]
+            lines += [
+                "fed = [tract.Tensor.from_numpy(inputs[name]) for name in %a]" % list(fed),
+                "results = runnable.run(fed)",
+                "outputs = {%s}" % ", ".join(arrays),
+            ]
+        return ["from pathlib import Path", "import tract"], lines
 
 
 def read(tract: Any, model: bytes) -> Any:

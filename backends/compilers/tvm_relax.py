@@ -306,10 +306,7 @@ class TvmRelax:
         whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings
         lines = [line[4:] for line in whole.split("\n")]
         if failed == "run":
-            graph = program.proto.graph
-            given = {tensor.name for tensor in graph.initializer}
-            fed = [item.name for item in graph.input if item.name not in given]
-            names = [item.name for item in graph.output]
+            fed, names = list(program.inputs()), list(program.outputs())
             result = "[result]" if len(names) == 1 else "result"
             lines += [
                 "result = main(*[tvm.runtime.tensor(inputs[name]) for name in %a])" % fed,

@@ -228,8 +228,7 @@ class Tracer:
 
     def notes(self, begin: int = 0) -> Sequence[int]:
         """Return the notes from `begin` on."""
-        every = (ctypes.c_uint32 * self.position).from_address(self.state.notes)
-        return every[begin:]
+        return (ctypes.c_uint32 * self.position).from_address(self.state.notes)[begin:]
 
     def begin_again(self) -> None:
         """Plant every probe and clear the notes, so that notes are complete from now on instead of only

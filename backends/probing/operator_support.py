@@ -168,10 +168,9 @@ class Support:
             return False
         if key in self.known:
             return key not in self.reasons and (not self.by_rank or (key, rank) not in self.by_rank)
-        if (
-            self.dtypes is not None
-            and not _get_element_dtype((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes
-        ):
+        # The element type of the first input, if it has one
+        first = (*key.split(" ", 3), "", "")[2].partition(",")[0].rpartition("(")[2].rstrip(")")
+        if self.dtypes is not None and first not in ("", "-", *self.dtypes):
             return False
         return get_beginning(key) not in self.doubtful
 
@@ -223,11 +222,6 @@ def explain_support(support: Support) -> list[str]:
 def get_beginning(key: str) -> str:
     """Return the operator and form of a signature."""
     return " ".join(key.split(" ", 2)[:2])
-
-
-def _get_element_dtype(dtype: str) -> frozenset[str]:
-    """Return the element dtype of a first input, or the empty set."""
-    return frozenset((dtype.rpartition("(")[2].rstrip(")"),)) - {"", "-"}
 
 
 def get_rank(ins: Sequence[Tensor | None]) -> int:

@@ -79,8 +79,7 @@ def _place_operand(a: Array, b: Array, axis: int | None) -> Array:
     """
     if axis is None or b.ndim == 0:
         return b
-    first = axis % a.ndim
-    return b.reshape(b.shape + (1,) * (a.ndim - first - b.ndim))
+    return b.reshape(b.shape + (1,) * (a.ndim - axis % a.ndim - b.ndim))
 
 
 def _binary(function: Callable[[Array, Array], Any]) -> Function:

@@ -443,6 +443,9 @@ def test_names_stay_literals_in_a_short_script() -> None:
         ("onnxslim", "run", 22, "after = onnxslim.slim("),
         ("tvm:zero", "run", 27, '    module = relax.get_pipeline("zero")(module)'),
         ("onnxruntime-transformers", "compile", 200, "'sympy'"),
+        ("tinygrad", "run", 22, 'os.environ.update(DEV="PYTHON", NOOPT="0")'),
+        ("tract", "run", 21, "outputs = {'y': results[0].to_numpy()}"),
+        ("tract", "compile", 15, ".into_runnable()"),
         ("tvm", "run", 26, "outputs = {name: value.numpy() for name, value in zip(['y'], [result])}"),
     ],
 )

@@ -108,8 +108,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         if item.kind == "device":
             # Where everything is computed
             return torch.get_default_device()
-        text = _WIDE.get(item.text, item.text) if self.wide else item.text
-        return getattr(torch, text)
+        return getattr(torch, _WIDE.get(item.text, item.text) if self.wide else item.text)
 
     def forward(self, *values: Any) -> Any:
         """Compute the outputs for the inputs `names`."""
@@ -197,7 +196,11 @@ def evaluate_program(request: Request) -> Run:
     torch.set_num_threads(1)
     request.stage("compile")
     wide = request.options.get("precision") == "float64"
-    drawn = [call.operator for call in graph.calls if _is_drawn(call)]
+    drawn = [
+        call.operator
+        for call in graph.calls
+        if torch.Tag.nondeterministic_seeded in find_operator(call.operator).tags
+    ]
     if wide and drawn:
         raise NotImplementedError("%s draws other numbers in float64" % drawn[0])
 
@@ -209,10 +212,6 @@ def evaluate_program(request: Request) -> Run:
         return {name: plain[name] if name.endswith(".layout") else value for name, value in exact.items()}
 
     return run
-
-
-def _is_drawn(call: TorchCall) -> bool:
-    return torch.Tag.nondeterministic_seeded in find_operator(call.operator).tags
 
 
 def run_altered(

@@ -256,23 +256,16 @@ def run_onnxsim(model: Any, options: Options) -> Any:
 
 def run_onnxscript(model: Any, options: Options) -> Any:
     """Run the whole optimizer, or one of its two separate parts, without the passes and rules to skip."""
-    with pass_options.onnxscript_passes(options["skip"], options["trace"] == "on"):
-        return call_onnxscript(model, options)
-
-
-def call_onnxscript(model: Any, options: Options) -> Any:
-    """Call the part of onnxscript that the options name."""
     from onnxscript import optimizer, rewriter
 
-    if options["part"] == "rewrite":
-        return rewriter.rewrite(model)
     chosen: Dict[str, Any] = {} if options["inference"] == "on" else {"onnx_shape_inference": False}
-    if options["part"] == "fold":
-        optimizer.fold_constants(model, **chosen)
-        return model
-    if options["inline"] == "off":
-        chosen["inline"] = False
-    return optimizer.optimize(model, **chosen)
+    with pass_options.onnxscript_passes(options["skip"], options["trace"] == "on"):
+        if options["part"] == "rewrite":
+            return rewriter.rewrite(model)
+        if options["part"] == "fold":
+            optimizer.fold_constants(model, **chosen)
+            return model
+        return optimizer.optimize(model, **chosen, **({} if options["inline"] == "on" else {"inline": False}))
 
 
 def run_onnxslim(model: Any, options: Options) -> Any:

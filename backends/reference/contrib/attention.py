@@ -42,12 +42,6 @@ def softmax(scores: Array, sink: Any = None) -> Array:
     return made
 
 
-def _causal(queries: int, keys: int) -> Array:
-    """Return which keys each query sees if the last query stands at the last key."""
-    # With a past there are more keys than queries, and the diagonal moves right by the difference.
-    return np.tril(np.ones((queries, keys), bool), keys - queries)
-
-
 def _mask(mask: Array | None, batch: int, queries: int, keys: int, filtered: float) -> Array | float:
     """Return the numbers that a mask of any documented shape adds to the scores."""
     if mask is None:
@@ -74,7 +68,10 @@ def _attend(
 ) -> tuple[Array, Array]:
     """Return what each query reads, merged, and its scores before the softmax."""
     scores = q @ k.swapaxes(-1, -2) * (1 / np.sqrt(q.shape[-1]) if scale is None else scale) + added
-    seen = np.where(_causal(*scores.shape[-2:]), scores, -np.inf) if causal else scores
+    queries, keys = scores.shape[-2:]
+    # The last query stands at the last key. With a past there are more keys than queries, and the diagonal
+    # moves right by the difference.
+    seen = np.where(np.tri(queries, keys, keys - queries, bool), scores, -np.inf) if causal else scores
     return merge_heads(softmax(seen) @ v), scores
 
 
