@@ -258,7 +258,7 @@ _SAME = 0.5
 # Words that both have
 _FEWEST = 2
 # The number of first words that identify a `raise`; a whole program may follow them.
-_FIRST = 3
+_FIRST = 2
 _MOST_WORDS = 80
 _CALLERS = 3
 _WORD = re.compile(r"<\w+>|[\w.:]+")

@@ -31,8 +31,10 @@ _CALLERS_AT_FAULT = 3
 _OFTEN = 2
 # Python's own values do not have what the statement wants: its callers passed wrong ones.
 _WRONG_VALUE = re.compile(
-    r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object (?:has no attribute|is not)"
+    r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object (?:has no attribute|is not (?!callable))"
 )
+_ATTRIBUTE = re.compile(r"object has no attribute (\w+)")
+_METHODS = frozenset(name for kind in (str, list, dict, set) for name in dir(kind))
 # A runner of passes names the pass whose exception it replaced.
 _PASS = re.compile(
     r"\b(?:pass|stage|phase|rule|rewrite|transform|transformation)"
@@ -46,7 +48,7 @@ _TEXT_KEY = re.compile(r"'([^'\n]{1,200})'|\"([^\"\n]{1,200})\"")
 # What a statement asked for and no object or function has: the same mistake for any class or callee.
 _ASKED = re.compile(
     r"has no attribute .*|got an unexpected keyword .*|missing \S+ required .*"
-    r"|takes (?:no|exactly|from|at|<n>) .*"
+    r"|takes (?:no|exactly|from|at|<n>) .*|is not callable"
 )
 
 
@@ -197,7 +199,7 @@ class _Rules:
         """Return what a statement asked an object or a function for that does not have it; "" if the caller
         may have passed a wrong value.
         """
-        asked = None if _WRONG_VALUE.search(failure.said) else _ASKED.search(failure.said)
+        asked = None if _is_wrong_value(failure.said) else _ASKED.search(failure.said)
         return asked[0] if asked and failure.exception in _UNMET else ""
 
     def _read(self, failure: LoggedFailure, name: component.ComponentName) -> str:
@@ -221,5 +223,14 @@ class _Rules:
             return one.item != other.item and not vary
         callers = self._callers[one.place]
         often = all(callers[each.caller] >= _OFTEN for each in (one, other))
-        passed = _WRONG_VALUE.search(one.said)
-        return often and ((about_data and len(callers) == _CALLERS_AT_FAULT) or passed is not None)
+        return often and (
+            (about_data and len(callers) == _CALLERS_AT_FAULT) or _is_wrong_value(one.said)
+        )
+
+
+def _is_wrong_value(said: str) -> bool:
+    """Return whether a statement that asks for the right thing was given a wrong value: one of Python's own
+    types, or one without a method that these have (`'Name' object has no attribute 'startswith'`).
+    """
+    asked = _ATTRIBUTE.search(said)
+    return _WRONG_VALUE.search(said) is not None or (asked is not None and asked[1] in _METHODS)

@@ -26,6 +26,8 @@ _BEYOND = 2
 _CALLS = 4
 # Where the stack need not have run out
 _MOST_LEAVES = 4
+# Functions that check for one caller: `require` calls `check_rank`
+_MOST_CHECKS = 2
 # As often must it turn to count as one
 _TURNS = 3
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
@@ -144,11 +146,12 @@ def list_calls(frames: Sequence[Frame], package: str = "", checked: bool = False
 
 
 def _skip_checks(chosen: Sequence[Frame]) -> Sequence[Frame]:
-    """Return frames, innermost first, without functions that check what others gave them, as long as any
-    frame is left.
+    """Return frames, innermost first, without functions that check what others gave them.
+
+    Where more than `_MOST_CHECKS` in a row are named like a check, the compiler names its steps so.
     """
     checks = _load_lists().checking
-    for at, frame in enumerate(chosen):
+    for at, frame in enumerate(chosen[: _MOST_CHECKS + 1]):
         if frame.language != "python" or not checks.match(_get_tail(frame.function)):
             return chosen[at:]
     return chosen
