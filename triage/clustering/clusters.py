@@ -83,7 +83,8 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
 
     Vague failures get an empty set. A crash is its frames, whatever the signal; an error is its place or its
     frames with its message, whatever the stage and the class of the exception; a failure with a known guilty
-    pass is that pass on the operators of its reduced graph, whatever its kind.
+    pass is that pass on the operators of its reduced graph, whatever its kind; a broken model is its guilty
+    pass and what a reader objects to.
     """
     kept = {part.name: part for part in components if part.kept}
 
@@ -113,6 +114,9 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
     )
     if guilty and graph and (graph.kept or reduced):
         found.add(("mismatch", backend, guilty, graph.value))
+    # One pass that breaks models in one way does so whatever operators it meets.
+    if guilty and (objection := next((p.value for p in components if p.name is ComponentName.FOUND), "")):
+        found.add(("broken", backend, guilty, objection))
     return frozenset(SEPARATOR.join(title) for title in found)
 
 

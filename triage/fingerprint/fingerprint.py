@@ -106,6 +106,8 @@ def get_essence(part: Component) -> str:
     return " ".join(text.translate(_NO_BRACKETS).split()) or part.value
 
 
+# Operators of a program that is not reduced, to be named in a title
+_FEW = 3
 # A title of an issue is cut at about that length in most trackers' lists.
 _MAX = 120
 _WRONG = {
@@ -157,7 +159,11 @@ def make_title(found: Fingerprint) -> str:
             text += f" ({dtype})"
     elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:
         graph = found.find_component(ComponentName.OPERATORS)
-        text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
+        text = "broken model"
+        if graph and (graph.kept or len(graph.items) <= _FEW):
+            text += f" of {graph.value}"
+        if guilty := found.get_value(ComponentName.GUILTY_PASS):
+            text += f" by pass {guilty}"
         said = found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)
         text += f": {remove_status(said)}"
     else:

@@ -198,13 +198,14 @@ def _cluster_logs(path: Path, as_json: bool) -> int:
         }
         click.echo(json.dumps(summary))
         return 0
-    found_in: dict[str, tuple[int, str, str]] = {}
+    found_in: dict[str, tuple[int, str, str, str]] = {}
     for one in found.assignments:
-        found_in[one.cluster] = (found_in.get(one.cluster, (0, "", ""))[0] + 1, one.kind, one.title)
-    rows = sorted(
-        ((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2])
-    )
-    output.print_table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
+        count = found_in[one.cluster][0] if one.cluster in found_in else 0
+        # A key is the compiler, the kind and a digest.
+        compiler = one.cluster.partition(f"-{one.kind}-")[0]
+        found_in[one.cluster] = (count + 1, one.kind, compiler, one.title)
+    rows = sorted(found_in.values(), key=lambda row: (-row[0], row[3]))
+    output.print_table(("failures", "kind", "compiler", "title"), rows, right=("failures",), wide="title")
     click.echo(
         f"{count_noun(len(found.assignments), 'failure')} in {count_noun(len(rows), 'cluster')};"
         f" {count_noun(len(found.skipped), 'record')} skipped"
