@@ -39,11 +39,11 @@ from statistics import fmean, median
 from typing import Any
 
 from campaign_faults import done_in
+from line_plot import draw_lines
 from process_tree import ProcessSample, below, samples
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.strategies.registry import ir_made_by
-from opsieve.triage.campaign.line_plot import draw_lines
 from opsieve.triage.campaign.schedule.cost_table import USUAL
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")

@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
+from line_plot import draw_lines
+
 from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH
-from opsieve.triage.campaign.line_plot import draw_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = "10,30,100,300,1000"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from line_plot import draw_lines
 
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.coverage.elf import Library
@@ -30,7 +31,6 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.irs.tir.arguments import arguments, basic, program
 from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings
-from opsieve.triage.campaign.line_plot import draw_lines
 
 TARGET = resolve("tvm:stop=lower")
 VARIANTS = {

@@ -26,9 +26,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from line_plot import draw_lines
 from process_tree import cpu_seconds
-
-from opsieve.triage.campaign.line_plot import draw_lines
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
 APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart

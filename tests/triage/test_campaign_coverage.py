@@ -32,12 +32,11 @@ def record(name: str, addresses: list[int], build: str = "ab12", kind: str = "fu
     return CoverageRecord(name, "mix", kind, {"tvm": compiler})
 
 
-def test_a_record_comes_back_and_brings_a_plot(tmp_path: Path) -> None:
-    file = save_record(record("c1", [4, 8, 1 << 31]), tmp_path)
+def test_a_record_comes_back(tmp_path: Path) -> None:
+    save_record(record("c1", [4, 8, 1 << 31]), tmp_path)
     again = load_record(tmp_path)
     assert again.compilers["tvm"].growth == [(0.5, 4, 1), (2.0, 16, 3)]
     assert list(again.compilers["tvm"].libraries[0].addresses) == [4, 8, 1 << 31]
-    assert file.with_suffix(".svg").read_text().startswith("<svg")
 
 
 def test_two_campaigns_are_compared_by_what_only_one_reached() -> None:

@@ -620,7 +620,9 @@ def test_one_pass_that_breaks_models_in_one_way_is_one_bug_whatever_the_operator
         links = Links()
         found = [
             broken(said.replace("type", f"type{at % 2}"), replace(each, signature=Signature((name,), ())))
-            for at, (name, each) in enumerate(zip(("SequenceErase", "SplitToSequence"), evidence, strict=True))
+            for at, (name, each) in enumerate(
+                zip(("SequenceErase", "SplitToSequence"), evidence, strict=True)
+            )
         ]
         for each in found:
             links.add_fingerprint(each.key, each.components)

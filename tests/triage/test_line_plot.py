@@ -5,9 +5,8 @@ import math
 import xml.etree.ElementTree as ET
 
 import pytest
+from benchmarks.line_plot import choose_ticks, draw_lines
 from hypothesis import given, strategies as st
-
-from opsieve.triage.campaign.line_plot import choose_ticks, draw_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEIGHTS = st.floats(0, 1e12, allow_nan=False)

@@ -211,7 +211,10 @@ def test_a_runner_of_passes_that_hides_the_cause_names_the_pass(tmp_path: Path, 
 def test_steps_that_are_named_like_checks_are_places(tmp_path: Path) -> None:
     said = "ValueError: cannot handle <Dumper object at 0x7f>"
     steps = ("emit.py:115 emit", "emit.py:228 expect_document_root", "emit.py:256 expect_node")
-    calls = ((*steps, "emit.py:390 expect_mapping"), (*steps, "emit.py:401 expect_key", "emit.py:9 check_key"))
+    calls = (
+        (*steps, "emit.py:390 expect_mapping"),
+        (*steps, "emit.py:401 expect_key", "emit.py:9 check_key"),
+    )
     first, second, third, fourth = cluster(tmp_path, *(record(said, *each) for each in calls * 2))
     assert first == third != second == fourth
 

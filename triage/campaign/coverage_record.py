@@ -25,7 +25,6 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import make_folder, write_file
 from opsieve.gen.model.files import bound_reading, read_file
 from opsieve.gen.model.printable import printable
-from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
 # Bytes of a file
@@ -96,19 +95,9 @@ class CoverageRecord:
         for library in of.libraries if of is not None else ():
             probes.mark(library.build_id, library.addresses)
 
-    def plot_growth(self) -> str:
-        """Plot the growth over time as SVG."""
-        lines = {
-            name: [(seconds, float(count)) for seconds, _, count in of.growth]
-            for name, of in self.compilers.items()
-        }
-        return draw_lines(
-            f"Coverage of campaign {self.campaign}: {self.kind}", "seconds", f"{self.kind} reached", lines
-        )
-
 
 def save_record(record: CoverageRecord, folder: Path) -> Path:
-    """Write the record and its plot into a store; return the file of the record.
+    """Write the record into a store; return its file.
 
     Raises:
         BadInput: If they cannot be written.
@@ -116,7 +105,6 @@ def save_record(record: CoverageRecord, folder: Path) -> Path:
     place = folder / "coverage"
     try:
         make_folder(place)
-        write_file(place / f"{record.campaign}.svg", record.plot_growth().encode())
         file = place / f"{record.campaign}.json"
         write_file(file, json.dumps(_encode(record)).encode() + b"\n")
     except OSError as error:

@@ -31,7 +31,8 @@ _CALLERS_AT_FAULT = 3
 _OFTEN = 2
 # Python's own values do not have what the statement wants: its callers passed wrong ones.
 _WRONG_VALUE = re.compile(
-    r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object (?:has no attribute|is not (?!callable))"
+    r"\b(?:NoneType|bool|int|float|str|bytes|list|tuple|dict|set) object"
+    r" (?:has no attribute|is not (?!callable))"
 )
 _ATTRIBUTE = re.compile(r"object has no attribute (\w+)")
 _METHODS = frozenset(name for kind in (str, list, dict, set) for name in dir(kind))
@@ -223,9 +224,7 @@ class _Rules:
             return one.item != other.item and not vary
         callers = self._callers[one.place]
         often = all(callers[each.caller] >= _OFTEN for each in (one, other))
-        return often and (
-            (about_data and len(callers) == _CALLERS_AT_FAULT) or _is_wrong_value(one.said)
-        )
+        return often and ((about_data and len(callers) == _CALLERS_AT_FAULT) or _is_wrong_value(one.said))
 
 
 def _is_wrong_value(said: str) -> bool:
