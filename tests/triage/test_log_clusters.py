@@ -208,6 +208,13 @@ def test_a_runner_of_passes_that_hides_the_cause_names_the_pass(tmp_path: Path, 
     assert first == third != second
 
 
+def test_a_container_that_raises_by_itself_is_a_place(tmp_path: Path) -> None:
+    said = "ValueError: this table has no order"
+    callers = ("items.py:19 append", "items.py:83 raw_append")
+    first, second = cluster(tmp_path, *(record(said, call, "table.py:9 __getitem__") for call in callers))
+    assert first == second
+
+
 def test_steps_that_are_named_like_checks_are_places(tmp_path: Path) -> None:
     said = "ValueError: cannot handle <Dumper object at 0x7f>"
     steps = ("emit.py:115 emit", "emit.py:228 expect_document_root", "emit.py:256 expect_node")

@@ -86,7 +86,11 @@ def read_stack(
     # The program that called the compiler is the user's, and differs for each report of one bug.
     own = frames[_find_first_package(frames, package) :]
     began = _find_dispatcher(own, died)
-    telling = [frame for at, frame in enumerate(own) if at == began or not _is_uninteresting(frame)]
+    telling = [
+        frame
+        for at, frame in enumerate(own)
+        if at == began or not (_is_uninteresting(frame) or (_is_accessor(frame) and not checked))
+    ]
     native = [frame for frame in telling if frame.language == "native"]
     # Of a native death the Python frames only show which API was called.
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
@@ -138,7 +142,11 @@ def list_calls(frames: Sequence[Frame], package: str = "", checked: bool = False
 
     If the author `checked` for the exception, the list begins with the call of the checking function.
     """
-    own = [frame for frame in frames[_find_first_package(frames, package) :] if not _is_uninteresting(frame)]
+    own = [
+        frame
+        for frame in frames[_find_first_package(frames, package) :]
+        if not (_is_uninteresting(frame) or (_is_accessor(frame) and not checked))
+    ]
     chosen = _skip_checks(own[::-1]) if checked else own[::-1]
     # A caller named `visit` or `apply` passes on what its own caller gave it.
     calls = [*chosen[:1], *(frame for frame in chosen[1:] if not _is_vague(frame))][:_CALLS]
@@ -263,6 +271,7 @@ class _Lists:
     dispatch: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
     raising: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
     checking: re.Pattern[str]
+    accessing: re.Pattern[str]
     vague: frozenset[str]
     expressions: frozenset[str]
 
@@ -277,6 +286,7 @@ def _load_lists() -> _Lists:
         _compile_functions(data["python"]["dispatch"]),
         _compile_functions(data["python"]["raising"]),
         _compile_any(data["python"]["checking"]),
+        _compile_any(data["python"]["accessing"]),
         frozenset(data["python"]["vague"]),
         frozenset(data["python"]["expressions"]),
     )
@@ -327,9 +337,15 @@ def _is_dispatcher(frame: Frame) -> bool:
 
 
 def _is_raiser(frame: Frame) -> bool:
-    return frame.language == "python" and _is_listed(
-        _load_lists().raising, _add_root(frame.file[-400:]), _get_tail(frame.function)
+    return _is_accessor(frame) or (
+        frame.language == "python"
+        and _is_listed(_load_lists().raising, _add_root(frame.file[-400:]), _get_tail(frame.function))
     )
+
+
+def _is_accessor(frame: Frame) -> bool:
+    """Whether a function looks up what its caller asked for: a missing key is no fault of its own."""
+    return frame.language == "python" and _load_lists().accessing.match(_get_tail(frame.function)) is not None
 
 
 def _add_root(file: str) -> str:
