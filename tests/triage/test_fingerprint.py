@@ -15,7 +15,6 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.triage.clustering.clusters import Links
 from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
 from opsieve.triage.fingerprint.program_graph import make_signature
@@ -611,25 +610,3 @@ def test_the_title_of_a_broken_model_tells_what_broke_it() -> None:
     assert (
         make_title(broken("onnxruntime is silent", operators=many)) == "broken model: onnxruntime is silent"
     )
-
-
-def test_one_pass_that_breaks_models_in_one_way_is_one_bug_whatever_the_operators() -> None:
-    said = "onnx.checker accepts the original and refuses the transformed model: Field 'type' is missing"
-
-    def count_clusters(said: str, *evidence: Evidence) -> int:
-        links = Links()
-        found = [
-            broken(said.replace("type", f"type{at % 2}"), replace(each, signature=Signature((name,), ())))
-            for at, (name, each) in enumerate(
-                zip(("SequenceErase", "SplitToSequence"), evidence, strict=True)
-            )
-        ]
-        for each in found:
-            links.add_fingerprint(each.key, each.components)
-        return len({links.find_cluster(each.key) for each in found})
-
-    fused, folded, bare = (
-        Evidence(guilty_passes=("fuse",)), Evidence(guilty_passes=("fold",)), Evidence(cure=("level=none",)),
-    )  # fmt: skip
-    assert count_clusters(said, fused, fused) == count_clusters(said, bare, bare) == 1
-    assert count_clusters(said, fused, folded) == count_clusters(said, NOTHING, NOTHING) == 2

@@ -8,6 +8,7 @@ import pytest
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.triage.clustering.clusters import Links
 from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint, make_title
 from opsieve.triage.fingerprint.stack import read_stack
@@ -34,6 +35,31 @@ def test_before_reduction_the_guilty_pass_says_more_than_the_operators() -> None
     assert wrong(NOTHING, ("Add", "Pad")).key != wrong(NOTHING, ("Conv",)).key
     small = [replace(fused, signature=Signature((name,), (f">{name}",))) for name in ("Add", "Conv")]
     assert wrong(small[0]).key != wrong(small[1]).key
+
+
+def broken(name: str, said: str, evidence: Evidence) -> Fingerprint:
+    seen = Observation("onnxoptimizer", "1", "error", "compile", exception="BrokenModel", message=said)
+    small = replace(evidence, signature=Signature((name,), ()))
+    return make_fingerprint(Verdict("fail", "", "error", "compile", said), seen, (name,), small)
+
+
+def test_one_pass_that_breaks_models_in_one_way_is_one_bug_whatever_the_operators() -> None:
+    def count_clusters(*evidence: Evidence) -> int:
+        links = Links()
+        found = [
+            broken(name, f"onnx.checker refuses the model: Field 'type{at}' is missing", each)
+            for at, (name, each) in enumerate(
+                zip(("SequenceErase", "SplitToSequence"), evidence, strict=True)
+            )
+        ]
+        for each in found:
+            links.add_fingerprint(each.key, each.components)
+        return len({links.find_cluster(each.key) for each in found})
+
+    fused, folded = (Evidence(guilty_passes=(name,)) for name in ("fuse", "fold"))
+    unnamed = Evidence(cure=("level=none",))
+    assert count_clusters(fused, fused) == count_clusters(unnamed, unnamed) == 1
+    assert count_clusters(fused, folded) == count_clusters(NOTHING, NOTHING) == 2
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,8 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
     """Make the alternative titles of a fingerprint: strings that are equal for fingerprints of one bug.
 
     Vague failures get an empty set. A crash is its frames, whatever the signal; an error is its place or its
-    frames with its message, whatever the stage and the class of the exception; a failure with a known guilty
-    pass is that pass on the operators of its reduced graph, whatever its kind; a broken model is its guilty
-    pass and what a reader objects to.
+    frames with its message, whatever the stage and the exception; a failure with a known guilty pass is that
+    pass on the operators of its reduced graph, or with what a reader of the broken model objects to.
     """
     kept = {part.name: part for part in components if part.kept}
 
@@ -106,12 +105,8 @@ def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
         operators = text(ComponentName.OPERATOR), text(ComponentName.OPERATORS)
         found.add(("error", backend, *where, message, *operators))
     graph = next((part for part in components if part.name is ComponentName.OPERATORS), None)
-    reduced = any(part.name is ComponentName.EDGES for part in components)
-    guilty = (
-        guilty or next((part.value for part in components if part.name is ComponentName.GUILTY_PASS), "")
-        if reduced
-        else guilty
-    )
+    if reduced := any(part.name is ComponentName.EDGES for part in components):
+        guilty = guilty or next((p.value for p in components if p.name is ComponentName.GUILTY_PASS), "")
     if guilty and graph and (graph.kept or reduced):
         found.add(("mismatch", backend, guilty, graph.value))
     # One pass that breaks models in one way does so whatever operators it meets.

@@ -201,9 +201,13 @@ def _cluster_logs(path: Path, as_json: bool) -> int:
     found_in: dict[str, tuple[int, str, str, str]] = {}
     for one in found.assignments:
         count = found_in[one.cluster][0] if one.cluster in found_in else 0
-        # A key is the compiler, the kind and a digest.
-        compiler = one.cluster.partition(f"-{one.kind}-")[0]
-        found_in[one.cluster] = (count + 1, one.kind, compiler, one.title)
+        # A cluster's name is the compiler, the kind and a digest.
+        found_in[one.cluster] = (
+            count + 1,
+            one.kind,
+            one.cluster.partition(f"-{one.kind}-")[0],
+            one.title,
+        )
     rows = sorted(found_in.values(), key=lambda row: (-row[0], row[3]))
     output.print_table(("failures", "kind", "compiler", "title"), rows, right=("failures",), wide="title")
     click.echo(
