@@ -149,7 +149,7 @@ class TinygradOnnx:
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
         refuse_border(model.graph, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
-        # Before 0.13 the environment alone names the device.
+        # Before 0.13 the environment alone names the device
         known = ContextVar._cache
         chosen = {name: value for name, value in self.settings(request.options).items() if name in known}
         names = [item.name for item in model.graph.output]

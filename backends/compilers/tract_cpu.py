@@ -41,6 +41,8 @@ FACTS = {
 # What a message means, first match wins. What tract does not explain (a failed unification, a type mismatch)
 # is left an error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
+    # The binding of releases before 0.23
+    ("environment", r"^'Onnx' object has no attribute 'load'$"),
     (
         "out-of-memory",
         r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|memory allocation of \d+ bytes failed",

@@ -17,6 +17,7 @@ from models import X, chain, program
 from opsieve.backends.compilers import tinygrad_onnx
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
@@ -67,6 +68,15 @@ def test_machine_code_of_tinygrad_needs_clang(workers: Workers, device: str) -> 
     else:
         assert (seen.outcome, seen.stage) == ("environment", "run")
         assert "clang" in seen.message
+
+
+@pytest.mark.slow(seconds=3)
+def test_tinygrad_runs_where_the_device_is_named_by_the_environment_alone(workers: Workers) -> None:
+    """Before 0.13 there is no setting DEV; the KeyError was taken for a failure of tinygrad."""
+    if "0.12.0" not in [release for release, _ in ReleaseStore().list_installed("tinygrad")]:
+        pytest.skip("needs tinygrad 0.12.0 among the releases")
+    got = results(workers, "tinygrad==0.12.0", chain("Relu"), X)
+    assert got["y"].tolist() == np.maximum(X["x"], 0).tolist()
 
 
 PASSED_THROUGH = """g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) => (float[2] y, float[2] z, float[2] a)
@@ -237,6 +247,7 @@ MESSAGES = [
         "tract.bindings.TractError",
         "Translating node #2 Unimplemented(Det) ToTypedTranslator",
     ),
+    ("tract", "environment", "builtins.AttributeError", "'Onnx' object has no attribute 'load'"),
     ("tract", "unsupported", "tract.bindings.TractError", "Caused by: expected axes as a constant"),
     ("tract", "unsupported", "tract.bindings.TractError", "Caused by: Expect all inputs to be constants"),
     (

@@ -14,6 +14,7 @@ from models import X, chain, program
 from opsieve.backends.compilers.transformers import float16, narrowing, quantisation
 from opsieve.backends.compilers.worker_common import BrokenModel
 from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.workers.sandbox.policy import may_share_memory
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram
 
@@ -60,6 +61,12 @@ def test_every_configuration_computes(workers: Workers, target: str) -> None:
         assert seen.outputs is not None, seen.message
         assert right is not None
         np.testing.assert_allclose(seen.outputs["y"], right["y"], rtol=1e-5)
+
+
+def test_iree_may_write_memory_files_in_the_sandbox() -> None:
+    """The compiler of IREE 3.13 writes its result to one; without leave every program failed."""
+    assert may_share_memory(plugin("iree").backend)
+    assert not may_share_memory(plugin("reference").backend)
 
 
 def model(text: str, narrow: bool = False) -> onnx.ModelProto:

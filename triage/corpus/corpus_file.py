@@ -211,6 +211,7 @@ class Bug:
 
     `fails` is the target on which the bug was found, with its release, and `passes` a target without the bug.
     `what` says in one line what is wrong. `guilty` is the pass or the place in the source that is at fault.
+    `first_bad` is the first release that fails; the releases before it pass or cannot run the case.
     `fixed_in` is the first release without the bug and `fixed_on` the day on which that was observed;
     `upstream` is the address of the project's own issue. `same_as` names the case of the same bug that is
     counted; other cases of that bug are kept, and not counted. All but the first five may be "", unknown.
