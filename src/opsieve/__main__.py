@@ -5,6 +5,9 @@ A Ctrl-C while the commands are imported ends a program as one during its work d
 
 from __future__ import annotations
 
+import atexit
+import importlib
+import signal
 import sys
 
 TYPE_CHECKING = False
@@ -14,25 +17,23 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Run `opsieve`."""
-    try:
-        from opsieve.tui.cli import main as run_opsieve
-    except KeyboardInterrupt:
-        sys.exit(_interrupt("opsieve"))
-    run_opsieve()
+    _run("opsieve", "opsieve.tui.cli")
 
 
 def reduce() -> NoReturn:
     """Run `reduce`."""
+    _run("reduce", "opsieve.tui.commands.examine.reduce_command")
+
+
+def _run(program: str, module: str) -> NoReturn:
+    # Python gives the signal its default action back while it ends, which would kill the program in place of
+    # its exit code. What is given to `atexit` first is called last: until then a Ctrl-C interrupts.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
-        from opsieve.tui.commands.examine.reduce_command import main as run_reduce
+        importlib.import_module(module).main()
     except KeyboardInterrupt:
-        sys.exit(_interrupt("reduce"))
-    run_reduce()
-
-
-def _interrupt(program: str) -> int:
-    print(f"{program}: Interrupted.", file=sys.stderr)
-    return 130
+        print(f"{program}: Interrupted.", file=sys.stderr)
+    sys.exit(130)
 
 
 if __name__ == "__main__":

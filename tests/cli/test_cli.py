@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -284,3 +285,19 @@ def test_ctrl_c_while_commands_are_imported_is_one_line(
         with pytest.raises(SystemExit) as ended:
             start()
         assert (ended.value.code, capsys.readouterr().err) == (130, f"{program}: Interrupted.\n")
+
+
+def test_ctrl_c_while_python_ends_leaves_the_exit_code() -> None:
+    """The C library calls what was given to `__cxa_atexit` after Python has given signals their default
+    actions back.
+    """
+    script = f"""
+import ctypes, sys
+library = ctypes.CDLL(None)
+library.__cxa_atexit(library["raise"], ctypes.c_void_p({int(signal.SIGINT)}), None)
+sys.argv = ["opsieve", "targets", "--no-such-option"]
+from opsieve.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
