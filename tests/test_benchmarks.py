@@ -1,9 +1,9 @@
 """Benchmarks outlive changes of the product: all that they import from it, and from each other, is there."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
-import pytest
 from repository import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -20,6 +20,7 @@ def find_module(name: str) -> Path | None:
     return path if path.is_dir() else path.with_suffix(".py")
 
 
+@cache
 def list_names(path: Path) -> set[str]:
     """The names that a module defines at its top, or the modules of a folder."""
     if path.is_dir():
@@ -37,8 +38,12 @@ def list_names(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(BENCHMARKS)))
-def test_what_a_benchmark_imports_is_there(file: Path) -> None:
+def test_what_benchmarks_import_is_there() -> None:
+    assert {file.name: missing for file in FILES if (missing := find_missing_names(file))} == {}
+
+
+def find_missing_names(file: Path) -> list[str]:
+    """The names that a benchmark imports and that are not there."""
     missing = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -47,4 +52,4 @@ def test_what_a_benchmark_imports_is_there(file: Path) -> None:
                 continue
             there = list_names(path) if path.exists() else set()
             missing += [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in there]
-    assert missing == []
+    return missing

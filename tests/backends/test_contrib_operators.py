@@ -3,7 +3,6 @@
 """
 
 import numpy as np
-import pytest
 from contrib_instances.drawing import Instance, model_of
 from contrib_instances.instances import INSTANCES
 from onnx import TensorProto, helper
@@ -33,8 +32,13 @@ def test_every_kernel_on_the_cpu_has_a_reference_or_a_reason() -> None:
     assert computed & set(NOT_COMPUTED) == set()
 
 
-@pytest.mark.parametrize("name", sorted(INSTANCES))
-def test_the_reference_agrees_with_the_kernel(workers: Workers, name: str) -> None:
+def test_the_reference_agrees_with_each_kernel(workers: Workers) -> None:
+    doubtful = {name: why for name in sorted(INSTANCES) if (why := find_disagreement(workers, name))}
+    assert doubtful == {}
+
+
+def find_disagreement(workers: Workers, name: str) -> str:
+    """How the reference and the kernel differ on one of the first two instances that the kernel computes."""
     agreed = 0
     for number in range(8):
         instance = INSTANCES[name](np.random.default_rng([7, number]))
@@ -44,14 +48,15 @@ def test_the_reference_agrees_with_the_kernel(workers: Workers, name: str) -> No
         seen = lab.observe(TARGET, program, fed)
         if seen.outputs is None:
             continue
-        assert lab.observe(FLOAT64, program, fed).outcome == "ok"
+        if (reference := lab.observe(FLOAT64, program, fed)).outcome != "ok":
+            return f"{reference.outcome}: {reference.message}"
         verdict = judge_program(program, fed, TARGET, lab).verdict
-        if name not in _FAULTY:
-            assert verdict.verdict == "pass", verdict.reason
+        if name not in _FAULTY and verdict.verdict != "pass":
+            return verdict.reason
         agreed += verdict.verdict == "pass"
         if agreed == 2:
-            break
-    assert agreed == 2
+            return ""
+    return f"{agreed} of 8 instances agree"
 
 
 def test_a_row_of_one_is_certain(workers: Workers) -> None:

@@ -229,7 +229,7 @@ OF_COMMAND = {
 
 ROWS: tuple[Row, ...] = (
     # It died.
-    Row("crash-compile", Cause.CRASHED, "crash", "anvil:crash@Relu"),
+    Row("crash-compile", Cause.CRASHED, "crash", "anvil:crash@Relu", slow=10),  # quick: release-crash
     Row("crash-import", Cause.CRASHED, "crash", "anvil:crash@Relu/import", slow=20),
     Row("crash-run", Cause.CRASHED, "crash", "anvil:crash@Relu/run", slow=20),
     Row("crash-unoptimised", Cause.CRASHED, "crash", "anvil:!crash@Relu", cells={"attribute": NOT_A_PASS}, slow=10),
@@ -240,7 +240,7 @@ ROWS: tuple[Row, ...] = (
     Row("lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
     Row("lack-made-alone", Cause.MADE_LACK, "error", "anvil:level=off,faults=!unsupported@Abs>Relu", nodes=2,
         cells={"attribute": Cell(0, "nothing that can be switched off")}, slow=10),
-    Row("error", Cause.REFUSES, "error", "anvil:error@Relu"),
+    Row("error", Cause.REFUSES, "error", "anvil:error@Relu", slow=10),  # quick: relax-error, tir-error
     Row("error-run", Cause.REFUSES, "error", "anvil:error@Relu/run", slow=20),
     Row("rejected", Cause.REFUSES, "error", "anvil:rejected@Relu", slow=20),
     Row("error-unoptimised", Cause.REFUSES, "error", "anvil:!error@Relu", cells={"attribute": NOT_A_PASS}, slow=10),
@@ -295,8 +295,8 @@ ROWS: tuple[Row, ...] = (
         cells=OF_COMMAND, slow=20),
     Row("command-wrong", Cause.WRONG, "mismatch", "command:COMMAND-2.0 wrong {model} {inputs} {outputs}", "copy",
         cells=OF_COMMAND),
-    # An operator of the user's own.
-    Row("users-operator", Cause.CRASHED, "crash", "anvil:crash@ScaledSum", "users", guilty="FuseScaledSum"),
+    # An operator of the user's own; quick: not-expected, whose program has one.
+    Row("users-operator", Cause.CRASHED, "crash", "anvil:crash@ScaledSum", "users", guilty="FuseScaledSum", slow=10),
     Row("users-fusion", Cause.MADE_LACK, "error", "anvil:unsupported@ScaledSum>Relu", "users", nodes=2,
         guilty="FuseScaledSumRelu", slow=10),
     # TVM's own IRs.

@@ -18,7 +18,6 @@ from repository import ROOT
 from opsieve.backends.judge.reasons import Cause
 from opsieve.backends.verdict import Kind
 
-GROUPS = 2  # of rows that share a process for their scripts, and a corpus
 QUICK = [row for row in ROWS if not row.slow]
 
 
@@ -42,14 +41,10 @@ def asked(
     return found
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_each_step_agrees_with_run(
-    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], group: int
-) -> None:
-    found = asked(QUICK[group::GROUPS], anvil, tmp_path, capsys)
-    assert {(each.row, each.step) for each in found} == {
-        (row, step) for row in QUICK[group::GROUPS] for step in STEPS
-    }
+def test_each_step_agrees_with_run(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows share a process for their scripts, and a corpus."""
+    found = asked(QUICK, anvil, tmp_path, capsys)
+    assert {(each.row, each.step) for each in found} == {(row, step) for row in QUICK for step in STEPS}
     wrong = [str(each) for each in found if not each.is_right]
     assert not wrong, "\n".join(wrong)
 
