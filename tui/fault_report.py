@@ -63,15 +63,12 @@ def _list_versions() -> list[str]:
     """
     lines = [f"Python {platform.python_version()}", platform.platform()]
     required = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in metadata.requires("opsieve") or []}
-    plugged = {
-        point.dist.name
-        for group in metadata.entry_points().groups
-        if group.startswith("opsieve.")
-        for point in metadata.entry_points(group=group)
-        if point.dist is not None
-    }
+    # Finding entry points reads every package, and a distribution's name its metadata: once each.
+    points = metadata.entry_points()
+    groups = [group for group in points.groups if group.startswith("opsieve.")]
+    plugged = {point.dist for group in groups for point in points.select(group=group)}
     # Not all packages: the others of an environment are nobody's business.
-    for name in ["opsieve", *sorted((required | plugged) - {"opsieve"})]:
+    for name in ["opsieve", *sorted((required | {dist.name for dist in plugged if dist}) - {"opsieve"})]:
         try:
             lines.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
