@@ -222,8 +222,9 @@ def _describe_error(mismatch: verdict.Mismatch) -> str:
 
 
 def _percent(share: float) -> str:
-    """Write a share with two digits, and without an exponent from 100 % on."""
-    return f"{100 * share:.0f} %" if share >= 1 else f"{100 * share:.2g} %"
+    """Write a share with two digits, and without an exponent from 99.5 % on."""
+    # Two digits of 99.6 are 1e+02.
+    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
 
 
 def _shorten_pair(got: str, expected: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.stacks.frame_lines import PassTrace, choose_skip_option, read_trace
+from opsieve.backends.verdict import reword_oracles
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes
@@ -91,9 +92,10 @@ def blame_passes(
         variants.forget_run(target)
         wanted = replace(evaluate(case, target, variants, policy), flaky=True)
     if wanted.state != "bad":
-        raise (NoFailure if wanted.state == "good" else Unjudged)(
-            f"{target.display}: {wanted.symptom}: {wanted.text}"
-        )
+        text = reword_oracles(wanted.text, target.display)
+        if wanted.state == "good":
+            raise NoFailure(f"{target.display}: pass: {text}")
+        raise Unjudged(f"{target.display}: {wanted.symptom}: {text}")
     # Checked after the run, because "it passes" is the more useful answer for a case that does not fail.
     if not (find_skip_option(target.name) or list_switches(target.name)):
         raise BadInput(

@@ -1,6 +1,7 @@
 """Prepare failures for export as a script or an issue: a reduced one, or one reproduced from a case."""
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,7 +79,9 @@ def export_case(request: ExportRequest, say: Callable[[str], None]) -> tuple[Exp
             found = try_variants(found, workers, request.newest)
         made = export_failure(found, request.kind, workers)
     if len(case.program.operators()) > 1 and not _beside(place, "reduction.json"):
-        say(f"this case was not reduced; to make it smaller: opsieve reduce {request.what}")
+        # The command as it is typed, with the target that the failure was seen on.
+        words = ["opsieve", "reduce", str(request.what), *(["-t", request.target] if request.target else [])]
+        say(f"this case was not reduced; to make it smaller: {shlex.join(words)}")
     return made, found
 
 

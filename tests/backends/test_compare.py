@@ -171,6 +171,11 @@ def test_errors_beside_zeros_are_finite_and_in_order() -> None:
             [1000.2],
             "got 1000, expected 1000.2 at [0] (0.02 % of the value, 0.02 % of the largest magnitude; all elements differ)",
         ),
+        (
+            [1.9975],
+            [1],
+            "got 1.9975, expected 1 at [0] (100 % of the value, 100 % of the largest magnitude; all elements differ)",
+        ),
         ([1, 2, 3], [1, 2], "got shape (3,), expected (2,)"),
     ],
 )

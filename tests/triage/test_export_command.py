@@ -80,6 +80,11 @@ def test_exporting_what_was_not_reduced_suggests_it(tmp_path: Path) -> None:
     save(Case(program, {"x": X}, parameters={"target": "fake:wrong@Relu"}), tmp_path / "case")
     told = f"opsieve reduce {tmp_path / 'case'}"
     assert told in exported(tmp_path / "case", "-o", tmp_path)[2]
+    # A target that was named is part of the command: without it, reduce would try another one.
+    assert (
+        f"{told} -t fake:crash@Relu"
+        in exported(tmp_path / "case", "-t", "fake:crash@Relu", "-o", tmp_path)[2]
+    )
     (tmp_path / "case" / "reduction.json").write_text('{"target": "fake:wrong@Relu"}')
     assert told not in exported(tmp_path / "case", "-o", tmp_path)[2]
 

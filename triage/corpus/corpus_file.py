@@ -16,7 +16,7 @@ import msgspec
 
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import FAILING, JUDGED
+from opsieve.backends.verdict import FAILING, JUDGED, reword_oracles
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model import durable, files
 
@@ -71,7 +71,7 @@ class CorpusResult:
         if self.after is None or self.state == "not-judged":
             return self.reason or "not judged"
         was = f", was {self.before.words}" if self.before is not None and self.before != self.after else ""
-        reason = self.reason.removeprefix(f"{self.target} ")
+        reason = reword_oracles(self.reason.removeprefix(self.target).lstrip(": "), self.target)
         return f"{self.after.words}{was}" + (
             f": {reason}" if reason and self.after.verdict in FAILING else ""
         )

@@ -2,10 +2,11 @@
 
 Text from compilers and files is escaped, so that it cannot become markup or a workflow command.
 
-SARIF (OASIS, "Static Analysis Results Interchange Format") has a result for each case that fails or failed:
-`baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The location is the file of
-the case. A case that could not be judged is a notification of the tool; if `red` holds `not-judged` it is an
-error, and the execution not successful.
+SARIF (OASIS, "Static Analysis Results Interchange Format") has a result for each case that fails:
+`baselineState` says new, updated (fails otherwise) or unchanged. What is fixed has no result: GitHub ignores
+`baselineState` and would keep its alert open, but closes an alert that an upload lacks. The location is the
+file of the case. A case that could not be judged is a notification of the tool; if `red` holds `not-judged`
+it is an error, and the execution not successful.
 """
 
 import json
@@ -23,7 +24,6 @@ _BASELINE: Mapping[State, str] = {
     "newly-failing": "new",
     "changed": "updated",
     "still-failing": "unchanged",
-    "fixed": "absent",
 }
 _RULES = {
     "crash": "The compiler dies on a valid model.",
@@ -83,13 +83,12 @@ def make_sarif(
 
 
 def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], folder: str) -> dict[str, Any]:
-    seen = result.before if result.state == "fixed" else result.after
     place = "/".join(part for part in (folder, result.case, "case.json") if part)
     kind = _get_kind(result)
     return {
         "ruleId": kind,
         "ruleIndex": kinds.index(kind),
-        "level": "error" if result.state in red else "note" if result.state == "fixed" else "warning",
+        "level": "error" if result.state in red else "warning",
         "message": {
             "text": _escape_text(
                 f"{result.case} on {result.target}: {result.state.replace('-', ' ')}: {result.sentence}"
@@ -100,15 +99,14 @@ def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], f
         ],
         # By these GitHub recognises a result in the next upload.
         "partialFingerprints": {
-            "opsieveFailure/v1": f"{result.case} {result.target} {seen.fingerprint if seen else ''}"
+            "opsieveFailure/v1": f"{result.case} {result.target} {result.after.fingerprint if result.after else ''}"
         },
         "baselineState": _BASELINE[result.state],
     }
 
 
 def _get_kind(result: CorpusResult) -> str:
-    seen = result.before if result.state == "fixed" else result.after
-    return (seen.kind if seen else None) or _OTHER
+    return (result.after.kind if result.after else None) or _OTHER
 
 
 def _escape_text(text: str) -> str:
