@@ -85,6 +85,7 @@ def make_sarif(
 def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], folder: str) -> dict[str, Any]:
     place = "/".join(part for part in (folder, result.case, "case.json") if part)
     kind = _get_kind(result)
+    key = result.after.fingerprint if result.after else ""
     return {
         "ruleId": kind,
         "ruleIndex": kinds.index(kind),
@@ -98,9 +99,7 @@ def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], f
             {"physicalLocation": {"artifactLocation": {"uri": quote(place)}, "region": {"startLine": 1}}}
         ],
         # By these GitHub recognises a result in the next upload.
-        "partialFingerprints": {
-            "opsieveFailure/v1": f"{result.case} {result.target} {result.after.fingerprint if result.after else ''}"
-        },
+        "partialFingerprints": {"opsieveFailure/v1": f"{result.case} {result.target} {key}"},
         "baselineState": _BASELINE[result.state],
     }
 
