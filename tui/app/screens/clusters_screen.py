@@ -334,14 +334,15 @@ class ClustersScreen(screens.SteadyScreen[None]):
     def action_columns(self) -> None:
         """Show or hide a column."""
         table = self.query_one("#clusters", PagedList)
+        shown = {table.columns[at].title for at, _ in table.fitting}
 
         def toggle_column(title: str | None) -> None:
             if title is not None:
-                table.hidden ^= {title}
+                table.chosen[title] = title not in shown
                 table.refresh()
 
         names = [column.title for column in table.columns if column.title and column.width]
-        options = [(name, f"{name}{' (hidden)' if name in table.hidden else ''}") for name in names]
+        options = [(name, f"{name}{' (shown)' if name in shown else ''}") for name in names]
         self.app.push_screen(screens.ChoiceDialog("Show or hide which column?", options), toggle_column)
 
     def action_reverse(self) -> None:

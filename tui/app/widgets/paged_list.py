@@ -3,7 +3,7 @@ ones.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,19 +49,24 @@ class Row:
     tones: Mapping[int, str] = field(default_factory=dict)
 
 
-def fit_columns(columns: Sequence[Column], width: int, hidden: Collection[str] = ()) -> list[tuple[int, int]]:
+def fit_columns(
+    columns: Sequence[Column], width: int, chosen: Mapping[str, bool] | None = None
+) -> list[tuple[int, int]]:
     """Choose the columns that fit into `width` cells, as (index, cells), separated by spaces; the most spare
-    go first. Those with a title in `hidden` are left out, except the flexible one.
+    go first. `chosen` says of a title that the user shows or hides it; only the flexible column always stays.
     """
-    kept = [at for at, column in enumerate(columns) if column.title not in hidden or not column.width]
+    choice = chosen or {}
+    kept = [at for at, column in enumerate(columns) if choice.get(column.title, True) or not column.width]
+    # A column that the user wants stays, at the expense of the flexible one.
+    spare = [0 if choice.get(column.title) else column.spare for column in columns]
 
     def sum_fixed() -> int:
         return sum(columns[at].width for at in kept) + len(kept) - 1
 
-    while last := max(columns[at].spare for at in kept):
+    while last := max(spare[at] for at in kept):
         if sum_fixed() + (_ROOMY if last > _PLAIN else _LEAST) <= width:
             break
-        kept.remove(max(kept, key=lambda at: (columns[at].spare, at)))
+        kept.remove(max(kept, key=lambda at: (spare[at], at)))
     left = max(1, width - sum_fixed())
     return [(at, columns[at].width or left) for at in kept]
 
@@ -150,8 +155,8 @@ class PagedList(ScrollView, can_focus=True):
         # keys, in the order in which they were marked
         self.marked: dict[str, None] = {}
         self.empty = empty
-        # Titles of columns that are left out, and words that are highlighted
-        self.hidden: set[str] = set()
+        # Columns that the user shows (True) or hides; and words that are highlighted
+        self.chosen: dict[str, bool] = {}
         self.words: tuple[str, ...] = ()
         # Whether more rows are on their way; asking twice would append them twice.
         self._requested = False
@@ -275,7 +280,7 @@ class PagedList(ScrollView, can_focus=True):
         if event.y == 0:
             # The cursor and the mark take two cells.
             left = 2
-            for column, room in fit_columns(self.columns, self._inner_width, self.hidden):
+            for column, room in self.fitting:
                 if left <= event.x < left + room:
                     self.post_message(self.HeadChosen(self.columns[column].title))
                 left += room + 1
@@ -328,8 +333,10 @@ class PagedList(ScrollView, can_focus=True):
         return Strip([Segment(sign, style), *cells]).adjust_cell_length(width, style)
 
     @property
-    def _inner_width(self) -> int:
-        return self.scrollable_content_region.width - 2
+    def fitting(self) -> list[tuple[int, int]]:
+        """The columns that are shown, as (index, cells)."""
+        # The cursor and the mark take two cells.
+        return fit_columns(self.columns, self.scrollable_content_region.width - 2, self.chosen)
 
     def _draw_cells(self, row: Row, style: Style, plain: bool = True) -> Iterator[Segment]:
         """Draw the cells of a row; unless `plain`, with their own tones."""
@@ -337,7 +344,7 @@ class PagedList(ScrollView, can_focus=True):
         words = [re.escape(word) for word in self.words if row.key]
         match = re.compile(f"({'|'.join(words)})", re.IGNORECASE) if words else None
         found = style + self.get_component_rich_style("paged-list--match")
-        for at, room in fit_columns(self.columns, self._inner_width, self.hidden):
+        for at, room in self.fitting:
             text = row.cells[at]
             # In cells, since wide characters take two.
             if cell_len(text) > room:
