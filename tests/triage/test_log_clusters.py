@@ -321,6 +321,19 @@ def test_a_wrong_value_was_passed_by_a_caller(tmp_path: Path, said: str, bugs: i
     assert len(set(cluster(tmp_path, *wrong))) == bugs
 
 
+def test_callers_that_each_pass_a_class_of_their_own_are_wrong_themselves(tmp_path: Path) -> None:
+    said = "AttributeError: '{}' object has no attribute 'symbol'"
+    calls = {
+        "While": "build.py:228 visit_while",
+        "Do": "build.py:224 visit_do",
+        "For": "build.py:282 visit_for",
+    }
+    own = [record(said.format(kind), call, "build.py:157 add") for kind, call in calls.items()]
+    assert len(set(cluster(tmp_path, *own * 2))) == 3
+    mixed = [record(said.format(kind), call, "build.py:157 add") for kind in calls for call in calls.values()]
+    assert len(set(cluster(tmp_path, *mixed))) == 1
+
+
 def test_who_called_a_dispatching_method_passed_the_wrong_value(tmp_path: Path) -> None:
     said = "AttributeError: 'NoneType' object has no attribute 'fields'"
     dispatch = ("visitor.py:42 visit", "visitor.py:46 generic_visit")

@@ -151,9 +151,11 @@ class _Rules:
         self._counts, self._components, self._one_version = counts, components, one_version
         self._callers: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._items: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._said: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for failure, count in counts.items():
             self._callers[failure.place][failure.caller] += count
             self._items[failure.place, failure.caller].add(failure.item)
+            self._said[failure.place, failure.caller].add(failure.said)
 
     def list_links(self) -> list[tuple[LoggedFailure, LoggedFailure]]:
         """List pairs that are one bug: of one fingerprint, of one alternative title, of one statement with
@@ -216,14 +218,18 @@ class _Rules:
         about_data = normalise.is_about_data(one.exception, one.said)
         if one.place != other.place:
             return one.item != other.item if one.item and other.item else not about_data
-        if one.caller == other.caller or self._find_asked(one):
+        if one.caller == other.caller:
             return False
+        callers = self._callers[one.place]
+        often = all(callers[each.caller] >= _OFTEN for each in (one, other))
+        if self._find_asked(one):
+            # Callers that each pass a class of their own confuse what they pass: `add(node, context)`.
+            single = all(len(self._said[each.place, each.caller]) == 1 for each in (one, other))
+            return often and single and one.said != other.said
         if one.item and other.item:
             # A caller that looks up many keys takes them from the program; they tell no bugs apart.
             vary = any(len(self._items[each.place, each.caller]) > 1 for each in (one, other))
             return one.item != other.item and not vary
-        callers = self._callers[one.place]
-        often = all(callers[each.caller] >= _OFTEN for each in (one, other))
         return often and ((about_data and len(callers) == _CALLERS_AT_FAULT) or _is_wrong_value(one.said))
 
 
