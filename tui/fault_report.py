@@ -64,9 +64,13 @@ def _list_versions() -> list[str]:
     lines = [f"Python {platform.python_version()}", platform.platform()]
     required = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in metadata.requires("opsieve") or []}
     # Finding entry points reads every package, and a distribution's name its metadata: once each.
-    points = metadata.entry_points()
-    groups = [group for group in points.groups if group.startswith("opsieve.")]
-    plugged = {point.dist for group in groups for point in points.select(group=group)}
+    plugged = {
+        point.dist
+        for points in [metadata.entry_points()]
+        for group in points.groups
+        if group.startswith("opsieve.")
+        for point in points.select(group=group)
+    }
     # Not all packages: the others of an environment are nobody's business.
     for name in ["opsieve", *sorted((required | {dist.name for dist in plugged if dist}) - {"opsieve"})]:
         try:
