@@ -27,7 +27,7 @@ from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit, ListedPass, Pass
 from opsieve.reducer.engine.engine import DIGITS, Engine
 from opsieve.reducer.engine.form import Size, Validator
-from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs
+from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
 from opsieve.reducer.passes.values import freeze_inputs, shrink_dimensions, simplify_dtypes, simplify_values
 from opsieve.reducer.problem.order import DTYPE_RANKS, value_complexity
 
@@ -103,6 +103,7 @@ class _Validator:
 _LISTED: dict[str, Callable[[TorchSubject], Iterator[TorchEdit]]] = {
     "results": yield_values,
     "outputs": partial(drop_outputs, _EDITS),
+    "bodies": partial(open_bodies, _EDITS),
     "bypass": partial(bypass_operations, _EDITS),
     "nodes": partial(drop_operations, _EDITS),
     "inputs": partial(freeze_inputs, _EDITS),

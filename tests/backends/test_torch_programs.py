@@ -98,6 +98,30 @@ def test_shared_memory_of_outputs_and_inputs_afterwards_are_results(workers: Wor
         assert (got["x.after"] == case.inputs["x"]).all()
 
 
+CONDITIONAL = """
+import torch
+
+def f(x):
+    y = torch.cond(x.sum() > 0, lambda a: (a.sin(), a + 1), lambda a: (a.relu(), a * 2), (x * 3,))
+    return y[0] + y[1]
+
+inputs = (torch.full((3,), SIGN),)
+"""
+
+
+@pytest.mark.slow(seconds=20)
+@pytest.mark.parametrize("sign", ["1.0", "-1.0"])
+def test_both_sides_of_a_condition_are_captured_and_compiled(
+    workers: Workers, tmp_path: Path, sign: str
+) -> None:
+    case = captured(workers, tmp_path, CONDITIONAL.replace("SIGN", sign))
+    assert "higher_order.cond" in case.program.operators()
+    x = float(sign) * 3
+    expected = np.sin(x) + x + 1 if x > 0 else x * 2
+    for target in ("reference:float64", "torch", "inductor:aot_eager", "inductor"):
+        np.testing.assert_allclose(outputs(workers, target, case)["output_0"], np.full(3, expected), 1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["eager", "aot_eager", "inductor"])
 def test_each_level_agrees_with_eager_torch(workers: Workers, tmp_path: Path, level: str) -> None:

@@ -18,7 +18,9 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs, read_program
 from opsieve.gen.irs.torch.edits import TorchEdits, TorchSubject
 from opsieve.gen.irs.torch.graph import (
+    CONDITION,
     Argument,
+    Branch,
     MalformedProgram,
     Ref,
     TorchCall,
@@ -288,6 +290,61 @@ def test_an_edit_that_changes_nothing_gives_nothing() -> None:
     assert edits.store(changed, stored["x"], np.ones((4, 3), np.float32)) is None
 
 
+def conditional() -> TorchGraph:
+    """Two conditions, one after the other; names within a branch are those of values outside it, too."""
+    types = {"a": tensor(2), "x": tensor(2)}
+    calls = (call("aten.neg.default", "x", Ref("a")), call("aten.mul.Tensor", "y", Ref("x"), Ref("a")))
+    yes = Branch(TorchGraph(("a",), {}, calls, ("y",), types))
+    no = Branch(TorchGraph(("a",), {}, calls[:1], ("x",), types))
+    first = TorchCall(CONDITION, (Ref("p"), yes, no, (Ref("x"),)), (), ("b",), True)
+    last = TorchCall(CONDITION, (Ref("p"), no, yes, (Ref("b"),)), (), ("d",), True)
+    types = {"x": tensor(2), "p": tensor(dtype="bool")}
+    return TorchGraph(("x", "p"), {}, (first, last), ("d", "b"), types)
+
+
+def test_the_branches_of_a_condition_come_back_and_are_code_that_says_the_same() -> None:
+    graph = conditional()
+    assert decode_graph(encode_graph(graph)) == graph
+    source = program_text(graph)
+    compile(source, "program", "exec")
+    assert source.endswith(
+        """    def d_branch_0(a):
+        x = torch.ops.aten.neg.default(a)
+        return (x,)
+    def d_branch_1(a):
+        x = torch.ops.aten.neg.default(a)
+        y = torch.ops.aten.mul.Tensor(x, a)
+        return (y,)
+    (d,) = torch.ops.higher_order.cond(p, d_branch_0, d_branch_1, [b])
+    return (d, b)
+"""
+    )
+
+
+def test_a_branch_takes_the_place_of_its_condition() -> None:
+    start, edits = subject(conditional()), TorchEdits()
+    yes, no, *_ = edits.view(start).openings()
+    made = edits.open(start, yes)
+    assert made is not None
+    assert "b_x = torch.ops.aten.neg.default(x)" in made.program.script
+    assert "b_y = torch.ops.aten.mul.Tensor(b_x, x)" in made.program.script
+    assert made.program.script.endswith("d_branch_0, d_branch_1, [b_y])\n    return (d, b_y)\n")
+    # The other side of the same condition has no place any more.
+    assert edits.open(made, no) is None
+    (last, _) = edits.view(made).openings()
+    assert [each.key for each in (edits.open(made, last) or start).graph.calls] == ["b_x", "b_y", "d_x"]
+
+
+def test_branches_nested_too_deep_are_refused() -> None:
+    graph = conditional()
+    for _ in range(9):
+        side = Branch(replace(graph, outputs=("d",)))
+        graph = replace(graph, calls=(TorchCall(CONDITION, (Ref("p"), side, side, ()), (), ("d",), True),))
+        graph = replace(graph, outputs=("d",))
+    with pytest.raises(MalformedProgram, match="nested too deep"):
+        decode_graph(encode_graph(graph))
+
+
 def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -> None:
     from opsieve.gen.generation.random_graph import GenRequest
     from opsieve.gen.strategies.torch_programs import torch_programs
@@ -302,7 +359,7 @@ def test_generated_programs_are_well_formed_and_equal_seeds_give_equal_bytes() -
         drawn |= {each.split(".")[1] for each in case.program.operators()}
     # Views, writes, promotion and indexing all occur.
     assert {"transpose", "select", "expand", "copy_", "fill_", "where", "index_select", "_to_copy"} <= drawn
-    assert {"ones_like", "threshold_backward", "slice_backward", "select_backward"} <= drawn
+    assert {"ones_like", "threshold_backward", "slice_backward", "select_backward", "cond"} <= drawn
 
 
 @pytest.mark.parametrize(

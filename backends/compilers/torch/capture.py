@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import json
 import operator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,16 @@ import torch
 
 from opsieve.backends.compilers.torch.values import NAMES, to_value
 from opsieve.gen.irs.torch.archive import contiguous_strides
-from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word, decode_graph, encode_graph
+from opsieve.gen.irs.torch.graph import (
+    Argument,
+    Branch,
+    Ref,
+    TorchCall,
+    TorchGraph,
+    Word,
+    decode_graph,
+    encode_graph,
+)
 from opsieve.gen.model.tensors import TensorType
 
 if TYPE_CHECKING:
@@ -114,17 +124,25 @@ class _Function(torch.nn.Module):  # type: ignore[misc]  # torch is not there wh
 
 def to_graph(exported: Any) -> TorchGraph:
     """Return the graph of a torch.export.ExportedProgram."""
-    kinds = {item.arg.name: item for item in exported.graph_signature.input_specs}
-    state = {**exported.state_dict, **exported.constants}
+    signature = exported.graph_signature
+    kinds = {item.arg.name: item.target for item in signature.input_specs}
+    user = [item.kind.name == "USER_OUTPUT" for item in signature.output_specs]
+    return _read_graph(exported.graph, kinds, {**exported.state_dict, **exported.constants}, user)
+
+
+def _read_graph(graph: Any, kinds: Any, state: Any, user: Any) -> TorchGraph:
+    """Return a graph of torch.fx: the names of stored values in `kinds`, the values in `state`, and which
+    outputs are the user's.
+    """
     names: dict[Any, str] = {}
     inputs, constants, calls = [], {}, []
     outputs: tuple[str, ...] = ()
     types: dict[str, TensorType] = {}
     strides: dict[str, tuple[int, ...]] = {}
-    for node in exported.graph.nodes:
+    for node in graph.nodes:
         if node.op == "placeholder":
             name = names[node] = node.name
-            target = kinds[node.name].target
+            target = kinds.get(node.name)
             if target is None:
                 if not isinstance(node.meta.get("val"), torch.Tensor):
                     raise NotCaptured("the program takes an input that is no tensor: %s" % node.name)
@@ -137,14 +155,13 @@ def to_graph(exported: Any) -> TorchGraph:
             if call.key or call.mutates:
                 calls.append(call)
         elif node.op == "output":
-            specs = exported.graph_signature.output_specs
-            given = [item for item, spec in zip(node.args[0], specs) if spec.kind.name == "USER_OUTPUT"]
+            given = itertools.compress(node.args[0], user)
             outputs = tuple(names[item] for item in given if isinstance(item, torch.fx.Node))
     return TorchGraph(tuple(inputs), constants, tuple(calls), outputs, types, strides)
 
 
 def _make_call(node: Any, names: dict[Any, str], types: dict[str, TensorType]) -> TorchCall:
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch._ops.OpOverload) and str(node.target) != "cond":
         raise NotCaptured("the program calls %s, which is no operator of aten's" % node.target)
     value = node.meta.get("val")
     many = isinstance(value, (tuple, list))
@@ -162,7 +179,8 @@ def _make_call(node: Any, names: dict[Any, str], types: dict[str, TensorType]) -
             _declare_type(results[-1], item, types, {})
     args = tuple(_make_argument(item, names) for item in node.args)
     kwargs = tuple((name, _make_argument(item, names)) for name, item in node.kwargs.items())
-    return TorchCall(str(node.target), args, kwargs, tuple(results), many)
+    prefix = "" if "." in str(node.target) else "higher_order."
+    return TorchCall(prefix + str(node.target), args, kwargs, tuple(results), many)
 
 
 def _declare_type(name: str, value: Any, types: dict[str, TensorType], strides: dict[str, Any]) -> None:
@@ -175,6 +193,10 @@ def _declare_type(name: str, value: Any, types: dict[str, TensorType], strides: 
 
 
 def _make_argument(item: Any, names: dict[Any, str]) -> Argument:
+    if isinstance(item, torch.fx.Node) and item.op == "get_attr":
+        # The other attributes are inputs of the graph.
+        branch = getattr(item.graph.owning_module, item.target)
+        return Branch(_read_graph(branch.graph, {}, {}, itertools.repeat(True)))
     if isinstance(item, torch.fx.Node):
         return Ref(names[item])
     if isinstance(item, (list, tuple)):

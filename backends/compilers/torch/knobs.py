@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
@@ -122,32 +121,3 @@ def has(config: Any, name: str) -> bool:
             return False
         config = getattr(config, word)
     return True
-
-
-def limit_applications(options: Mapping[str, str]) -> None:
-    """Have torch's CompilerBisector let a subsystem act only so many times (`TORCH_BISECT_*`), or not at
-    all.
-    """
-    from torch._inductor import compiler_bisector
-
-    chosen = options["subsystem"]
-    known = {
-        item.name: stage
-        for stage, items in compiler_bisector.BACKENDS.items()
-        for item in items
-        if isinstance(item, compiler_bisector.BisectSubsystem)
-    }
-    if chosen and chosen not in known:
-        raise UnknownName("torch has no subsystem %s; there are %s" % (ascii(chosen[:80]), ", ".join(known)))
-    count = options["applications"] or "0"
-    # `isdigit` alone takes digits of other scripts.
-    if not (count.isascii() and count.isdigit()):
-        raise UnknownName("applications are a number, not %s" % ascii(count[:80]))
-    # Set to "" where nothing is chosen: a request before may have set them.
-    variables = {"BACKEND": known.get(chosen, ""), "SUBSYSTEM": chosen, "MAX": count if chosen else ""}
-    for name, value in variables.items():
-        os.environ["TORCH_BISECT_" + name] = value
-    # torch caches them, and a worker serves requests with different options.
-    compiler_bisector.get_env_val.cache_clear()
-    compiler_bisector.subsystem_call_counter.clear()
-    compiler_bisector.CompilerBisector.bisection_enabled = bool(chosen)

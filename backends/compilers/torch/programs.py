@@ -16,7 +16,15 @@ import numpy as np
 import torch
 
 from opsieve.backends.compilers.torch.values import DTYPES, Unsupported, to_tensor, to_value
-from opsieve.gen.irs.torch.graph import MalformedProgram, Ref, TorchCall, TorchGraph, Word, decode_graph
+from opsieve.gen.irs.torch.graph import (
+    Branch,
+    MalformedProgram,
+    Ref,
+    TorchCall,
+    TorchGraph,
+    Word,
+    decode_graph,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -67,7 +75,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         root = torch.nn.Module()
         for name, array in program.constants.items():
             root.register_buffer(name, self.make_tensor(array))
-        self.body = torch.fx.GraphModule(root, self.make_graph())
+        self.body = torch.fx.GraphModule(root, self.make_graph(root))
 
     def make_tensor(self, array: Any) -> Any:
         """Return a tensor of a value, in the type that is computed in."""
@@ -75,13 +83,18 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
         dtype = _WIDE.get(array.dtype.name) if self.wide else None
         return made.to(DTYPES[dtype]) if dtype else made
 
-    def make_graph(self) -> Any:
-        """Return the program as a graph of torch.fx."""
+    def make_graph(self, root: Any) -> Any:
+        """Return the program as a graph of torch.fx; branches become modules of `root`."""
         made = torch.fx.Graph()
         env = {name: made.placeholder(name) for name in self.program.inputs}
         env.update((name, made.get_attr(name)) for name in self.program.constants)
         for call in self.program.calls:
             args, kwargs = self.read_arguments(call, env)
+            for place, item in enumerate(args):
+                if isinstance(item, torch.nn.Module):
+                    name = "%s_branch_%d" % (call.key, place)
+                    root.add_module(name, item)
+                    args = (*args[:place], made.get_attr(name), *args[place + 1 :])
             node = made.call_function(find_operator(call.operator), args, kwargs)
             for place, name in enumerate(call.results):
                 if name:
@@ -99,6 +112,8 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc]  # torch is not ther
                 return [convert(each) for each in item]
             if isinstance(item, Ref):
                 return env[item.name]
+            if isinstance(item, Branch):
+                return ProgramModule(item.graph, self.wide).body
             return self.find_word(item) if isinstance(item, Word) else item
 
         return tuple(map(convert, call.args)), {name: convert(item) for name, item in call.kwargs}

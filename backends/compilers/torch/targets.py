@@ -170,7 +170,7 @@ class Torch:
 
     def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
         """Return the source of `run` for a PyTorch program as text; "" where there is no text."""
-        plain = text and options.get("device", "cpu") == "cpu" and not options.get("subsystem")
+        plain = text and options.get("device", "cpu") == "cpu"
         return write_run(options, knobs.settings(options) if "level" in options else {}) if plain else ""
 
     def classify(self, stage: str, exception: str, message: str) -> str:
@@ -260,16 +260,13 @@ class Inductor(Compiled):
         "disabled": (),
         "shapes": ("static", "dynamic"),
         "freezing": ("off", "on"),
-        "subsystem": (),
-        "applications": (),
         "trace": ("off", "on"),
         "device": DEVICES,
     }
     main_option = "level"
     variables = VARIABLES
     baseline: Mapping[str, str] = {
-        "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
-        "applications": "", "trace": "off",
+        "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "trace": "off",
     }  # fmt: skip
     milliseconds: Mapping[str, float] = {"onnx": 5200.0, "torch": 4000.0}
     lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
@@ -330,7 +327,6 @@ class Inductor(Compiled):
         if missing:
             raise UnknownName("this release of torch has no %s" % ", ".join(missing))
         knobs.check_passes(patches.get("disabled_passes", ""), Path(config.__file__).parent / "fx_passes")
-        knobs.limit_applications(options)
         make = torch._dynamo.lookup_backend(options["level"])
 
         def backend(graph: Any, examples: Any) -> Callable[..., Any]:

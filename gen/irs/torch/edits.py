@@ -6,11 +6,11 @@ the values are recorded again.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
+from opsieve.gen.irs.torch.graph import Argument, Branch, Ref, TorchCall, TorchGraph, Word, iter_leaves
 from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.irs.view import Array, Opening, Operation, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.tensors import TensorType, Value
@@ -121,8 +121,11 @@ class TorchView:
             yield StoredTensor(name, array, False)
 
     def openings(self) -> Iterable[Opening]:
-        """Return nothing: a program has no bodies."""
-        return ()
+        """Return the sides of each `torch.cond`."""
+        for call in self.graph.calls:
+            for branch in (leaf for leaf in call.leaves() if isinstance(leaf, Branch)):
+                parts = frozenset([call.key])
+                yield Opening(f"put a side in the place of {call.key}", parts, parts, (call, branch.graph))
 
     def sizes(self) -> list[SizeClass]:
         """Return a class for each size, wherever it occurs."""
@@ -222,8 +225,36 @@ class TorchEdits:
         return settle_graph(subject, replace(graph, calls=calls, outputs=outputs, types=types))
 
     def open(self, subject: TorchSubject, opening: Opening) -> TorchSubject | None:
-        """Return `None`: a program has no bodies."""
-        return None
+        """Put the calls of one side of a `torch.cond` in its place."""
+        cond, branch = opening.place
+        graph = subject.graph
+        if cond not in graph.calls:
+            return None
+        place = graph.calls.index(cond)
+        inside = {name: f"{cond.key}_{name}" for call in branch.calls for name in call.results if name}
+        # The last argument lists what the branch takes.
+        operands = (item.name for item in iter_leaves(cond.args[-1]) if isinstance(item, Ref))
+        inside |= dict(zip(branch.inputs, operands, strict=False))
+        outside = {
+            name: inside.get(made, made) for name, made in zip(cond.results, branch.outputs, strict=False)
+        }
+
+        def rename(item: Argument, names: Mapping[str, str]) -> Argument:
+            return Ref(names.get(item.name, item.name)) if isinstance(item, Ref) else item
+
+        calls = (
+            *graph.calls[:place],
+            *(
+                replace(
+                    call.change(partial(rename, names=inside)),
+                    results=tuple(inside.get(name, "") for name in call.results),
+                )
+                for call in branch.calls
+            ),
+            *(call.change(partial(rename, names=outside)) for call in graph.calls[place + 1 :]),
+        )
+        outputs = tuple(outside.get(name, name) for name in graph.outputs)
+        return settle_graph(subject, replace(graph, calls=calls, outputs=outputs))
 
     def store(self, subject: TorchSubject, tensor: StoredTensor, array: Array) -> TorchSubject | None:
         """Give an input or a constant another value."""

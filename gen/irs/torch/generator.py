@@ -1,18 +1,19 @@
 """Generate PyTorch programs: arithmetic with promotion, views, writes into views, reductions, indexing,
-gradients.
+gradients, conditions.
 
 Every value carries its element type and shape, as torch has them, so each call is valid. A value that may
 overlap itself (`expand`) is never written to, because torch leaves the result of that open.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.torch.gradients import BACKWARD, BROADCASTING
-from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
+from opsieve.gen.irs.torch.graph import CONDITION, Argument, Branch, Ref, TorchCall, TorchGraph, Word
 from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import TensorType
 
@@ -62,6 +63,10 @@ def promote_types(a: Drawn, b: Drawn) -> str:
     return a.dtype if a.dtype == b.dtype else max(a.dtype, b.dtype, key=order.index)
 
 
+class NoValue(Exception):
+    """A program in which no value fits a call that was chosen."""
+
+
 @dataclass
 class _Draft:
     """A program that grows."""
@@ -72,17 +77,21 @@ class _Draft:
     calls: list[TorchCall] = field(default_factory=list)
     values: list[Drawn] = field(default_factory=list)
 
-    def pick_value(self, fits: Callable[[Drawn], bool] = lambda value: True) -> Drawn | None:
-        """Return a value that fits, a recent one more often."""
+    def pick_value(self, fits: Callable[[Drawn], bool] = lambda value: True) -> Drawn:
+        """Return a value that fits, a recent one more often. Raises NoValue."""
         found = [value for value in self.values if fits(value)]
+        if not found:
+            raise NoValue
         # Recent values make chains, in which passes of inductor meet.
         recent = found[-4:] if self.rng.chance(0.6) else found
-        return self.rng.choice(recent) if recent else None
+        return self.rng.choice(recent)
 
     def add_call(self, operator: str, made: Drawn | None, *args: Argument, **kwargs: Argument) -> None:
         """Add a call; `made` has the type of its result, whose name is chosen here."""
         name = f"v{len(self.calls)}"
-        self.calls.append(TorchCall(operator, args, tuple(kwargs.items()), (name,)))
+        self.calls.append(
+            TorchCall(operator, args, tuple(kwargs.items()), (name,), many=operator == CONDITION)
+        )
         if made is not None:
             self.values.append(replace(made, name=name, memory=made.memory or name))
 
@@ -110,7 +119,8 @@ def generate_graph(rng: Rng, calls: int) -> TorchGraph:
     for _ in range(4 * calls):
         if len(draft.calls) >= calls:
             break
-        rng.choice(_WAYS)(draft)
+        with suppress(NoValue):
+            rng.choice(_WAYS)(draft)
     if not draft.calls:
         _draw_unary(draft)
     read = {name for call in draft.calls for name in call.reads()}
@@ -131,34 +141,24 @@ def generate_graph(rng: Rng, calls: int) -> TorchGraph:
 
 def _permuted_strides(rng: Rng, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a dense tensor whose dimensions lie in another order."""
-    steps, step = [0] * len(shape), 1
-    for axis in rng.shuffle_items(range(len(shape))):
-        steps[axis] = step
-        step *= shape[axis]
-    return tuple(steps)
+    order = rng.shuffle_items(range(len(shape)))
+    laid_out = np.empty([shape[axis] for axis in order], np.int8)
+    return laid_out.transpose(np.argsort(order)).strides
 
 
 def _draw_unary(draft: _Draft) -> None:
     value = draft.pick_value()
-    if value is None:
-        return
-    if value.category == 2 or draft.rng.chance(0.3):
-        name = draft.rng.choice(_BOUNDED + _SIGNED if value.category == 2 else _BOUNDED)
-        dtype = value.dtype if value.category == 2 else "float32"
-        draft.add_call(f"aten.{name}.default", Drawn("", dtype, value.shape), Ref(value.name))
-    elif value.category == 1:
-        name = draft.rng.choice(("neg", "abs", "bitwise_not"))
-        draft.add_call(f"aten.{name}.default", Drawn("", value.dtype, value.shape), Ref(value.name))
-    else:
-        draft.add_call("aten.logical_not.default", Drawn("", "bool", value.shape), Ref(value.name))
+    plain = (("logical_not",), ("neg", "abs", "bitwise_not"), _BOUNDED + _SIGNED)[value.category]
+    to_float = value.category < 2 and draft.rng.chance(0.3)
+    name = draft.rng.choice(_BOUNDED if to_float else plain)
+    dtype = "float32" if to_float else value.dtype
+    draft.add_call(f"aten.{name}.default", Drawn("", dtype, value.shape), Ref(value.name))
 
 
 def _draw_binary(draft: _Draft) -> None:
     a = draft.pick_value()
-    b = draft.pick_value(lambda each: a is not None and broadcast(a.shape, each.shape) is not None)
-    shape = broadcast(a.shape, b.shape) if a and b else None
-    if a is None or b is None or shape is None:
-        return
+    b = draft.pick_value(lambda each: broadcast(a.shape, each.shape) is not None)
+    shape = broadcast(a.shape, b.shape) or ()
     if draft.rng.chance(0.2):
         name = draft.rng.choice(("gt", "le", "eq", "ne"))
         draft.add_call(f"aten.{name}.Tensor", Drawn("", "bool", shape), Ref(a.name), Ref(b.name))
@@ -174,8 +174,6 @@ def _draw_binary(draft: _Draft) -> None:
 def _draw_scalar(draft: _Draft) -> None:
     """Add or multiply with a number of Python's, which promotes by its kind alone."""
     value = draft.pick_value()
-    if value is None:
-        return
     number: Argument = draft.rng.choice((1, 2, -1, 0.5, -1.5))
     kind = 2 if isinstance(number, float) else 1
     dtype = value.dtype if value.category >= kind else ("int64", "float32")[kind - 1]
@@ -188,20 +186,15 @@ def _draw_scalar(draft: _Draft) -> None:
 
 def _draw_where(draft: _Draft) -> None:
     chosen = draft.pick_value(lambda each: each.dtype == "bool")
-    a = draft.pick_value()
-    if chosen is None or a is None:
-        return
-    shape = broadcast(chosen.shape, a.shape)
-    b = draft.pick_value(lambda each: shape is not None and broadcast(shape, each.shape) == shape)
-    if shape is not None and b is not None:
-        made = Drawn("", promote_types(a, b), shape)
-        draft.add_call("aten.where.self", made, Ref(chosen.name), Ref(a.name), Ref(b.name))
+    a = draft.pick_value(lambda each: broadcast(chosen.shape, each.shape) is not None)
+    shape = broadcast(chosen.shape, a.shape) or ()
+    b = draft.pick_value(lambda each: broadcast(shape, each.shape) == shape)
+    made = Drawn("", promote_types(a, b), shape)
+    draft.add_call("aten.where.self", made, Ref(chosen.name), Ref(a.name), Ref(b.name))
 
 
 def _draw_view(draft: _Draft) -> None:
     value = draft.pick_value(lambda each: each.rank > 0)
-    if value is None:
-        return
     rng, shape, held = draft.rng, value.shape, Ref(value.name)
     axis = rng.below(value.rank)
     other = rng.below(value.rank)
@@ -232,12 +225,10 @@ def _draw_view(draft: _Draft) -> None:
         grown = tuple(lead if each == 1 else each for each in shape)
         draft.add_call("aten.expand.default", made((lead, *grown), False), held, (lead, *grown))
     elif way == 5:
-        flat = (int(np.prod(shape)),)
-        draft.add_call("aten.reshape.default", made(flat, value.dense), held, (-1,))
+        draft.add_call("aten.reshape.default", made((int(np.prod(shape)),), value.dense), held, (-1,))
     elif way == 6 and value.rank > 1 and axis != other:
         left = [each for place, each in enumerate(shape) if place not in (axis, other)]
-        diagonal = made((*left, min(size, shape[other])))
-        draft.add_call("aten.diagonal.default", diagonal, held, 0, axis, other)
+        draft.add_call("aten.diagonal.default", made((*left, min(size, shape[other]))), held, 0, axis, other)
     else:
         draft.add_call("aten.flip.default", Drawn("", value.dtype, shape), held, (axis,))
 
@@ -245,23 +236,19 @@ def _draw_view(draft: _Draft) -> None:
 def _draw_write(draft: _Draft) -> None:
     """Write to a value in place; what is a view of it, or it of, changes too."""
     value = draft.pick_value(lambda each: each.writable and each.rank > 0)
-    if value is None:
-        return
     held, way = Ref(value.name), draft.rng.below(5)
+
     # torch refuses a source that overlaps what is written.
-    source = draft.pick_value(
-        lambda each: (
-            (each.dtype, each.memory != value.memory) == (value.dtype, True)
-            and broadcast(value.shape, each.shape) == value.shape
-        )
-    )
+    def fits(each: Drawn) -> bool:
+        same = (each.dtype, each.memory != value.memory) == (value.dtype, True)
+        return same and broadcast(value.shape, each.shape) == value.shape
+
     # The result is the value itself, under another name.
-    if way == 0 and source is not None:
-        draft.add_call("aten.copy_.default", value, held, Ref(source.name))
-    elif way == 1 and source is not None and value.category > 0:
-        draft.add_call(
-            draft.rng.choice(("aten.add_.Tensor", "aten.mul_.Tensor")), value, held, Ref(source.name)
-        )
+    if way == 0:
+        draft.add_call("aten.copy_.default", value, held, Ref(draft.pick_value(fits).name))
+    elif way == 1 and value.category > 0:
+        name = draft.rng.choice(("aten.add_.Tensor", "aten.mul_.Tensor"))
+        draft.add_call(name, value, held, Ref(draft.pick_value(fits).name))
     elif way == 2 and value.category == 2:
         draft.add_call(f"aten.{draft.rng.choice(('sigmoid_', 'relu_', 'neg_'))}.default", value, held)
     elif way == 3 and value.category > 0:
@@ -272,8 +259,6 @@ def _draw_write(draft: _Draft) -> None:
 
 def _draw_reduction(draft: _Draft) -> None:
     value = draft.pick_value(lambda each: each.rank > 0)
-    if value is None:
-        return
     axis, keep = draft.rng.below(value.rank), draft.rng.chance(0.5)
     left = (*value.shape[:axis], *([1] if keep else []), *value.shape[axis + 1 :])
     held = Ref(value.name)
@@ -293,8 +278,6 @@ def _draw_reduction(draft: _Draft) -> None:
 
 def _draw_index(draft: _Draft) -> None:
     value = draft.pick_value(lambda each: each.rank > 0)
-    if value is None:
-        return
     rng, held, axis = draft.rng, Ref(value.name), draft.rng.below(value.rank)
     size = value.shape[axis]
     # Repeated indices are meant: gathers allow them, and a fill writes one value.
@@ -310,22 +293,20 @@ def _draw_index(draft: _Draft) -> None:
 
 def _draw_convert(draft: _Draft) -> None:
     value = draft.pick_value()
-    if value is None:
-        return
     # What a float outside the range of an integer becomes differs between compilers.
     allowed = (*_FLOATS, "bool") if value.category == 2 else (*_FLOATS, "int64", "int32")
     dtype = draft.rng.choice(allowed)
-    way = draft.rng.choice(("aten._to_copy.default", "aten._to_copy.default", "aten.clone.default"))
-    if way == "aten.clone.default":
-        draft.add_call(way, Drawn("", value.dtype, value.shape), Ref(value.name))
+    if draft.rng.chance(0.3):
+        draft.add_call("aten.clone.default", Drawn("", value.dtype, value.shape), Ref(value.name))
     else:
-        draft.add_call(way, Drawn("", dtype, value.shape), Ref(value.name), dtype=Word("dtype", dtype))
+        made, word = Drawn("", dtype, value.shape), Word("dtype", dtype)
+        draft.add_call("aten._to_copy.default", made, Ref(value.name), dtype=word)
 
 
 def _draw_join(draft: _Draft) -> None:
     a = draft.pick_value(lambda each: each.rank > 0)
-    b = draft.pick_value(lambda each: a is not None and (each.dtype, each.shape) == (a.dtype, a.shape))
-    if a is None or b is None or 2 * int(np.prod(a.shape)) > _MOST_ELEMENTS:
+    b = draft.pick_value(lambda each: (each.dtype, each.shape) == (a.dtype, a.shape))
+    if 2 * int(np.prod(a.shape)) > _MOST_ELEMENTS:
         return
     axis = draft.rng.below(a.rank)
     shape = (*a.shape[:axis], 2 * a.shape[axis], *a.shape[axis + 1 :])
@@ -334,8 +315,6 @@ def _draw_join(draft: _Draft) -> None:
 
 def _draw_product(draft: _Draft) -> None:
     a = draft.pick_value(lambda each: each.rank == 2 and each.category == 2)
-    if a is None:
-        return
     other = Drawn("", a.dtype, (a.shape[1], draft.rng.choice((1, 2, 4, 8))))
     # Quarters from -1 to 1 are exact in every float type.
     array = np.array([draft.rng.below(9) - 4 for _ in range(int(np.prod(other.shape)))]) / 4
@@ -349,8 +328,6 @@ def _draw_backward(draft: _Draft) -> None:
     value = draft.pick_value(
         lambda each: each.category == 2 and each.name in made and made[each.name].operator in BACKWARD
     )
-    if value is None:
-        return
     draft.add_call("aten.ones_like.default", replace(value, memory="", writable=False), Ref(value.name))
     types = {each.name: each for each in draft.values}
     while value.name in made and (call := made[value.name]).operator in BACKWARD:
@@ -364,20 +341,32 @@ def _draw_backward(draft: _Draft) -> None:
         draft.add_call(operator, Drawn("", value.dtype, value.shape, False, False), *args)
 
 
+def _draw_condition(draft: _Draft) -> None:
+    """Compute one of two values by `torch.cond`, whose branches write to nothing."""
+    value = draft.pick_value(lambda each: each.category == 2)
+    draft.add_call("aten.any.default", Drawn("", "bool", ()), Ref(value.name))
+    types = {name: TensorType(value.dtype, value.shape) for name in "ay"}
+    calls = (
+        TorchCall(f"aten.{name}.default", (Ref("a"),), (), ("y",))
+        for name in draft.rng.shuffle_items(_BOUNDED + _SIGNED)[:2]
+    )
+    sides = [Branch(TorchGraph(("a",), {}, (call,), ("y",), types)) for call in calls]
+    made = Drawn("", value.dtype, value.shape)
+    draft.add_call(CONDITION, made, Ref(draft.calls[-1].key), *sides, (Ref(value.name),))
+
+
 _WAYS: tuple[Callable[[_Draft], None], ...] = (
     *(_draw_unary, _draw_binary, _draw_binary, _draw_scalar, _draw_where),
     *(_draw_view, _draw_view, _draw_view, _draw_write, _draw_write),
     *(_draw_reduction, _draw_index, _draw_convert, _draw_join, _draw_product, _draw_backward),
+    _draw_condition,
 )
 
 
 def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
     """Return the shape that two shapes broadcast to; `None` if they do not fit, or it is large."""
-    rank = max(len(a), len(b))
-    padded = zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True)
-    found = []
-    for left, right in padded:
-        if left != right and 1 not in (left, right):
-            return None
-        found.append(right if left == 1 else left)
-    return tuple(found) if np.prod(found, dtype=np.int64) <= _MOST_ELEMENTS else None
+    try:
+        found = np.broadcast_shapes(tuple(a), tuple(b))
+    except ValueError:
+        return None
+    return found if np.prod(found, dtype=np.int64) <= _MOST_ELEMENTS else None

@@ -25,6 +25,7 @@ from opsieve.gen.model.tensors import NUMBERS, TensorType
 FORMAT = 1
 # Only torch's own operators: any other name could be code that a package registers.
 OPERATOR = re.compile(r"(?:aten|prims)\.[A-Za-z_][A-Za-z0-9_]{0,80}\.[A-Za-z_][A-Za-z0-9_]{0,80}", re.ASCII)
+CONDITION = "higher_order.cond"
 # These read or write files by the name that they are given.
 BARRED = ("aten.from_file.",)
 # A name becomes an identifier of the exported script.
@@ -38,7 +39,7 @@ WORDS = {
     "memory_format": frozenset(["contiguous_format", "channels_last", "channels_last_3d", "preserve_format"]),
     "device": frozenset(["cpu", "cuda"]),
 }
-# The deepest nesting of lists among arguments, and the most elements of one tensor
+# The deepest nesting of lists and branches among arguments, and the most elements of one tensor
 _DEPTH, MOST_ELEMENTS = 8, 1 << 28
 
 
@@ -61,7 +62,14 @@ class Word:
     text: str
 
 
-Argument: TypeAlias = "Ref | Word | bool | int | float | complex | str | tuple[Argument, ...] | None"
+@dataclass(frozen=True)
+class Branch:
+    """An argument that is a graph of its own, which reads its inputs alone: a side of `torch.cond`."""
+
+    graph: "TorchGraph"
+
+
+Argument: TypeAlias = "Ref | Word | Branch | bool | int | float | complex | str | tuple[Argument, ...] | None"
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,8 @@ def _argument_json(item: Argument) -> Any:
         return {"value": item.name}
     if isinstance(item, Word):
         return {item.kind: item.text}
+    if isinstance(item, Branch):
+        return {"branch": json.loads(encode_graph(item.graph))}
     if isinstance(item, complex):
         return {"complex": [_argument_json(item.real), _argument_json(item.imag)]}
     # JSON has no number for these.
@@ -215,7 +225,8 @@ def decode_graph(data: bytes) -> TorchGraph:
 class _JsonReader:
     """Reads one graph, and keeps the names that are taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
         self.known: set[str] = set()
         self.types: dict[str, TensorType] = {}
         self.strides: dict[str, tuple[int, ...]] = {}
@@ -275,7 +286,7 @@ class _JsonReader:
         operator = item.get("op")
         _require_that(
             isinstance(operator, str)
-            and OPERATOR.fullmatch(operator) is not None
+            and (operator == CONDITION or OPERATOR.fullmatch(operator) is not None)
             and not operator.startswith(BARRED),
             "a call names an unknown operator",
         )
@@ -308,6 +319,11 @@ class _JsonReader:
                 len(parts) == 2 and all(isinstance(each, int | float) for each in parts), "a bad number"
             )
             return complex(*parts)  # type: ignore[arg-type]
+        if kind == "branch" and isinstance(held, dict):
+            _require_that(self.depth < _DEPTH, "branches are nested too deep")
+            graph = _JsonReader(self.depth + 1).read_graph(held)
+            _require_that(not graph.constants, "a branch stores a tensor")
+            return Branch(graph)
         _require_that(isinstance(held, str), "an argument is of an unknown kind")
         if kind == "value":
             _require_that(held in self.known, "a call reads a value before it is made")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from opsieve.gen.irs.torch.graph import Argument, Ref, TorchCall, TorchGraph, Word
+from opsieve.gen.irs.torch.graph import Argument, Branch, Ref, TorchCall, TorchGraph, Word
 from opsieve.gen.irs.view import Array
 
 # Elements of a constant that are written one by one
@@ -17,10 +17,7 @@ def program_text(graph: TorchGraph) -> str:
     """Return the source of `program`; what it makes is what the graph makes."""
     # Outside of the function: torch.compile then takes them as inputs, as it takes parameters of a module.
     held = [f"{name} = {_tensor_text(array)}" for name, array in graph.constants.items()]
-    lines = [*held, *[""] * bool(held), "", f"def program({', '.join(graph.inputs)}):"]
-    lines += [f"    {line}" for call in graph.calls for line in _call_lines(call)]
-    ends = "".join(f"{name}, " for name in graph.outputs)
-    lines.append(f"    return ({ends.rstrip() if len(graph.outputs) < 2 else ends.rstrip(', ')})")
+    lines = [*held, *[""] * bool(held), "", *_function_lines("program", graph)]
     head = ["import torch", ""]
     if graph.strides:
         head += [f"# Strides of inputs that are not contiguous\nSTRIDES = {dict(graph.strides)}", ""]
@@ -29,8 +26,22 @@ def program_text(graph: TorchGraph) -> str:
     return "\n".join([*head, *lines]) + "\n"
 
 
+def _function_lines(name: str, graph: TorchGraph) -> Iterator[str]:
+    yield f"def {name}({', '.join(graph.inputs)}):"
+    yield from (f"    {line}" for call in graph.calls for line in _call_lines(call))
+    ends = "".join(f"{name}, " for name in graph.outputs)
+    yield f"    return ({ends.rstrip() if len(graph.outputs) < 2 else ends.rstrip(', ')})"
+
+
 def _call_lines(call: TorchCall) -> Iterator[str]:
-    given = [_argument_text(item) for item in call.args]
+    branches = [leaf for leaf in call.leaves() if isinstance(leaf, Branch)]
+    for place, branch in enumerate(branches):
+        yield from _function_lines(f"{call.key}_branch_{place}", branch.graph)
+
+    def name_branch(item: Argument) -> Argument:
+        return Ref(f"{call.key}_branch_{branches.index(item)}") if isinstance(item, Branch) else item
+
+    given = [_argument_text(item) for item in call.change(name_branch).args]
     given += [f"{name}={_argument_text(item)}" for name, item in call.kwargs]
     source = f"torch.ops.{call.operator}({', '.join(given)})"
     if not call.key:
