@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from relax_interface import operators
 
-from opsieve.gen.irs.relax.edits import make_literal
+from opsieve.gen.irs.relax.edits import make_literal, make_ones
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
@@ -30,7 +30,7 @@ from opsieve.gen.irs.relax.tree import (
     Seq,
     Var,
 )
-from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType
+from opsieve.gen.irs.relax.types import FuncType, RelaxTensorType, TupleType
 from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
@@ -40,7 +40,7 @@ from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.relax.edits import read_tree
-from opsieve.reducer.irs.relax.passes import PASSES
+from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
 from opsieve.reducer.irs.tvm.subject import TvmForm, TvmSubject
 from opsieve.reducer.irs.tvm_reduction import RelaxReduction
 
@@ -237,6 +237,43 @@ def test_a_binding_that_nothing_reads_stays_where_the_failure_needs_it() -> None
     assert len(read_tree(best.program.data).unread.bindings) == 1
     assert len(operators(module_of(best))) <= 1
     assert not module_of(best).main.params
+
+
+def test_an_unread_call_goes_where_the_failure_needs_the_function_that_it_alone_calls() -> None:
+    """Seed 1011 of the attack: the function went with its only call, so the call stayed."""
+    kind = RelaxTensorType("float32", ())
+    given, less, called, result = Var("p", kind), Var("less", kind), Var("called", kind), Var("result", kind)
+    subtract = Bind(less, Call(RelaxOperator("relax.subtract"), (given, given), kind))
+    helper = Function((given,), Seq((BindingBlock((subtract,)),), less), kind)
+    name = GlobalVar("helper", FuncType((kind,), kind))
+    x = Var("x", kind)
+    bindings = (
+        Bind(called, Call(name, (x,), kind)),
+        Bind(result, Call(RelaxOperator("relax.abs"), (x,), kind)),
+    )
+    main = Function((x,), Seq((BindingBlock(bindings),), result), kind)
+    program = RelaxProgram(to_json(Module((("helper", helper), ("main", main)))).encode())
+    subject = TvmSubject(program, {"x": np.ones((), np.float32)})
+
+    def fault(now: TvmSubject) -> bool:
+        return {"relax.subtract", "relax.abs"} <= {*operators(module_of(now))} and len(
+            module_of(now).functions
+        ) == 2
+
+    best, _ = reduced(subject, fault)
+    assert [len(list(all_bindings(f.body))) for _, f in functions(module_of(best))] == [1, 1]
+
+
+def test_ones_that_are_too_large_for_a_constant_are_as_simple_as_a_tensor_gets() -> None:
+    large, kind = RelaxTensorType("float32", (480,)), RelaxTensorType("float32", ())
+    ones, total, x = Var("ones", large), Var("total", kind), Var("x", kind)
+    call = make_ones(large)
+    assert call is not None
+    bindings = (Bind(ones, call), Bind(total, Call(RelaxOperator("relax.sum"), (ones,), kind)))
+    main = Function((x,), Seq((BindingBlock(bindings),), total), kind)
+    subject = TvmSubject(RelaxProgram(to_json(Module((("main", main),))).encode()), {"x": np.ones((), "f")})
+    simplest = {part.key: part.simplest for part in relax_parts(subject) if part.kind == "bindings"}
+    assert simplest == {"ones": "it makes ones", "total": ""}
 
 
 def test_a_module_that_takes_a_tuple_is_reduced() -> None:

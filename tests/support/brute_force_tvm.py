@@ -219,6 +219,9 @@ def _smaller_modules(module: R.Module, inputs: Inputs) -> Iterator[tuple[str, R.
             yield f"{what} at {path}", _put(module, path, new), {}
     place = next(at for at, (name, _) in enumerate(module.functions) if name == "main")
     for var in [*main.params, *(binding.var for binding in main.body.bindings())]:
+        # A function as the result is a value that no test can compare.
+        if not isinstance(var.type, T.RelaxTensorType | T.TupleType):
+            continue
         ended = replace(main, body=replace(main.body, body=var), result=var.type)
         yield f"{var.name} returned", _put(module, ("functions", place, 1), ended), {}
     if isinstance(main.body.body, R.Tuple):

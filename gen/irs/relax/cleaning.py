@@ -52,8 +52,9 @@ def clean_module(module: R.Module, kept: Unread | None = None, parameters: bool 
 
 def prune_module(module: R.Module, kept: Unread, parameters: bool = True) -> R.Module:
     """Remove items without a reader once, as `clean_module` does; items that only those read stay."""
-    smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
-    return _without_parameters(smaller, kept.parameters) if parameters else smaller
+    # Bindings last: a function or parameter that only a removed binding reads has its reader until then.
+    smaller = _without_parameters(module, kept.parameters) if parameters else module
+    return _swept(_without_functions(smaller, kept.functions), kept.bindings)
 
 
 def is_closed(module: R.Module) -> bool:

@@ -18,6 +18,7 @@ from opsieve.gen.irs.relax.edits import (
     bindings_of,
     inline_seq,
     make_literal,
+    make_ones,
     replace_binding,
     replace_function,
     yield_leaf,
@@ -85,6 +86,9 @@ def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     single = sum(1 for _ in module.main.body.bindings()) == 1
     for name, binding in bindings_of(module):
         last = "main has one binding" if name == "main" and single else ""
+        call, kind = binding.value, binding.var.type
+        if isinstance(call, R.Call) and isinstance(kind, T.RelaxTensorType) and call == make_ones(kind):
+            last = "it makes ones"
         yield Part("bindings", binding.var.name, last)
     yield from (Part("parameters", param.name) for param in module.main.params)
     for tensor in _EDITS.view(subject).tensors():
