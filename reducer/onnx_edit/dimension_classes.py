@@ -274,17 +274,13 @@ def _cut(classes: Classes, step: Step) -> None:
             classes.join((step.inputs[1], 0), (number, 0))
 
 
-def _join_expanded(classes: Classes, step: Step) -> None:
-    """Join the axes of an Expand: the output's sizes come from the target and equal those of the input except
-    where these are 1.
-    """
-    _join_trailing(classes, step.inputs[0], step.outputs[0])
-
-
 # Rules for sizes that depend on the values of an input, which relations between sizes cannot express.
 _BY_VALUE: dict[declaration.SizeRule, Callable[[Classes, Step], None]] = {
     declaration.SizeRule.REGROUPED: _join_regrouped,
     declaration.SizeRule.RESCALED: _join_equal,
     declaration.SizeRule.CUT: _cut,
-    declaration.SizeRule.GROWN: _join_expanded,
+    # The sizes of an Expand equal those of its input except where these are 1.
+    declaration.SizeRule.GROWN: lambda classes, step: _join_trailing(
+        classes, step.inputs[0], step.outputs[0]
+    ),
 }

@@ -29,17 +29,14 @@ class _DimensionPlan:
         self.classes = Classes(seen)
         self.sizes = Sizes(self.classes)
         self.numbers = {(tensor.path, tensor.name): number for number, tensor in enumerate(seen.tensors)}
-        self._targets = {
+        # Tensors of which a constant states the sizes.
+        self.targets = {
             step.outputs[0]
             for step in seen.steps
             if (listed := catalogue.shape_input(step.node.domain, step.node.op_type)) is not None
             and listed < len(step.inputs)
             and step.inputs[listed] in seen.known
         }
-
-    def is_target(self, dim: Dim) -> bool:
-        """Return whether a constant states the size of this dimension."""
-        return dim[0] in self._targets
 
     def elements(self, number: int) -> int:
         """Return the number of elements of a tensor."""
@@ -54,7 +51,7 @@ def size_classes(subject: Subject) -> list[SizeClass]:
     found = []
     for root, dims in plan.sizes.members.items():
         stored = [dim for dim in dims if plan.view.tensors[dim[0]].source]
-        made = [dim for dim in dims if plan.is_target(dim)]
+        made = [dim for dim in dims if dim[0] in plan.targets]
         if stored or made:
             gain = sum(plan.elements(number) for number, _ in stored)
             found.append((-gain, root, stored or made))

@@ -3,7 +3,7 @@ confirmation. For any form.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -57,11 +57,6 @@ _SIGHTINGS = 4
 _FIRST_CHECKS = 12
 # The largest subject, in nodes, that the judge evaluates if it skipped the whole model.
 _JUDGED = 1024
-
-
-def _converts(operators: Iterable[str]) -> bool:
-    """Return whether one of the operators only turns values into another type."""
-    return any(found.converts for name in operators if (found := find_operator("", name)) is not None)
 
 
 def _unread(test: object) -> bool:
@@ -315,7 +310,8 @@ def _without_converters(
     the judge no longer sees the failure.
     """
     best, test = run.engine.best, tests[0]
-    if not isinstance(test, TargetTest) or not _converts(best.program.operators()):
+    known = (find_operator("", name) for name in best.program.operators())
+    if not isinstance(test, TargetTest) or not any(found.converts for found in known if found is not None):
         return None
     sick, well = cure_set(test, best)
     free = [

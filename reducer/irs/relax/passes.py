@@ -86,13 +86,16 @@ def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     single = sum(1 for _ in module.main.body.bindings()) == 1
     for name, binding in bindings_of(module):
         last = "main has one binding" if name == "main" and single else ""
-        call, kind = binding.value, binding.var.type
-        if isinstance(call, R.Call) and isinstance(kind, T.RelaxTensorType) and call == make_ones(kind):
-            last = "it makes ones"
-        yield Part("bindings", binding.var.name, last)
+        yield Part("bindings", binding.var.name, last or _is_ones(binding) * "it makes ones")
     yield from (Part("parameters", param.name) for param in module.main.params)
     for tensor in _EDITS.view(subject).tensors():
         yield Part("values", tensor.key + "=", "" if value_complexity(tensor.array) else "all is zero")
+
+
+def _is_ones(binding: R.Binding) -> bool:
+    """Return whether a binding is a call that makes ones."""
+    kind = binding.var.type
+    return isinstance(kind, T.RelaxTensorType) and binding.value == make_ones(kind)
 
 
 def _results(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]:

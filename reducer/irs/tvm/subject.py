@@ -47,8 +47,8 @@ TvmPass: TypeAlias = edit.Pass[TvmSubject]
 
 
 class TvmForm:
-    """Fewer operators other than ones first, then fewer passes, inputs, elements, simpler values, fewer bytes, simpler
-    constants.
+    """Fewer operators other than ones first, then fewer passes, inputs, elements, simpler values, fewer
+    bytes, simpler constants.
     """
 
     def simpler(self, candidate: TvmSubject, than: TvmSubject) -> bool:
