@@ -59,7 +59,11 @@ def list_operations(subject: TvmSubject) -> list[tuple[str, object, set[str]]]:
         for binding in all_bindings(function.body)
     ]
     return [
-        (each.var.name, (value.op.name, value.attrs) if isinstance(value, R.Call) else type(value), reads(value))
+        (
+            each.var.name,
+            (value.op.name, value.attrs) if isinstance(value, R.Call) else type(value),
+            reads(value),
+        )
         for each in bindings
         for value in (each.value,)
     ]
