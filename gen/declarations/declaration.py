@@ -17,7 +17,6 @@ from ONNX's own schemas (gen/declarations/catalogue.py), so a declaration never 
     moves                   which inputs' elements pass on to the outputs as they are
     undefined               which results ONNX leaves open, from the values that a run met (properties.py)
     rounding                what becomes of a rounding error in it (properties.py)
-    rows                    which inputs are split with the batch, where rows are kept apart (properties.py)
     unmodelled(ins, attrs)  whether ONNX allows this instance although the declaration does not describe it
     size_rule, shape_input, per_axis    sizes that values of inputs or attributes repeat (SizeRule)
 
@@ -33,7 +32,7 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import Builder, OpenBuilder
 from opsieve.gen.declarations.instance import Draft, Instance, Part, Partner
-from opsieve.gen.declarations.properties import OpenRule, Rounding, RoundingRule, RowRule
+from opsieve.gen.declarations.properties import OpenRule, Rounding, RoundingRule
 from opsieve.gen.declarations.symbolic_arith import Size, Truth
 from opsieve.gen.declarations.tensor import (
     ANY,
@@ -210,7 +209,6 @@ class Operator:
     merges: bool = False
     random: bool = False
     rounding: Rounding | RoundingRule = Rounding.NONE
-    rows: RowRule | None = None
     commutes: bool = False
     varied: bool = False
     sizes_only: bool = False

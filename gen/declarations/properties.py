@@ -1,6 +1,6 @@
-"""What else is known of an operator: rounding, rows of a batch, undefined results.
+"""What else is known of an operator: rounding and undefined results.
 
-Declarations name these rules; the judge, the reducer and metamorphic tests ask for them.
+Declarations name these rules; the judge and the reducer ask for them.
 docs/explanation/oracles.md tells why each undefined result is there. What ONNX does define is not here: a
 Clip whose minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits. Sources:
 the ONNX operator pages.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.declarations.tensor import NUMBER, Tensor
+from opsieve.gen.declarations.tensor import NUMBER
 
 
 class Rounding(enum.Flag):
@@ -49,85 +49,6 @@ _FLOATS = frozenset(NUMBER[dtype] for dtype in ("float32", "float16", "bfloat16"
 def cast_rounding(attrs: Mapping[str, Any], outputs: int) -> Rounding:
     """Return the rounding of a Cast: it jumps unless the target is a wide floating-point type."""
     return Rounding.NONE if attrs.get("to") in _FLOATS else Rounding.JUMPS
-
-
-# Tells for each input whether it is split along its first axis; None if the operator mixes rows.
-RowRule = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[bool] | None]
-
-
-def row_count(tensor: Tensor) -> int:
-    """Return the size of the first axis, 0 for a scalar or an unknown size."""
-    return tensor.shape[0] if tensor.shape and isinstance(tensor.shape[0], int) else 0
-
-
-def broadcast_rows(ins: Sequence[Tensor]) -> Sequence[bool] | None:
-    """Return the operands that have the first axis of the result; those that lack it, or have 1 there, are
-    given whole.
-    """
-    rank = max(tensor.rank for tensor in ins)
-    sizes = {row_count(tensor) for tensor in ins if tensor.rank == rank}
-    if not rank or 0 in sizes or len(sizes - {1}) != 1:
-        return None
-    return [tensor.rank == rank and row_count(tensor) > 1 for tensor in ins]
-
-
-def rows_of_first(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Split the first input only: the others are the same for every row."""
-    return [place == 0 for place in range(len(ins))]
-
-
-def rows_beside_axis(default: int) -> RowRule:
-    """Make the row rule of an operator along one axis, if that is not the first one."""
-
-    def rule(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-        rank = ins[0].rank
-        return rows_of_first(ins, attributes) if rank and attributes.get("axis", default) % rank else None
-
-    return rule
-
-
-def normalised_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Split the rows of LayerNormalization; scale and bias cover the normalised axes, or more of size 1."""
-    split = rows_beside_axis(-1)(ins, attributes)
-    return split if all(each.rank < ins[0].rank or row_count(each) == 1 for each in ins[1:]) else None
-
-
-def concatenated_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Return every input, joined along another axis than the first."""
-    return [True] * len(ins) if ins[0].rank and attributes.get("axis", 0) % ins[0].rank else None
-
-
-def transposed_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Return the input, where the first axis stays the first."""
-    order = attributes.get("perm")
-    return [True] if isinstance(order, list) and order and order[0] == 0 else None
-
-
-def product_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """MatMul: rows of the first factor where it is a matrix, else stacks of matrices, which broadcast."""
-    first, second = ins
-    if max(first.rank, second.rank) > 2:
-        return broadcast_rows(ins)
-    return [True, False] if first.rank == 2 else None
-
-
-def gemm_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Split the rows of the first factor, and of the addend if it has as many rows."""
-    if attributes.get("transA", 0):
-        return None
-    return [True, False, *(each.rank == 2 and row_count(each) > 1 for each in ins[2:])]
-
-
-def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """Split the rows of a reduction over known axes that exclude the first."""
-    axes = attributes.get("axes") or (ins[1].values if len(ins) > 1 else None)
-    if (
-        not isinstance(axes, list | tuple)
-        or not axes
-        or any(int(axis) % max(1, ins[0].rank) == 0 for axis in axes)
-    ):
-        return None
-    return rows_of_first(ins, attributes)
 
 
 # Not a fault: `accumulation:4096` tells how many terms were added in an order left open.

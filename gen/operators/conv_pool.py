@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations import declaration, instance, symbolic_arith, tensor
-from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
+from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size
 from opsieve.gen.operators.convolutions import (
     CONVOLUTIONS,
     Windows,
@@ -89,7 +89,6 @@ OPERATORS = (
         unmodelled=declaration.has_attribute("ceil_mode"),
         # The largest value of a window moves smoothly, its place does not.
         rounding=lambda attrs, outputs: Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT,
-        rows=rows_of_first,
     ),
     declare_windowed(
         "AveragePool",
@@ -102,7 +101,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=declaration.RankEnds.LEAST,
         unmodelled=declaration.has_attribute("ceil_mode"),
-        rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
     declare_windowed(
@@ -121,14 +119,12 @@ OPERATORS = (
         symbolic=True,
         rank_ends=declaration.RankEnds.LEAST,
         unmodelled=declaration.has_attribute("ceil_mode"),
-        rows=rows_of_first,
     ),
     declare_windowed(
         "GlobalAveragePool",
         _global,
         undefined=(long_sum(reduced_size),),
         symbolic=True,
-        rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
     declare_windowed(
@@ -138,7 +134,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=declaration.RankEnds.LEAST,
         rounding=Rounding.EXACT,
-        rows=rows_of_first,
     ),
     declare_windowed(
         "GlobalLpPool",

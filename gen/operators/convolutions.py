@@ -10,7 +10,7 @@ from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule, has_attribute, magnitude
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, look_up
-from opsieve.gen.declarations.properties import Rounding, long_sum, rows_of_first, taps, transposed_taps
+from opsieve.gen.declarations.properties import Rounding, long_sum, taps, transposed_taps
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, ceil_quotient, divisors, product, window
 from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed, optional
 
@@ -283,7 +283,6 @@ CONVOLUTIONS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.FILTERED,
-        rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
     declare_windowed(
@@ -311,7 +310,6 @@ CONVOLUTIONS = (
         unmodelled=has_attribute("auto_pad", "output_shape"),
         size_rule=SizeRule.FILTERED_BACK,
         sizes_unsaid=True,
-        rows=rows_of_first,
         rounding=Rounding.SUMS,
     ),
     declare_windowed(

@@ -20,7 +20,7 @@ from opsieve.gen.declarations.instance import (
     since,
     some,
 )
-from opsieve.gen.declarations.properties import Rounding, rows_of_first, transposed_rows
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import (
     Truth,
 )
@@ -103,7 +103,6 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=True,
         rounding=Rounding.EXACT,
-        rows=transposed_rows,
     ),
     layout(
         "Tile",
@@ -151,7 +150,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
-        rows=rows_of_first,
     ),
     layout(
         "SpaceToDepth",
@@ -174,7 +172,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
-        rows=rows_of_first,
     ),
     layout(
         "Shape",

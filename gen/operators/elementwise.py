@@ -22,7 +22,6 @@ from opsieve.gen.declarations.properties import (
     integer_power,
     nan_element,
     overflow,
-    rows_of_first,
     sum_arrays,
 )
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
@@ -419,7 +418,6 @@ OTHERS = (
         symbolic=True,
         converts=True,
         rounding=cast_rounding,
-        rows=rows_of_first,
     ),
 )
 

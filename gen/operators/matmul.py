@@ -14,12 +14,10 @@ from opsieve.gen.declarations.declaration import Operator, RankEnds
 from opsieve.gen.declarations.instance import Attr, Draft, First, Input, some
 from opsieve.gen.declarations.properties import (
     Rounding,
-    gemm_rows,
     gemm_size,
     inner_size,
     long_sum,
     overflow,
-    product_rows,
 )
 from opsieve.gen.declarations.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.declarations.tensor import FLOATS, Bounds, Domain, Ins, Tensor, Typed
@@ -234,7 +232,6 @@ OPERATORS = (
         ),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
-        rows=product_rows,
         rounding=Rounding.SUMS,
     ),
     Operator(
@@ -250,7 +247,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.BOTH,
         sizes_unsaid=True,
-        rows=gemm_rows,
         rounding=Rounding.SUMS,
     ),
     Operator(

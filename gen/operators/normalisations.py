@@ -26,9 +26,7 @@ from opsieve.gen.declarations.instance import (
 from opsieve.gen.declarations.properties import (
     dropout,
     long_sum,
-    normalised_rows,
     normalised_size,
-    rows_of_first,
 )
 from opsieve.gen.declarations.tensor import ANY, FLOATS, Bounds, Domain, Ins, Typed, exact, optional
 
@@ -196,7 +194,6 @@ OPERATORS = (
         ranks=(3, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
-        rows=rows_of_first,
     ),
     norm(
         "LayerNormalization",
@@ -210,7 +207,6 @@ OPERATORS = (
         symbolic=True,
         rank_ends=declaration.RankEnds.LEAST,
         unmodelled=_wide_scale,
-        rows=normalised_rows,
     ),
     norm(
         "GroupNormalization",
@@ -251,7 +247,6 @@ OPERATORS = (
         bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)),
         ranks=(4, 4),
         symbolic=True,
-        rows=rows_of_first,
     ),
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(

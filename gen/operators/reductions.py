@@ -27,9 +27,7 @@ from opsieve.gen.declarations.properties import (
     nan_input,
     normalised_size,
     overflow_in_sum,
-    reduced_rows,
     reduced_size,
-    rows_beside_axis,
     running_size,
     softmax_of_infinity,
 )
@@ -147,7 +145,6 @@ REDUCTIONS = (
         "ReduceL1",
         lambda low, high, n: (n * _least_size(low, high), n * _size(low, high)),
         undefined=(long_sum(reduced_size),),
-        rows=reduced_rows,
     ),
     reduction(
         "ReduceL2",
@@ -157,7 +154,6 @@ REDUCTIONS = (
             math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
         ),
         undefined=(long_sum(reduced_size),),
-        rows=reduced_rows,
     ),
     reduction(
         "ReduceLogSum",
@@ -180,14 +176,12 @@ REDUCTIONS = (
         lambda low, high, n: (low, high),
         undefined=(nan_input,),
         rounding=Rounding.EXACT,
-        rows=reduced_rows,
     ),
     reduction(
         "ReduceMean",
         # A mean is computed as a sum: where that may leave float16, the bound is that of the sum.
         lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
         undefined=(long_sum(reduced_size),),
-        rows=reduced_rows,
         rounding=Rounding.SUMS,
     ),
     reduction(
@@ -195,9 +189,8 @@ REDUCTIONS = (
         lambda low, high, n: (low, high),
         undefined=(nan_input,),
         rounding=Rounding.EXACT,
-        rows=reduced_rows,
     ),
-    reduction("ReduceProd", _bound_product, rows=reduced_rows),
+    reduction("ReduceProd", _bound_product),
     reduction(
         "ReduceSum",
         lambda low, high, n: (n * low, n * high),
@@ -205,14 +198,12 @@ REDUCTIONS = (
             overflow_in_sum,
             long_sum(reduced_size),
         ),
-        rows=reduced_rows,
         rounding=Rounding.SUMS,
     ),
     reduction(
         "ReduceSumSquare",
         lambda low, high, n: (n * _least_size(low, high) ** 2, n * _size(low, high) ** 2),
         undefined=(long_sum(reduced_size),),
-        rows=reduced_rows,
     ),
 )
 
@@ -310,7 +301,6 @@ def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Roun
         undefined=(undefined,),
         rank_ends=RankEnds.LEAST,
         rounding=rounding,
-        rows=rows_beside_axis(-1),
     )
 
 

@@ -394,7 +394,6 @@ OPERATORS = (
         size_rule=SizeRule.JOINED,
         merges=True,
         rounding=properties.Rounding.EXACT,
-        rows=properties.concatenated_rows,
     ),
     layout(
         "Split",

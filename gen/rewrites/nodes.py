@@ -6,21 +6,25 @@ rewrite applies wherever it fits in the main graph (`chosen` selects places); bo
 unchanged.
 """
 
+import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from opsieve.gen.analysis.typed_graph import read_graph
-from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
+from opsieve.gen.declarations import catalogue, properties
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.edits import FreshNames
+from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx import edits, view
-from opsieve.gen.model.structure import bodies, copied, list_names
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.structure import bodies, copied, list_names, model_nodes
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 
 # Selects places of a rewrite; each is named by a value there.
@@ -70,8 +74,11 @@ class Rewriting:
 
     def takes(self, operator: str, name: str) -> bool:
         """Return whether an operator takes a value as its first input at the model's opset."""
-        # Declarations begin at `OLDEST`; below it nothing is known about the form of an operator.
-        kind, had = self.types.get(name), form(operator, self.opset) if self.opset >= OLDEST else None
+        # Declarations begin at `catalogue.OLDEST`; below it nothing is known about the form of an operator.
+        kind, had = (
+            self.types.get(name),
+            catalogue.form(operator, self.opset) if self.opset >= catalogue.OLDEST else None,
+        )
         if kind is None or had is None:
             return False
         tensor = self.tensors.get(name)
@@ -244,11 +251,11 @@ def freeze_inputs(at: Rewriting) -> None:
 
 def swap_operands(at: Rewriting) -> None:
     """Exchange the first two operands of commutative operators."""
-    # The declarations describe forms from `OLDEST` on; before opset 7 only the second operand is broadcast.
-    if at.opset < OLDEST:
+    # Before opset 7, which is older than the declarations, only the second operand is broadcast.
+    if at.opset < catalogue.OLDEST:
         return
     for node in at.nodes:
-        if not at.is_standard(node) or not commutes(node.op_type) or len(node.input) < 2:
+        if not at.is_standard(node) or not catalogue.commutes(node.op_type) or len(node.input) < 2:
             continue
         # Equal operands would leave the model as it is.
         if node.input[0] != node.input[1] and at.chosen(node.output[0]):
@@ -297,3 +304,41 @@ def add_outputs(at: Rewriting) -> None:
                 graph.output.append(ValueInfoProto(name=name, type=at.types[name]))
                 there.add(name)
                 at.rewritten = True
+
+
+def _apply_rewrite(
+    rewrite: Rewrite, program: OnnxProgram, inputs: Mapping[str, Value], seed: str
+) -> Rewritten | None:
+    """Apply a rewrite, in about half of the places if there is a seed."""
+    model = program.proto
+    if any(map(_is_random, model_nodes(model))):
+        return None
+
+    def is_chosen(place: str) -> bool:
+        # By a hash of the name: a reduction that drops other values leaves the choice for this one.
+        return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
+
+    at = start_rewriting(model, inputs, is_chosen)
+    rewrite(at)
+    if not at.rewritten:
+        return None
+    return Rewritten(OnnxProgram(at.finish().SerializeToString(deterministic=True), program.name), at.inputs)
+
+
+def _is_random(node: NodeProto) -> bool:
+    """Return whether a program's results depend on drawn numbers, whose order a rewrite may change."""
+    operator = catalogue.find_operator(node.domain, node.op_type)
+    undefined = () if operator is None else operator.undefined
+    # Dropout draws in training only, which its third input switches on.
+    return properties.random_numbers in undefined or (properties.dropout in undefined and len(node.input) > 2)
+
+
+REWRITES: Mapping[str, Rewriter[OnnxProgram]] = {
+    "insert-identities": partial(_apply_rewrite, insert_identities),
+    "duplicate": partial(_apply_rewrite, duplicate_results),
+    "lift-constants": partial(_apply_rewrite, lift_constants),
+    "freeze-inputs": partial(_apply_rewrite, freeze_inputs),
+    "swap-operands": partial(_apply_rewrite, swap_operands),
+    "reorder": partial(_apply_rewrite, reorder_nodes),
+    "add-outputs": partial(_apply_rewrite, add_outputs),
+}

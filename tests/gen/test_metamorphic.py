@@ -133,44 +133,6 @@ def test_results_on_the_way_become_outputs() -> None:
     assert list(found.program.outputs()) == ["y", "a"]
 
 
-@pytest.mark.parametrize(
-    ("made", "weights"),
-    [
-        (node("Relu", ["x"], ["y"]), {}),
-        (node("Add", ["x", "w"], ["y"]), {"w": [1, 2, 3]}),
-        (node("MatMul", ["x", "w"], ["y"]), {"w": np.ones((3, 2))}),
-        (node("Gemm", ["x", "w", "c"], ["y"]), {"w": np.ones((3, 2)), "c": np.ones((4, 2))}),
-        (node("Softmax", ["x"], ["y"], axis=1), {}),
-        (node("LayerNormalization", ["x", "w"], ["y"], axis=1), {"w": [1, 2, 3]}),
-    ],
-)
-def test_rows_that_are_kept_apart_are_computed_in_two_parts(made: NodeProto, weights: dict[str, Any]) -> None:
-    found = operators(rewrite_program(program([made], weights), X, "split-batch"))
-    assert (found.count(made.op_type), found.count("Concat"), "Split" in found) == (2, 1, True)
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        node("Softmax", ["x"], ["y"], axis=0),
-        node("Transpose", ["x"], ["y"]),
-        node("CumSum", ["x", "w"], ["y"]),
-        node("Gemm", ["x", "w"], ["y"], transA=1),
-        node("LayerNormalization", ["x", "w"], ["y"], axis=0),
-        node("ReduceMean", ["x"], ["y"]),
-    ],
-)
-def test_what_mixes_rows_is_left_whole(made: NodeProto) -> None:
-    assert rewrite_program(program([made], {"w": np.ones((4, 3))}), X, "split-batch") is None
-
-
-def test_parts_are_handed_on_and_joined_where_they_are_read_whole() -> None:
-    nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("Softmax", ["b"], ["y"], axis=0)]
-    assert operators(rewrite_program(program(nodes), X, "split-batch")) == [
-        "Split", "Relu", "Relu", "Neg", "Neg", "Concat", "Softmax"
-    ]  # fmt: skip
-
-
 def test_random_numbers_are_drawn_as_often_as_before() -> None:
     nodes = [node("RandomNormalLike", ["x"], ["a"]), node("Add", ["a", "a"], ["y"])]
     assert all(rewrite_program(program(nodes), X, name) is None for name in list_relations("onnx"))

@@ -39,7 +39,7 @@ def test_run_finds_it_and_reduce_keeps_it(
     assert failed[0]["fingerprint"].startswith("fake-metamorphic-")
     # No result is read twice, nothing is constant, and no operator is commutative.
     assert {name.partition("rewrite=")[2] for name in results} == {
-        "", "insert-identities", "freeze-inputs", "split-batch", "add-outputs"
+        "", "insert-identities", "freeze-inputs", "add-outputs"
     }  # fmt: skip
 
     (case,) = saved.iterdir()

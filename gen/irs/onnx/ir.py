@@ -268,7 +268,7 @@ ONNX = IR(
     # A campaign that names one of these loads no other IR.
     strategies={**_WEIGHTS, "mix": 0, "disruptive": 0, "documented": 0},
     usual_features=50.0,
-    rewrites="opsieve.gen.rewrites.onnx_rewriting:REWRITES",
+    rewrites="opsieve.gen.rewrites.nodes:REWRITES",
     reduction="opsieve.reducer.irs.onnx:OnnxReduction",
     printer=lambda program: "checker:tell=text",
     script=ScriptFacts(
