@@ -11,7 +11,7 @@ A hostile model can crash it, since it is C++, so it runs in a worker like every
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opsieve.backends.compilers.worker_common import NoReleases
+from opsieve.backends.compilers.worker_common import Adapter
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -21,7 +21,7 @@ class InvalidModel(ValueError):
     """Raised with the checker's complaint."""
 
 
-class Checker(NoReleases):
+class Checker(Adapter):
     """The backend `checker`. It computes nothing: its outputs are empty unless `tell` asks for something else
     than a verdict.
     """

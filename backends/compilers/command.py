@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
-    NoReleases,
+    Adapter,
     drop_fed_defaults,
     numpy_name,
     onnx_name,
@@ -118,7 +118,7 @@ class NoAnswer(Exception):
     """The program ended well, but its output file is missing or unreadable."""
 
 
-class CommandBackend(NoReleases):
+class CommandBackend(Adapter):
     """The backend `command`."""
 
     name = "command"

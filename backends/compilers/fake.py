@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import CLASSES, NoReleases, meaning_of
+from opsieve.backends.compilers.worker_common import CLASSES, Adapter, meaning_of
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -190,7 +190,7 @@ class Fault:
         return f"{said} cannot be lowered, check failed: kernel != nullptr"
 
 
-class Fake(NoReleases):
+class Fake(Adapter):
     """The backend `fake`."""
 
     name = "fake"

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
+    Adapter,
     drop_fed_defaults,
-    meaning_of,
     numpy_name,
-    numpy_requirement,
     refuse_border,
 )
 
@@ -51,13 +50,16 @@ class NotCompiled(Exception):
     """Raised with the errors of IREE's compiler about a module that it does not compile."""
 
 
-class IreeCpu:
+class IreeCpu(Adapter):
     """The backend `iree`."""
 
     name = "iree"
     package = "iree-base-compiler"
     module = "iree.compiler"
     extra = "iree"
+    # The importer reads a model with onnx.
+    requirements = ("onnx", "ml_dtypes")
+    meanings = MEANINGS
     options: Mapping[str, tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
     main_option = "opt"
     variables = ("IREE_*",)
@@ -69,10 +71,6 @@ class IreeCpu:
         "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
     )
     milliseconds: Mapping[str, float] = {"onnx": 500.0}
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """Return the requirements: numpy, and onnx, with which the importer reads a model."""
-        return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> tuple[str, ...]:
         """Return the runtime of the same release."""
@@ -117,10 +115,6 @@ class IreeCpu:
             }
 
         return run
-
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify by the exception's class if it is specific, otherwise by the message."""
-        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
+    Adapter,
     drop_fed_defaults,
-    meaning_of,
-    numpy_requirement,
     onnx_name,
     refuse_border,
 )
@@ -78,12 +77,15 @@ def run(model, inputs):
 """
 
 
-class OpenvinoCpu:
+class OpenvinoCpu(Adapter):
     """The backend `openvino`."""
 
     name = "openvino"
     package = "openvino"
     extra = "openvino"
+    # onnx reads the model's declarations; OpenVINO's own package imports telemetry.
+    requirements = ("onnx", "ml_dtypes", "openvino-telemetry", "packaging")
+    meanings = MEANINGS
     options: Mapping[str, Tuple[str, ...]] = {"snippets": ("on", "off"), "low_precision": ("on", "off")}
     main_option = "snippets"
     variables = ("OV_*", "OPENVINO_*")
@@ -95,16 +97,6 @@ class OpenvinoCpu:
         "sequences and optionals; 2-bit and 4-bit values that are fed or read",
         "integers of more than 31 bits and float64, which it computes as int32 and float32",
     )
-
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the requirements: numpy for the tensors, onnx to read the model's declarations; OpenVINO's
-        own package imports telemetry.
-        """
-        return (numpy_requirement(python), "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
-
-    def companions(self, release: str) -> Tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import openvino; a Core, which may start threads, is made by each worker."""
@@ -147,10 +139,6 @@ class OpenvinoCpu:
             return {name: to_value(openvino, asked.get_output_tensor(at)) for at, name in enumerate(outputs)}
 
         return run
-
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify by the exception's class if it is specific, otherwise by the message."""
-        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script; "" for types that are carried as others."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import meaning_of
+from opsieve.backends.compilers.worker_common import Adapter, meaning_of
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -171,13 +171,14 @@ LOADING = re.compile(
 )
 
 
-class Onnxruntime:
+class Onnxruntime(Adapter):
     """The backend `onnxruntime`."""
 
     name = "onnxruntime"
     package = "onnxruntime"
     version_of_distribution = True
     extra = ""
+    requirements = ("protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes")
     options: Mapping[str, Tuple[str, ...]] = {
         "level": tuple(LEVELS),
         "disabled_optimizers": (),
@@ -201,17 +202,6 @@ class Onnxruntime:
     starts_processes = False
     maps_tensors = True
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
-
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the requirements: numpy 1.26.4 serves every release with a wheel for 3.9 to 3.12; 1.24.4 is
-        the last for 3.8.
-        """
-        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
-        return (numpy, "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes")
-
-    def companions(self, release: str) -> Tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import onnxruntime."""

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping
 import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
+    Adapter,
     drop_fed_defaults,
-    meaning_of,
     numpy_name,
-    numpy_requirement,
     refuse_border,
     version_of,
 )
@@ -88,12 +87,15 @@ def run(model, inputs):
 """
 
 
-class TinygradOnnx:
+class TinygradOnnx(Adapter):
     """The backend `tinygrad`."""
 
     name = "tinygrad"
     package = "tinygrad"
     extra = "tinygrad"
+    # onnx reads the model's declarations; tinygrad itself has no dependencies.
+    requirements = ("onnx", "ml_dtypes")
+    meanings = MEANINGS
     options: Mapping[str, Tuple[str, ...]] = {"device": tuple(DEVICES), "optimise": ("on", "off")}
     main_option = "device"
     variables = ("TINYGRAD_*", "DEBUG", "BEAM", "JIT", "NOOPT", "CACHELEVEL", "CPU*", "CLANG*", "LLVM*")
@@ -118,16 +120,6 @@ class TinygradOnnx:
         "strings; complex numbers, float8 and 4-bit values anywhere in a model",
         "Loop, Scan and more operators: it says so, operator by operator",
     )
-
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the requirements: numpy, and onnx to read the model's declarations; tinygrad itself has no
-        dependencies.
-        """
-        return (numpy_requirement(python), "onnx", "ml_dtypes")
-
-    def companions(self, release: str) -> Tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import tinygrad; a device, which may start threads, is opened by each worker."""
@@ -169,10 +161,6 @@ class TinygradOnnx:
                 return {name: to_value(results[name]) for name in names}
 
         return run
-
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify by the exception's class if it is specific, otherwise by the message."""
-        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script, behind the functions that feed and read."""

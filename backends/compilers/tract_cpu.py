@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
+    Adapter,
     drop_fed_defaults,
-    meaning_of,
     numpy_name,
-    numpy_requirement,
     refuse_border,
 )
 
@@ -102,12 +101,15 @@ def run(model, inputs):
 """
 
 
-class TractCpu:
+class TractCpu(Adapter):
     """The backend `tract`."""
 
     name = "tract"
     package = "tract"
     extra = "tract"
+    # onnx reads the model's declarations.
+    requirements = ("onnx", "ml_dtypes")
+    meanings = MEANINGS
     options: Mapping[str, Tuple[str, ...]] = {}
     main_option = ""
     baseline: Mapping[str, str] = {}
@@ -122,14 +124,6 @@ class TractCpu:
         "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
         "models whose shapes are not known before they run",
     )
-
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the requirements: numpy, and onnx to read the model's declarations."""
-        return (numpy_requirement(python), "onnx", "ml_dtypes")
-
-    def companions(self, release: str) -> Tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import tract."""
@@ -166,10 +160,6 @@ class TractCpu:
             return {name: to_value(tract, result) for name, result in zip(outputs, results)}
 
         return run
-
-    def classify(self, stage: str, exception: str, message: str) -> str:
-        """Classify by the exception's class if it is specific, otherwise by the message."""
-        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Return the source of `run` for an exported script."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opsieve.backends.compilers.worker_common import NoReleases
+from opsieve.backends.compilers.worker_common import Adapter
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GROUP = "opsieve.oracles"
 
 
-class UserOracle(NoReleases):
+class UserOracle(Adapter):
     """The backend `oracle`, whose option names the function."""
 
     name = "oracle"

@@ -39,19 +39,29 @@ class UnknownName(Exception):
     """A pass, a part or a setting that the installed release does not have."""
 
 
-class NoReleases:
-    """Base of backends without releases of their own, which run where opsieve does."""
+class Adapter:
+    """Base of the adapters to compilers: a release needs numpy and `requirements`, and `meanings` classify
+    messages.
+
+    The default is a backend without releases of its own, which runs where opsieve does.
+    """
 
     package = ""
     extra = ""
+    requirements: Tuple[str, ...] = ()
+    meanings: Sequence[Tuple[str, str]] = ()
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return no requirements."""
-        return ()
+        """Return the requirements that all releases share."""
+        return (numpy_requirement(python), *self.requirements) if self.package else ()
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """Return no requirements."""
+        """Return the additional requirements of a release."""
         return ()
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """Classify by the exception's class if it is specific, otherwise by the message."""
+        return meaning_of(exception, message[:4000], self.meanings)
 
 
 def version_of(package: str) -> str:

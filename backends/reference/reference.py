@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsieve.backends.compilers.worker_common import NoReleases
+from opsieve.backends.compilers.worker_common import Adapter
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -31,7 +31,7 @@ _UNSUPPORTED = (
 _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
-class ReferenceBackend(NoReleases):
+class ReferenceBackend(Adapter):
     """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx`, which
     returns an ONNX model of the run of a program of another IR.
     """

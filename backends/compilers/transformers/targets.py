@@ -20,11 +20,11 @@ from opsieve.backends.compilers.ort import BACKEND as ORT
 from opsieve.backends.compilers.transformers import hosts, narrowing, pass_options, result_checks
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
+    Adapter,
     NotRun,
     drop_fed_defaults,
     meaning_of,
     meaning_of_host,
-    numpy_requirement,
     version_of,
 )
 
@@ -50,7 +50,7 @@ NO_SWITCH = (
 )
 
 
-class Transformed:
+class Transformed(Adapter):
     """A backend that transforms a model and runs the result on onnxruntime unoptimised.
 
     `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` are the
@@ -103,21 +103,13 @@ class Transformed:
             ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {})
         )
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
-        self.requirements, self.imports, self.transform = libraries, imports, transform
+        # The newest onnxruntime runs the result, whatever the release.
+        self.requirements = ("onnxruntime", *libraries)
+        self.imports, self.transform = imports, transform
         self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
         self.restore, self.fed = restore, fed
         self.shows_graph: Mapping[str, str] = {"trace": "graph"} if "trace" in options else {}
         self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
-
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """Return the requirements of the package and of running its result: the newest onnxruntime, whatever
-        the release.
-        """
-        return (numpy_requirement(python), "onnxruntime") + self.requirements
-
-    def companions(self, release: str) -> Tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import onnx, onnxruntime and the package."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsieve.backends.compilers.worker_common import NoReleases
+from opsieve.backends.compilers.worker_common import Adapter
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -38,7 +38,7 @@ class Offence(Exception):
         self.name, self.place, self.values = name, place, values
 
 
-class ValueSearch(NoReleases):
+class ValueSearch(Adapter):
     """The backend `value-search`: its outputs are new values of inputs and weights by name, not results of
     the model.
 
