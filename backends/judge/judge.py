@@ -15,9 +15,11 @@ from opsieve.backends.judge import (
     derived_types,
     endings,
     further_runs,
+    judging_session,
     levels,
-    metamorphic,
+    mismatch,
     oracle_names,
+    oracles,
 )
 from opsieve.backends.judge.judging_session import JudgingSession, find_sum_lengths
 from opsieve.backends.judge.mismatch import MismatchJudge
@@ -129,7 +131,7 @@ def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
     if contradicted is not None:
         return contradicted
     if target.rewrite:
-        return metamorphic.judge_rewritten(session, outputs)
+        return judge_rewritten(session, outputs)
     # Some models have no float64 version, such as those that read the bits of a number.
     arbiter = FLOAT64 if session.run_target(FLOAT64).outputs is not None else NATIVE
     right = session.run_target(arbiter)
@@ -258,4 +260,50 @@ def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mappi
         rules=(BY_EXPECTED,),
         mismatch=found.worst,
         blame="optimiser" if right else "compiler",
+    )
+
+
+def judge_rewritten(session: judging_session.JudgingSession, outputs: oracles.Values) -> Verdict:
+    """Judge a target that gave `outputs` for the rewritten program."""
+    target, plain = session.target, session.target.unrewritten
+    asked = session.run_target(plain)
+    if asked.outputs is None:
+        return make_verdict("undecided", make_reason(Cause.NO_PLAIN, plain=plain, outcome=asked.outcome))
+    found = compare(outputs, asked.outputs, session.dtypes, session.policy)
+    if found.agrees:
+        return make_verdict(
+            "pass", make_reason(Cause.SELF_AGREES, target=target, plain=plain), rules=found.rules
+        )
+    arbiter = oracles.FLOAT64 if session.run_target(oracles.FLOAT64).outputs is not None else oracles.NATIVE
+    right = session.run_target(arbiter)
+    facts = {"target": target, "plain": plain, "mismatch": found.worst}
+    if right.outcome == "rejected":
+        return make_verdict("invalid", make_reason(Cause.NO_MEANING, ending=right))
+    if right.outputs is None:
+        return make_verdict(
+            "undecided",
+            make_reason(Cause.CONTRADICTS_UNREFERENCED, **facts),
+            "metamorphic",
+            mismatch=found.worst,
+        )
+    terms = judging_session.find_sum_lengths(right.hazards)
+    own = compare(outputs, right.outputs, session.dtypes, session.policy, terms)
+    if own.agrees:
+        return make_verdict("pass", make_reason(Cause.AGREES, target=target, oracle=arbiter), rules=own.rules)
+    judged = mismatch.MismatchJudge(session, arbiter, outputs, terms).judge_comparison(own)
+    worst = judged.mismatch
+    if judged.verdict != "fail" or judged.kind != "mismatch" or worst is None:
+        return judged
+    if not session.is_agreeing(plain, right.outputs, (worst.output,), terms):
+        # Wrong without the rewrite, too
+        return judged
+    baseline = target.baseline
+    sound = baseline is not None and session.is_agreeing(baseline, right.outputs, (worst.output,), terms)
+    return replace(
+        judged,
+        kind="metamorphic",
+        reason=str(
+            make_reason(Cause.CONTRADICTS_ITSELF, target=target, plain=plain, arbiter=arbiter, mismatch=worst)
+        ),
+        blame="optimiser" if sound else "compiler",
     )

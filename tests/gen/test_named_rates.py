@@ -21,6 +21,6 @@ def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
         if _LITERAL.search(line)
     ]
     assert not found, (
-        "a field of Style, of SamplerRates (gen/declarations/builder.py) of gen/irs/tir/rates.py or"
+        "a field of Style, of SamplerRates (gen/declarations/builder.py) of gen/irs/tir/scope.py or"
         " gen/irs/relax/declaration.py, or of the strategy's own rates"
     )

@@ -9,8 +9,8 @@ from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
 from opsieve.gen.irs.relax.declaration import Draw, Solution, Want
 from opsieve.gen.irs.relax.generator import Generated, generate
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, FusableChains
+from opsieve.gen.irs.relax.program import module_text
 from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.relax.text import module_text
 from opsieve.gen.irs.relax.tree import BindingBlock, Function, If, Module
 from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions

@@ -11,11 +11,9 @@ from hypothesis import given, settings, strategies as st
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N, passes
 from opsieve.gen.irs.tir.arguments import arguments, program, values
-from opsieve.gen.irs.tir.domain import DOMAIN
-from opsieve.gen.irs.tir.expressions import expression, index
-from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings, mutate_function
+from opsieve.gen.irs.tir.expressions import EVERY, TYPES, expression, index
+from opsieve.gen.irs.tir.fuzzing import DOMAIN, SeedPool, Settings, mutate_function
 from opsieve.gen.irs.tir.general import GENERAL
-from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES
 from opsieve.gen.irs.tir.scope import Scope, free, holes, put
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from opsieve.backends.compilers.torch import knobs
-from opsieve.backends.compilers.torch.devices import DEVICES, choose_device
 from opsieve.backends.compilers.torch.program_scripts import write_run
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
+    Adapter,
     NotRun,
     UnknownName,
     meaning_of,
@@ -33,6 +33,28 @@ from opsieve.backends.compilers.worker_common import (
 if TYPE_CHECKING:
     from opsieve.backends.compilers.torch.table import Lowered
     from opsieve.backends.protocol import Request, Run
+
+
+DEVICES = ("cpu", "cuda")
+
+
+class NoDevice(Exception):
+    """A device that this torch, or this machine, does not have."""
+
+
+def choose_device(name: str) -> None:
+    """Make torch create and compute tensors on a device from now on. Raises NoDevice if there is none."""
+    import torch
+
+    if name == "cpu":
+        torch.set_default_device(None)
+        return
+    if not torch.cuda.is_available():
+        lack = "there is none, or it needs --no-sandbox" if torch.version.cuda else "this build has no CUDA"
+        raise NoDevice("torch cannot compute on %s: %s" % (name, lack))
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.set_default_device(name)
+
 
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
@@ -82,7 +104,7 @@ COMPILER_CLASSES = {
 VARIABLES = ("TORCH*", "PYTORCH*", "TRITON_*", "INDUCTOR_*")
 
 
-class Torch:
+class Torch(Adapter):
     """The common base of the three backends; `torch` itself."""
 
     name, package, extra = "torch", "torch", "torch"
@@ -113,10 +135,6 @@ class Torch:
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         torch = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing_extensions", "setuptools")
         return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.lowering_needs)
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Return the additional requirements of a release."""
-        return ()
 
     def load(self) -> str:
         """Import torch and the table; one thread."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.kinds import EXPRESSIONS, FUNCTION, SEQ, TYPES, Kind
+from opsieve.gen.irs.relax.tree import EXPRESSIONS, FUNCTION, SEQ, TYPES, Kind
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode, from_node
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

@@ -6,8 +6,9 @@ strings, and tuples of leaves. A kernel of TIR (`PrimFunc`) and what stands in a
 of TVM's JSON. Source: apache-tvm 0.27, `tvm.relax.expr`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from opsieve.gen.irs.relax import types as T
 from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, Value
@@ -254,3 +255,73 @@ class Module:
         if not isinstance(found, Function):
             raise ValueError("the module has no function main")
         return found
+
+
+class Part(NamedTuple):
+    """A field of a kind of node.
+
+    Attributes:
+        field: Its name in TVM's JSON.
+        name: Its name in the tree.
+        how: Its contents: `expr`, `seq`, `type`, ...; with `*` for a list of them, with `?` where it may be
+            missing.
+    """
+
+    field: str
+    name: str
+    how: str
+
+
+class Kind(NamedTuple):
+    """A kind of node: its type in TVM, its class in the trees, and its parts in the order of reading."""
+
+    key: str
+    tree: type[Any]
+    parts: tuple[Part, ...]
+
+
+def _kind(key: str, tree: type[Any], *parts: str) -> Kind:
+    """Return a kind whose parts are written `FIELD NAME HOW`."""
+    return Kind(key, tree, tuple(Part(*part.split()) for part in parts))
+
+
+SEQ = _kind("relax.expr.SeqExpr", Seq, "blocks blocks block*", "body body expr")
+FUNCTION = _kind(
+    "relax.expr.Function", Function, "params params param*", "body body seq", "is_pure pure flag",
+    "ret_ty result type", "attrs attrs dictionary",
+)  # fmt: skip
+_EXPRESSIONS = (
+    FUNCTION,
+    _kind("ir.GenericConst", Constant, "value array array"),
+    _kind("relax.expr.ShapeExpr", ShapeValue, "values sizes size*"),
+    _kind("ir.StringImm", Text, "value value text"),
+    _kind("ir.Tuple", Tuple, "fields fields expr*"),
+    _kind("ir.TupleGetItem", Projection, "tuple_value tuple expr", "index index integer", "ty type type"),
+    _kind("relax.expr.ExternFunc", Extern, "global_symbol name text", "ty type type"),
+    _kind(
+        "ir.Call", Call,
+        "op op op", "args args expr*", "ty type type", "ty_args type_args type*", "attrs attrs attributes?",
+    ),
+    _kind(
+        "relax.expr.If", If,
+        "cond condition expr", "true_branch then seq", "false_branch other seq", "ty type type",
+    ),
+)  # fmt: skip
+_TYPES = (
+    _kind(
+        "relax.TensorType", T.RelaxTensorType,
+        "dtype dtype element", "shape shape shape?", "ndim rank integer",
+    ),
+    _kind("relax.ShapeType", T.ShapeType, "values sizes size*?", "ndim rank integer"),
+    _kind("ir.PrimType", T.PrimType, "dtype dtype text"),
+    _kind("ir.TupleType", T.TupleType, "fields fields type*"),
+    _kind(
+        "relax.FuncType", T.FuncType,
+        "params params type*?", "ret result type", "purity pure flag", "derive_func derive derivation",
+    ),
+    _kind("ir.StringType", T.StringType), _kind("relax.AnyType", T.AnyType),
+)  # fmt: skip
+
+EXPRESSIONS: Mapping[str, Kind] = {kind.key: kind for kind in _EXPRESSIONS}
+TYPES: Mapping[str, Kind] = {kind.key: kind for kind in _TYPES}
+BY_CLASS: Mapping[type[Any], Kind] = {kind.tree: kind for kind in (SEQ, *_EXPRESSIONS, *_TYPES)}

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import kinds, tree as R, types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, to_numpy
 
 
 def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:
     """Yield the parts of an expression that hold one of these, by the table of kinds."""
-    kind = kinds.BY_CLASS.get(type(expr))
+    kind = R.BY_CLASS.get(type(expr))
     for part in kind.parts if kind else ():
         if part.how in hows:
             yield getattr(expr, part.name)
@@ -140,7 +140,7 @@ class Rebuild:
         if isinstance(expr, R.Tuple | R.Projection | R.Call | R.If):
             parts = {
                 part.name: self.part(part.how, getattr(expr, part.name))
-                for part in kinds.BY_CLASS[type(expr)].parts
+                for part in R.BY_CLASS[type(expr)].parts
             }
             made: R.Expr = type(expr)(**parts)
             return self.leaf(made) if isinstance(made, R.Tuple) else self.value(made)

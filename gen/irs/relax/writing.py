@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.gen.irs.relax import kinds, tree as R, types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode, schema, to_node
 
 
@@ -52,7 +52,7 @@ class _Writer:
 
     def node(self, item: Any) -> ObjectNode:
         """Write an expression, a sequence or a type that is in the table of kinds."""
-        kind = kinds.BY_CLASS[type(item)]
+        kind = R.BY_CLASS[type(item)]
         fields = {field: self.part(how, getattr(item, name)) for field, name, how in kind.parts}
         if "ty" in schema()[kind.key]:
             fields["ty"] = self.type(item.type)

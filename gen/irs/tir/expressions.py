@@ -6,12 +6,98 @@ everything else is random.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import intrinsics, nodes as N
-from opsieve.gen.irs.tir.rates import RATES
-from opsieve.gen.irs.tir.scope import Scope
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.scope import RATES, Scope
 from opsieve.gen.irs.tvm.nodes import ObjectNode
+
+FLOATS = ("float32", "float64", "float16")
+INTS = ("int32", "int64", "int16", "int8", "uint8", "uint32")
+TYPES = ("float32", "int32", "bool", "int64", "float64", "float16", "int8", "uint8", "int16", "uint32")
+
+
+@dataclass(frozen=True, slots=True)
+class IntrinsicSignature:
+    """An operator with argument types and a result type; "T" is the one type of all, drawn from `of`.
+
+    `guard` says what an argument is held to: the last one `nonzero` or a `shift` amount, the first one
+    `above:X`, `inside:X` (from -X to X) or `below:X`.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    gives: str
+    of: Sequence[str] = ()
+    guard: str = ""
+
+
+# The values that each argument is held to, so that results are mostly finite. `asinh`, `fmod` and some others
+# are missing, because TVM generates no code for them on a CPU.
+_UNARY = {
+    "tirx.acos": "inside:0.9", "tirx.acosh": "above:1.1", "tirx.asin": "inside:0.9", "tirx.atan": "",
+    "tirx.atanh": "inside:0.9", "prim.ceil": "", "tirx.cos": "", "tirx.cosh": "inside:4", "tirx.erf": "",
+    "tirx.exp": "below:4", "tirx.exp10": "below:3", "tirx.exp2": "below:5", "tirx.fabs": "", "tirx.floor": "",
+    "tirx.log": "above:0.1", "tirx.log10": "above:0.1", "tirx.log1p": "above:-0.9", "prim.log2": "above:0.1",
+    "tirx.nearbyint": "", "tirx.round": "", "tirx.rsqrt": "above:0.1", "tirx.sigmoid": "inside:9",
+    "tirx.sin": "", "tirx.sinh": "inside:4", "tirx.sqrt": "above:0", "tirx.tan": "inside:1.2",
+    "tirx.tanh": "", "tirx.trunc": "",
+}  # fmt: skip
+_FLOAT_PAIR = {
+    "tirx.atan2": "",
+    "tirx.copysign": "",
+    "tirx.hypot": "",
+    "tirx.nextafter": "",
+    "tirx.pow": "above:0.1",
+}
+
+INTRINSICS: tuple[IntrinsicSignature, ...] = (
+    *(IntrinsicSignature(name, ("T",), "T", FLOATS, guard) for name, guard in _UNARY.items()),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", ("float32", "float64"), guard)
+        for name, guard in _FLOAT_PAIR.items()
+    ),
+    IntrinsicSignature("tirx.fma", ("T", "T", "T"), "T", ("float32", "float64")),
+    IntrinsicSignature("tirx.ldexp", ("float32", "int32"), "float32"),
+    IntrinsicSignature("tirx.isnan", ("T",), "bool", ("float32", "float64")),
+    IntrinsicSignature("tirx.popcount", ("T",), "T", ("int32", "int64", "uint32")),
+    IntrinsicSignature("prim.clz", ("T",), "int32", ("int32", "int64"), "positive"),
+    IntrinsicSignature("prim.likely", ("bool",), "bool"),
+    IntrinsicSignature("prim.if_then_else", ("bool", "T", "T"), "T", TYPES),
+    IntrinsicSignature("tirx.q_multiply_shift", ("int32", "int32", "int32", "int32"), "int32", (), "q"),
+)
+OPERATORS: tuple[IntrinsicSignature, ...] = (
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", (*FLOATS, *INTS))
+        for name in ("Add", "Sub", "Mul", "Min", "Max")
+    ),
+    # Only integers need a guard: their division by zero ends the process, that of floats gives an infinity.
+    IntrinsicSignature("Div", ("T", "T"), "T", FLOATS),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", INTS, "nonzero")
+        for name in ("Div", "Mod", "FloorDiv", "FloorMod")
+    ),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "bool", (*FLOATS, *INTS))
+        for name in ("EQ", "NE", "LT", "LE", "GT", "GE")
+    ),
+    *(IntrinsicSignature(name, ("bool", "bool"), "bool") for name in ("And", "Or")),
+    *(IntrinsicSignature(name, ("T", "T"), "T", INTS) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+    *(IntrinsicSignature(name, ("T", "T"), "T", INTS, "shift") for name in ("LShift", "RShift")),
+    IntrinsicSignature("BitwiseNot", ("T",), "T", INTS),
+    IntrinsicSignature("Not", ("bool",), "bool"),
+    IntrinsicSignature("Select", ("bool", "T", "T"), "T", TYPES),
+    IntrinsicSignature("Cast", ("any",), "T", TYPES),
+    IntrinsicSignature("Let", ("any", "T"), "T", TYPES),
+)
+EVERY = OPERATORS + INTRINSICS
+
+
+def giving(kind: str) -> list[IntrinsicSignature]:
+    """Return the forms that can give a value of this type."""
+    return [form for form in EVERY if form.gives == kind or (form.gives == "T" and kind in form.of)]
+
 
 _BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "uint32": 32, "int64": 64}
 # All are exact in every float type, so that folding constants must not change a result.
@@ -34,14 +120,14 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
     """Make an expression of a type with about `fuel` operators at most."""
     if fuel <= 0 or rng.chance(RATES.leaf):
         return _leaf(rng, scope, kind)
-    forms = intrinsics.giving(kind)
+    forms = giving(kind)
     return build_operator(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
 
 
 def build_operator(
     rng: Rng,
     scope: Scope,
-    form: intrinsics.IntrinsicSignature,
+    form: IntrinsicSignature,
     kind: str,
     fuel: int,
     given: Sequence[ObjectNode] = (),
@@ -55,7 +141,7 @@ def build_operator(
     each = max(0, (fuel - 1) // max(1, len(form.args)))
 
     def argument(wanted: str, inner: Scope = scope) -> ObjectNode:
-        wanted = {"T": chosen, "any": rng.choice(intrinsics.TYPES)}.get(wanted, wanted)
+        wanted = {"T": chosen, "any": rng.choice(TYPES)}.get(wanted, wanted)
         for item in left:
             if N.dtype(item) == wanted:
                 left.remove(item)
@@ -83,9 +169,7 @@ def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
     return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
 
 
-def _guard_last(
-    rng: Rng, form: intrinsics.IntrinsicSignature, args: list[ObjectNode], kind: str
-) -> list[ObjectNode]:
+def _guard_last(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
     """Return the arguments with the last one restricted to the values that the operator accepts."""
     # The guard is in the program: a divisor from memory may be any number.
     if form.guard == "nonzero":
@@ -123,7 +207,7 @@ def _leaf(rng: Rng, scope: Scope, kind: str) -> ObjectNode:
         return rng.choice(variables)
     if way > 0.9 and scope.buffers and kind != "bool":
         other = rng.choice(scope.buffers)
-        if N.dtype(other) in intrinsics.TYPES:
+        if N.dtype(other) in TYPES:
             return N.cast(element(rng, scope, other), kind)
     return constant(rng, kind)
 

@@ -5,9 +5,9 @@ constraints of a hole.
 from collections.abc import Callable
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import intrinsics, loops, nodes as N, rates
+from opsieve.gen.irs.tir import expressions, loops, nodes as N
 from opsieve.gen.irs.tir.expressions import build_operator, constant, expression, index, operation
-from opsieve.gen.irs.tir.scope import Hole, Scope, after, defines, free, open_holes, put
+from opsieve.gen.irs.tir.scope import RATES, Hole, Scope, after, defines, free, open_holes, put
 from opsieve.gen.irs.tir.statements import statement
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
@@ -24,7 +24,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole.role != "statement":
         return put(function, hole.path, fresh(rng, hole))
     made = statement(rng, hole.scope, rng.between(1, FUEL))
-    if rng.chance(rates.RATES.replaced_whole):
+    if rng.chance(RATES.replaced_whole):
         return put(function, hole.path, made)
     if hole.node.type == "tirx.SeqStmt":
         items = list(N.list_nodes(hole.node["seq"]))
@@ -38,7 +38,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     return put(
         function,
         hole.path,
-        N.sequence(made, hole.node) if rng.chance(rates.RATES.put_before) else N.sequence(hole.node, made),
+        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
     )
 
 
@@ -101,16 +101,16 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         return put(
             function,
             hole.path,
-            rng.choice(leaves) if leaves and rng.chance(rates.RATES.leaf_by_leaf) else constant(rng, kind),
+            rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind),
         )
     parts = [
         part
         for part in N.children(node)
         if N.dtype(part) and not N.is_buffer(part) and free(part) <= _list_visible(hole.scope)
     ]
-    if rng.chance(rates.RATES.swapped) and (swapped := _swap_operator(rng, node, kind)) is not None:
+    if rng.chance(RATES.swapped) and (swapped := _swap_operator(rng, node, kind)) is not None:
         return put(function, hole.path, swapped)
-    forms = intrinsics.giving(kind)
+    forms = expressions.giving(kind)
     return (
         put(function, hole.path, build_operator(rng, hole.scope, rng.choice(forms), kind, FUEL, parts))
         if forms
@@ -123,10 +123,10 @@ def pick_hole(rng: Rng, function: ObjectNode) -> Hole | None:
     found = [
         hole
         for hole in open_holes(function)
-        if hole.role == "statement" or N.dtype(hole.node) in intrinsics.TYPES
+        if hole.role == "statement" or N.dtype(hole.node) in expressions.TYPES
     ]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
-    wanted = rng.chance(rates.RATES.statement_wanted)
+    wanted = rng.chance(RATES.statement_wanted)
     some = [hole for hole in found if (hole.role == "statement") == wanted] or found
     return rng.choice(some) if some else None
 
@@ -153,7 +153,7 @@ def _swap_operator(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
     if not parts or node.type in ("ir.TensorLoad", "prim.Let") or "" in types or any(map(N.is_buffer, parts)):
         return None
     fitting = []
-    for form in intrinsics.EVERY:
+    for form in expressions.EVERY:
         # Operands of the old operator need not satisfy the guard of the new one.
         if form.guard or form.name in ("Let", "Cast") or len(form.args) != len(types):
             continue
@@ -166,7 +166,7 @@ def _swap_operator(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
 
 def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     if node.type == "tirx.For":
-        if rng.chance(rates.RATES.loop_of_other_kind):
+        if rng.chance(RATES.loop_of_other_kind):
             return loops.of_other_kind(rng, node, scope)
         extent = N.number(node["extent"])
         # A larger extent would lead indices out of their buffers.

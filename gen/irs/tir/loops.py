@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import nodes as N, rates
-from opsieve.gen.irs.tir.scope import Scope, defines
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.scope import RATES, Scope, defines
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value
 
 # Extent 1 is removed by simplification, odd extents leave a tail after vectorisation, and powers of two do
@@ -74,16 +74,14 @@ def make_pipeline(rng: Rng, body: ObjectNode) -> Pairs:
     assert isinstance(items, tuple)
     stages = sorted(rng.below(2) for _ in items)
     order = (
-        list(range(len(items)))
-        if rng.chance(rates.RATES.stages_in_order)
-        else rng.shuffle_items(range(len(items)))
+        list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffle_items(range(len(items)))
     )
     return Pairs((("software_pipeline_stage", tuple(stages)), ("software_pipeline_order", tuple(order))))
 
 
 def annotations(rng: Rng) -> Pairs:
     """Draw the annotations of a loop, usually an empty set."""
-    if rng.chance(rates.RATES.bare_loop):
+    if rng.chance(RATES.bare_loop):
         return Pairs()
     names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
     return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
@@ -98,7 +96,7 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
         extent: ObjectNode = N.integer(size or 1)
         high = (size or 1) - 1
         # An extent that depends on an outer loop, as in triangular loops.
-        if rng.chance(rates.RATES.extent_varies) and scope.ranges:
+        if rng.chance(RATES.extent_varies) and scope.ranges:
             other, low, top = rng.choice(scope.ranges)
             if low >= 0 and top < 16 and N.dtype(other) == "int32":
                 extent, size, high = N.binary("Add", other, N.integer(1)), None, top
@@ -107,7 +105,7 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
     inner = body(scope)
     for var, extent, around, size in reversed(made):
         kind, said = kind_for(rng, around, var, size, inner), annotations(rng)
-        if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(rates.RATES.pipelined):
+        if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(RATES.pipelined):
             said = make_pipeline(rng, inner)
         inner = N.loop(var, extent, inner, kind, said)
     return inner
@@ -131,7 +129,7 @@ def annotate_loop(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
         isinstance(body, ObjectNode)
         and body.type == "tirx.SeqStmt"
         and N.VECTORIZED not in scope.kinds
-        and rng.chance(rates.RATES.pipelined_anew)
+        and rng.chance(RATES.pipelined_anew)
     ):
         return N.with_fields(node, annotations=make_pipeline(rng, body))
     said = annotations(rng)
@@ -160,7 +158,7 @@ def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     if extent % factor:
         holds = N.binary("LT", whole, N.integer(extent))
         done = N.branch(
-            N.call("prim.likely", "bool", holds) if rng.chance(rates.RATES.said_likely) else holds, done
+            N.call("prim.likely", "bool", holds) if rng.chance(RATES.said_likely) else holds, done
         )
     deep = N.loop(
         inner, N.integer(factor), done, kind_for(rng, scope.kinds, inner, factor, done), annotations(rng)

@@ -8,7 +8,7 @@ first.
 """
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir.rates import RATES
+from opsieve.gen.irs.tir.scope import RATES
 
 # Passes that take and give functions of any stage before the packed calling convention.
 ANYWHERE = (

@@ -3,9 +3,9 @@ loops.
 """
 
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.irs.tir import intrinsics, loops, nodes as N, rates
+from opsieve.gen.irs.tir import expressions, loops, nodes as N
 from opsieve.gen.irs.tir.expressions import element, expression, index
-from opsieve.gen.irs.tir.scope import Scope
+from opsieve.gen.irs.tir.scope import RATES, Scope
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
 MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
@@ -28,7 +28,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     indices = [index(rng, scope, size, fuel // 2) for size in sizes]
     value = expression(rng, scope, N.dtype(of), fuel)
     # Add, Max and Min do not take bool.
-    if rng.chance(rates.RATES.updated) and N.dtype(of) != "bool":
+    if rng.chance(RATES.updated) and N.dtype(of) != "bool":
         value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *map(N.again, indices)), value)
     return N.store(of, value, *indices)
 
@@ -40,13 +40,13 @@ def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make a branch."""
-    other = statement(rng, scope, fuel // 3) if rng.chance(rates.RATES.has_else) else None
+    other = statement(rng, scope, fuel // 3) if rng.chance(RATES.has_else) else None
     return N.branch(expression(rng, scope, "bool", fuel // 3), statement(rng, scope, fuel // 2), other)
 
 
 def binding(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make a variable, and a statement that may read it."""
-    kind = rng.choice(intrinsics.TYPES[:4])
+    kind = rng.choice(expressions.TYPES[:4])
     var = N.variable(f"x{rng.below(1000)}", kind)
     value = expression(rng, scope, kind, fuel // 2)
     return N.sequence(N.bind(var, value), statement(rng, scope.with_variable(var), fuel // 2))
@@ -54,12 +54,12 @@ def binding(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make a filled buffer, and statements that may use it."""
-    kind = rng.choice(intrinsics.TYPES)
+    kind = rng.choice(expressions.TYPES)
     sizes = [rng.choice(loops.EXTENTS[1:7]) for _ in range(rng.between(1, 2))]
     of = N.buffer(f"b{rng.below(1000)}", sizes, kind, rng.choice(MEMORY_SCOPES))
     inner = scope.with_buffer(of)
     rest = statement(rng, inner, fuel // 2)
-    if rng.chance(rates.RATES.written_again):
+    if rng.chance(RATES.written_again):
         rest = N.sequence(rest, write(rng, inner, fuel // 3))
     # Filled first: reading uninitialised memory would make results differ from run to run.
     return N.sequence(N.allocate(of), make_fill(rng, scope, of), rest)
@@ -86,7 +86,7 @@ def make_counting_loop(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
         statement(rng, scope, fuel // 2), N.store(count, N.binary("Add", N.load(count, at), N.integer(1)), at)
     )
     going = N.binary("LT", N.load(count, at), N.integer(rng.between(1, 5)))
-    if rng.chance(rates.RATES.ends_by_more):
+    if rng.chance(RATES.ends_by_more):
         going = N.binary("And", going, expression(rng, scope, "bool", fuel // 4))
     return N.sequence(N.allocate(count), N.store(count, N.integer(0), at), N.while_(going, body))
 
@@ -122,7 +122,7 @@ def _true(rng: Rng, scope: Scope) -> ObjectNode:
     if scope.ranges:
         var, low, high = rng.choice(scope.ranges)
         kind = N.dtype(var)
-        if rng.chance(rates.RATES.upper_end):
+        if rng.chance(RATES.upper_end):
             # The last value of the variable, or one more: both hold.
             return N.binary("LE", var, N.integer(high + rng.below(2), kind))
         return N.binary("GE", var, N.integer(low, kind))
