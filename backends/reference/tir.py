@@ -182,7 +182,9 @@ class _Machine:
         self.values[_node(node, "var")] = self.expression(_node(node, "value"))
 
     def allocate(self, node: ObjectNode) -> None:
-        of = _node(node, "buffer")
+        self._allocate_buffer(_node(node, "buffer"))
+
+    def _allocate_buffer(self, of: ObjectNode) -> None:
         sizes = N.shape(of)
         if sizes is None:
             raise Unknown("a buffer whose shape is not a constant")
@@ -215,12 +217,9 @@ class _Machine:
             if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):
                 first = False
         for of in N.list_nodes(block["alloc_buffers"]):
-            sizes = N.shape(of)
-            if sizes is None:
-                raise Unknown("a buffer whose shape is not a constant")
             # A block in a loop is entered many times and keeps what it allocated.
             if of not in self.memory:
-                self.memory[of] = _Memory(sizes, self.depth)
+                self._allocate_buffer(of)
         init = block.get("init")
         if isinstance(init, ObjectNode) and first:
             self.statement(init)

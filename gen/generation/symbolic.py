@@ -144,7 +144,7 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial, cuts: _Cuts) -> _Sizes 
         resized, makers = set(there), dict[str, int]()
         for place, node in enumerate(builder.nodes):
             kept = cuts.get(place, {})
-            read = [each for each in _list_read(node) if each.name in there and each.name not in kept]
+            read = [each for each in iterate_reads(node) if each.name in there and each.name not in kept]
             if not read:
                 continue
             changed = [
@@ -168,13 +168,13 @@ def _resize_shapes(builder: GraphBuilder, trial: _Trial, cuts: _Cuts) -> _Sizes 
             return {name: there[name].shape for name in there if name in resized}
 
 
-def _list_read(node: Node) -> Iterator[Tensor]:
+def iterate_reads(node: Node) -> Iterator[Tensor]:
     """Yield the tensors that a node and its bodies read."""
     yield from (tensor for tensor in node.ins if tensor is not None)
     for value in node.attrs.values():
         if isinstance(value, BodyGraph):
             for inner in value.nodes:
-                yield from _list_read(inner)
+                yield from iterate_reads(inner)
 
 
 def _cut_inputs(
@@ -182,7 +182,7 @@ def _cut_inputs(
 ) -> bool:
     """Add what a node reads to the cuts; where only elements differ, what they were computed from."""
     cut = False
-    for tensor in _list_read(builder.nodes[place]):
+    for tensor in iterate_reads(builder.nodes[place]):
         kept = cuts.setdefault(place, {})
         if tensor.name not in there or tensor.name in kept:
             continue

@@ -17,6 +17,7 @@ from onnx import AttributeProto, numpy_helper
 
 from opsieve.gen.declarations.tensor import FLOATS, INTEGERS, NUMBER, Number, Tensor
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
+from opsieve.gen.model.detached import encode_number
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -51,16 +52,10 @@ RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))
 
 
 def _encode_number(value: int) -> bytes:
-    """Encode a number in groups of seven bits, the least significant first."""
+    """Encode a number, most often by the table."""
     if 0 <= value < 128:
         return _BYTES[value]
-    value &= _UNSIGNED
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return encode_number(value & _UNSIGNED)
 
 
 _SHORT: Final = 1 << 11

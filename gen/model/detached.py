@@ -223,7 +223,9 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
     stored = [piece for tensor in model.graph.initializer for piece in _split_tensor(tensor)]
     length = len(graph) + sum(map(len, stored))
     return tuple(
-        _join_bytes([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored])
+        _join_bytes(
+            [rest.SerializeToString(deterministic=True), _GRAPH, encode_number(length), graph, *stored]
+        )
     )
 
 
@@ -232,14 +234,14 @@ def _split_tensor(tensor: TensorProto) -> Iterator[bytes | DataPart]:
     part = part_of(tensor)
     if part is None:
         data = tensor.SerializeToString(deterministic=True)
-        yield _INITIALIZER + _number(len(data)) + data
+        yield _INITIALIZER + encode_number(len(data)) + data
         return
     bare = TensorProto()
     bare.CopyFrom(tensor)
     bare.ClearField("external_data")
     bare.ClearField("data_location")
-    data = bare.SerializeToString(deterministic=True) + _RAW_DATA + _number(len(part))
-    yield _INITIALIZER + _number(len(data) + len(part)) + data
+    data = bare.SerializeToString(deterministic=True) + _RAW_DATA + encode_number(len(part))
+    yield _INITIALIZER + encode_number(len(data) + len(part)) + data
     yield part
 
 
@@ -256,8 +258,8 @@ def _join_bytes(found: Iterable[bytes | DataPart]) -> Iterator[bytes | DataPart]
     yield b"".join(held)
 
 
-def _number(value: int) -> bytes:
-    """Protobuf's variable-length form of a number."""
+def encode_number(value: int) -> bytes:
+    """Encode a number as protobuf does, in groups of seven bits, the least significant first."""
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

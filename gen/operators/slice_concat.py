@@ -46,7 +46,7 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
     """
     rng, rates = builder.rng, builder.style.rates
     axes = rng.some(range(x.rank), rng.between(1, x.rank))
-    starts, ends, steps = [], [], []
+    bounds = []
     for axis in axes:
         side = x.shape[axis]
         step = rng.choice((1, 1, 1, 2, 3, -1, -2))
@@ -60,9 +60,8 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
         if rng.random() < rates.negative_start:
             start -= side
-        starts.append(start)
-        ends.append(end)
-        steps.append(step)
+        bounds.append((start, end, step))
+    starts, ends, steps = zip(*bounds, strict=True)
     dtype = rng.choice(("int64", "int64", "int32"))
     given = [axis - x.rank if rng.random() < rates.negative_axis else axis for axis in axes]
     ins = [x, builder.ints(starts, dtype), builder.ints(ends, dtype)]

@@ -20,8 +20,9 @@ from opsieve.gen.declarations.declaration import Operator, RankEnds
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, PLAIN, Attributes, Number, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation import batches, random_graph
+from opsieve.gen.generation.symbolic import iterate_reads
 from opsieve.gen.graph import graph_builder, writing
-from opsieve.gen.graph.graph import BodyGraph, Node
+from opsieve.gen.graph.graph import Node
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Broken
 
@@ -333,9 +334,9 @@ def _break_node(builder: graph_builder.GraphBuilder, node: Node, violation: Viol
     # Readers of the broken node would be wrong as well, and the fault no longer a single one.
     kept = []
     for other in builder.nodes:
-        if other is not node and not dead.isdisjoint(tensor.name for tensor in _iterate_reads(other)):
+        if other is not node and not dead.isdisjoint(tensor.name for tensor in iterate_reads(other)):
             dead |= {out.name for out in other.outs}
-            for tensor in _iterate_reads(other):
+            for tensor in iterate_reads(other):
                 tensor.reads -= 1
         else:
             kept.append(other)
@@ -361,12 +362,3 @@ def _make_input(builder: graph_builder.GraphBuilder, tensor: Tensor | None) -> T
     if tensor.values is not None:
         return builder.ints(tensor.values, tensor.dtype, tensor.shape)
     return builder.leaf(tensor.dtype, tensor.shape, kinds=("input", "input", "initializer"))
-
-
-def _iterate_reads(node: Node) -> Iterator[Tensor]:
-    """Yield the tensors that a node and its bodies read."""
-    yield from (tensor for tensor in node.ins if tensor is not None)
-    for value in node.attrs.values():
-        if isinstance(value, BodyGraph):
-            for inner in value.nodes:
-                yield from _iterate_reads(inner)

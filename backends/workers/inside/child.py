@@ -440,11 +440,15 @@ class ForkServer:
         os.dup2(log, 2)
         zygote = ForkServer(config)
         zygote.wire, zygote.backend = self.wire, self.backend
+        zygote.run()
+
+    def run(self) -> None:
+        """Import the compiler and fork workers until the end."""
         try:
-            zygote.import_compiler()
-            zygote.serve_forks()
+            self.import_compiler()
+            self.serve_forks()
         finally:
-            zygote.end_all()
+            self.end_all()
 
     def detach_child(self, status: int) -> None:
         """Start a session in a forked child without the parent's signal handlers and descriptors, and end
@@ -612,9 +616,4 @@ def list_libraries() -> List[str]:
 
 
 if __name__ == "__main__":
-    zygote = ForkServer(json.loads(sys.argv[1]))
-    try:
-        zygote.import_compiler()
-        zygote.serve_forks()
-    finally:
-        zygote.end_all()
+    ForkServer(json.loads(sys.argv[1])).run()

@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from opsieve.gen.irs.relax import tree as R, types as T
-from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, functions, list_called, reads
+from opsieve.gen.irs.relax.walk import (
+    Rebuild,
+    all_bindings,
+    captures,
+    expressions,
+    functions,
+    list_called,
+    reads,
+)
 
 _T = TypeVar("_T")
 
@@ -60,15 +68,9 @@ def prune_module(module: R.Module, kept: Unread, parameters: bool = True) -> R.M
 def is_closed(module: R.Module) -> bool:
     """Return whether the module defines every variable and function that it reads."""
     names = {name for name, _ in module.functions}
-    for _, function in functions(module):
-        bound = {param.name for param in function.params}
-        for binding in all_bindings(function.body):
-            bound.add(binding.var.name)
-            if isinstance(binding.value, R.Function):
-                bound.update(param.name for param in binding.value.params)
-        if not reads(function.body) <= bound or not list_called(function.body) <= names:
-            return False
-    return True
+    return all(
+        not captures(function) and list_called(function.body) <= names for _, function in functions(module)
+    )
 
 
 def _is_needed(binding: R.Binding, read: set[str], used: set[str]) -> bool:

@@ -18,6 +18,7 @@ from opsieve.gen.irs.relax.walk import (
     all_bindings,
     all_names,
     bodies,
+    captures,
     expressions,
     functions,
     reads,
@@ -189,16 +190,6 @@ def settles(value: R.Expr, known: Collection[str]) -> bool:
     if isinstance(value, R.Call) and isinstance(value.op, R.RelaxOperator):
         return value.op.name == "relax.astype" and settles(value.args[0], known)
     return isinstance(value, R.Constant) or (isinstance(value, R.Var) and value.name in known)
-
-
-def captures(function: R.Function) -> frozenset[str]:
-    """Return the variables that a local function reads from around it."""
-    bound = {param.name for param in function.params}
-    for binding in all_bindings(function.body):
-        bound.add(binding.var.name)
-        if isinstance(binding.value, R.Function):
-            bound.update(param.name for param in binding.value.params)
-    return frozenset(reads(function.body) - bound)
 
 
 def _is_constant(expr: R.Expr | R.Seq, values: dict[str, R.Expr]) -> bool:

@@ -76,6 +76,16 @@ def reads(root: R.Expr | R.Seq | R.Binding) -> set[str]:
     return {item.name for item in expressions(root) if isinstance(item, R.Var)}
 
 
+def captures(function: R.Function) -> frozenset[str]:
+    """Return the variables that a local function reads from around it."""
+    bound = {param.name for param in function.params}
+    for binding in all_bindings(function.body):
+        bound.add(binding.var.name)
+        if isinstance(binding.value, R.Function):
+            bound.update(param.name for param in binding.value.params)
+    return frozenset(reads(function.body) - bound)
+
+
 def list_called(root: R.Expr | R.Seq) -> set[str]:
     """Return the names of the module's functions referenced below."""
     return {item.name for item in expressions(root) if isinstance(item, R.GlobalVar)}

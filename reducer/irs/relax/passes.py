@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from opsieve.gen.irs.edits import FreshNames
-from opsieve.gen.irs.relax import known_faults, tree as R, types as T
+from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
     bindings_of,
@@ -23,7 +23,7 @@ from opsieve.gen.irs.relax.edits import (
     replace_function,
     yield_leaf,
 )
-from opsieve.gen.irs.relax.walk import Retyped, all_bindings, all_names, functions, reads, renew
+from opsieve.gen.irs.relax.walk import Retyped, all_bindings, all_names, captures, functions, reads, renew
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
@@ -193,7 +193,7 @@ def hoist_functions(edits: RelaxEdits, subject: TvmSubject) -> Iterator[TvmEdit]
         found += [
             (binding.var.name, binding.value)
             for binding in all_bindings(function.body)
-            if isinstance(binding.value, R.Function) and not known_faults.captures(binding.value)
+            if isinstance(binding.value, R.Function) and not captures(binding.value)
         ]
     as_main = partial(_as_main, edits)
     # The smallest main that fails ends the search at once.

@@ -66,7 +66,7 @@ def _conv(dims: int) -> Solver:
         # Groups part the channels of both sides evenly.
         groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
         inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
-        strides, dilation, before, after, kernel, source = [], [], [], [], [], []
+        sides = []
         for size in space:
             taps = draw.rng.choice((1, 2, 3))
             step, gap = draw.rng.choice((1, 1, 2)), draw.rng.choice((1, 1, 2))
@@ -74,18 +74,14 @@ def _conv(dims: int) -> Solver:
             needed = (size - 1) * step + gap * (taps - 1) + 1
             left = draw.rng.randint(0, min(1, needed - 1))
             right = draw.rng.randint(0, min(1, needed - 1 - left))
-            strides.append(step)
-            dilation.append(gap)
-            before.append(left)
-            after.append(right)
-            kernel.append(taps)
-            source.append(needed - left - right)
+            sides.append((step, gap, left, right, taps, needed - left - right))
+        strides, dilation, before, after, kernel, source = zip(*sides, strict=True)
         letters = _SPACES[dims]
         attrs = attributes(
             f"Conv{dims}DAttrs",
-            strides=tuple(strides),
+            strides=strides,
             padding=(*before, *after),
-            dilation=tuple(dilation),
+            dilation=dilation,
             groups=groups,
             data_layout=f"NC{letters}",
             kernel_layout=f"OI{letters}",
@@ -102,7 +98,7 @@ def _solve_transposed_conv(dims: int) -> Solver:
     def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
         inner = draw.rng.choice((1, 2, 3))
-        strides, before, after, extra, kernel, source = [], [], [], [], [], []
+        sides = []
         for size in space:
             step = draw.rng.choice([n for n in (1, 1, 2) if n <= size])
             count = draw.rng.randint(1, (size - 1) // step + 1)
@@ -112,18 +108,14 @@ def _solve_transposed_conv(dims: int) -> Solver:
             # The output padding has to be smaller than the stride.
             added = draw.rng.randint(0, min(step - 1, rest - 1))
             taps = rest + left + right - added
-            strides.append(step)
-            before.append(left)
-            after.append(right)
-            extra.append(added)
-            kernel.append(taps)
-            source.append(count)
+            sides.append((step, left, right, added, taps, count))
+        strides, before, after, extra, kernel, source = zip(*sides, strict=True)
         letters = _SPACES[dims]
         attrs = attributes(
             f"Conv{dims}DTransposeAttrs",
-            strides=tuple(strides),
+            strides=strides,
             padding=(*before, *after),
-            output_padding=tuple(extra),
+            output_padding=extra,
             dilation=(1,) * dims,
             groups=1,
             data_layout=f"NC{letters}",
@@ -140,7 +132,7 @@ def _solve_transposed_conv(dims: int) -> Solver:
 def _pool(dims: int) -> Solver:
     def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
-        window, strides, dilation, before, after, source = [], [], [], [], [], []
+        sides = []
         for size in space:
             taps, step = draw.rng.choice((1, 2, 3)), draw.rng.choice((1, 2))
             gap = draw.rng.choice((1, 1, 1, 2))
@@ -148,18 +140,14 @@ def _pool(dims: int) -> Solver:
             # A pad is narrower than the window, so that every window holds an element.
             left = draw.rng.randint(0, min(1, taps - 1, needed - 1))
             right = draw.rng.randint(0, min(1, taps - 1, needed - 1 - left))
-            window.append(taps)
-            strides.append(step)
-            dilation.append(gap)
-            before.append(left)
-            after.append(right)
-            source.append(needed - left - right)
+            sides.append((taps, step, gap, left, right, needed - left - right))
+        window, strides, dilation, before, after, source = zip(*sides, strict=True)
         letters = _SPACES[dims]
         attrs = attributes(
             f"Pool{dims}DAttrs",
-            pool_size=tuple(window),
-            strides=tuple(strides),
-            dilation=tuple(dilation),
+            pool_size=window,
+            strides=strides,
+            dilation=dilation,
             padding=(*before, *after),
             ceil_mode=draw.chance(RATES.ceil),
             count_include_pad=draw.chance(RATES.pads_count),

@@ -44,7 +44,7 @@ def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = list(static_sizes(kind))
     axes = sorted(draw.rng.sample(range(kind.rank), draw.rng.randint(1, min(2, kind.rank))))
-    begins, ends, steps = [], [], []
+    bounds = []
     for axis in axes:
         size, step = shape[axis], draw.rng.choice((1, 1, 2, 3))
         begin = draw.rng.randint(0, 2)
@@ -53,11 +53,10 @@ def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
         shape[axis] = begin + span + draw.rng.randint(0, 2)
         end = begin + span
         if draw.chance(RATES.negative_begin):
-            begin, end = begin - shape[axis], end
-        begins.append(begin)
-        ends.append(end)
-        steps.append(step)
-    lists: tuple[Given, ...] = tuple(Tuple(tuple(map(whole, items))) for items in (axes, begins, ends, steps))
+            begin -= shape[axis]
+        bounds.append((axis, begin, end, step))
+    # The axes, begins, ends and steps.
+    lists: tuple[Given, ...] = tuple(Tuple(tuple(map(whole, items))) for items in zip(*bounds, strict=True))
     attrs = attributes("StridedSliceAttrs", assume_inbound=False)
     return Solution((Want(tensor(kind.dtype, shape)), *lists), attrs)
 
