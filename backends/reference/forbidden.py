@@ -46,10 +46,6 @@ def _axes(axes: Sequence[int], rank: int) -> str:
     return "an axis is named twice" if len({axis % rank for axis in axes}) < len(axes) else ""
 
 
-def _check_reduction(node: Any, inputs: Inputs) -> str:
-    return _axes(_numbers(node, inputs, 1, "axes") or [], np.ndim(inputs[0]))
-
-
 def _check_squeeze(node: Any, inputs: Inputs) -> str:
     shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
     broken = _axes(axes, len(shape))
@@ -206,7 +202,9 @@ def _sequence_of_parts(node: Any, inputs: Inputs) -> str:
 
 _RULES: Mapping[str, Rule] = {
     **{
-        f"Reduce{name}": _check_reduction
+        f"Reduce{name}": lambda node, inputs: _axes(
+            _numbers(node, inputs, 1, "axes") or [], np.ndim(inputs[0])
+        )
         for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
     },
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _check_window),

@@ -127,10 +127,6 @@ def _prelu(draw: Draw, kind: RelaxTensorType) -> Solution:
     )
 
 
-def _leaky(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(kind),), attributes("LeakyReluAttrs", alpha=draw.rng.choice((0.01, 0.2, 0.5))))
-
-
 def _softplus(draw: Draw, kind: RelaxTensorType) -> Solution:
     beta = draw.rng.choice((1.0, 0.5, 2.0))
     return Solution((Want(kind, (-30, 30)),), attributes("SoftplusAttrs", beta=beta, threshold=20.0))
@@ -250,7 +246,14 @@ OPERATORS: tuple[Declared, ...] = (
     ),
     _unary("clip", (*FLOATS, "int64", "int32", "int8", "uint8"), "Clip", _clip),
     _unary("astype", ALL, "Cast", _cast),
-    _unary("nn.leakyrelu", FLOATS, "LeakyRelu", _leaky),
+    _unary(
+        "nn.leakyrelu",
+        FLOATS,
+        "LeakyRelu",
+        lambda draw, kind: Solution(
+            (Want(kind),), attributes("LeakyReluAttrs", alpha=draw.rng.choice((0.01, 0.2, 0.5)))
+        ),
+    ),
     _unary("nn.softplus", FLOATS, "Softplus", _softplus),
     _unary("nn.dropout", FLOATS, "", _dropout),
     Declared("relax.nn.prelu", Recogniser(FLOATS, (1, 4)), _prelu, "PRelu"),

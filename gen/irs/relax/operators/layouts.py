@@ -28,10 +28,6 @@ _ANY = Recogniser(ALL, static=False)
 _RANKED = Recogniser(ALL, (1, 5))
 
 
-def _reshape(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, _regroup_shape(draw, kind))), R.ShapeValue(kind.shape or ())))
-
-
 def _regroup_shape(draw: Draw, kind: T.RelaxTensorType) -> tuple[T.Size, ...]:
     """Another shape of as many elements: symbols stay, ones come and go, numbers are factored anew."""
     shape = kind.shape or ()
@@ -41,10 +37,6 @@ def _regroup_shape(draw: Draw, kind: T.RelaxTensorType) -> tuple[T.Size, ...]:
     for size in symbolic:
         new.insert(draw.rng.randint(0, len(new)), size)
     return tuple(new)
-
-
-def _flatten(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, draw.factors(static_sizes(kind)[0]))),))
 
 
 def _batch_flatten(draw: Draw, kind: T.RelaxTensorType) -> Solution:
@@ -143,10 +135,6 @@ def _repeat(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("RepeatAttrs", repeats=times, axis=axis))
 
 
-def _broadcast_to(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(tensor(kind.dtype, _shrunk(draw, kind))), R.ShapeValue(kind.shape or ())))
-
-
 def _shrunk(draw: Draw, kind: T.RelaxTensorType) -> tuple[T.Size, ...]:
     shape: list[T.Size] = [1 if draw.chance(RATES.one) else size for size in kind.shape or ()]
     return (
@@ -165,10 +153,6 @@ def _collapse_to(draw: Draw, kind: T.RelaxTensorType) -> Solution:
 def _collapse_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     first, _ = _collapse_to(draw, kind).args
     return Solution((first, Want(kind)))
-
-
-def _flip(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(kind),), attributes("FlipAttrs", axis=draw.rng.randrange(kind.rank)))
 
 
 def _reverse(draw: Draw, kind: T.RelaxTensorType) -> Solution:
@@ -233,14 +217,6 @@ def _tri(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind), whole(draw.rng.randint(-2, 2))))
 
 
-def _shape_to_tensor(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((R.ShapeValue(tuple(draw.shape(static_sizes(kind)[0]))),))
-
-
-def _size_of(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(draw.tensor_type()),))
-
-
 def _one_hot(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(static_sizes(kind))
@@ -258,8 +234,20 @@ _SPLITTABLE = Recogniser(ALL, (1, 5), condition=lambda shape: bool(_large(shape)
 _STACKED = Recogniser(ALL, (1, 5), condition=lambda shape: any(1 <= size <= 4 for size in shape))
 
 OPERATORS: tuple[Declared, ...] = (
-    Declared("relax.reshape", _ANY, _reshape, "Reshape"),
-    Declared("relax.flatten", Recogniser(ALL, (1, 1)), _flatten, "Flatten"),
+    Declared(
+        "relax.reshape",
+        _ANY,
+        lambda draw, kind: Solution(
+            (Want(tensor(kind.dtype, _regroup_shape(draw, kind))), R.ShapeValue(kind.shape or ()))
+        ),
+        "Reshape",
+    ),
+    Declared(
+        "relax.flatten",
+        Recogniser(ALL, (1, 1)),
+        lambda draw, kind: Solution((Want(tensor(kind.dtype, draw.factors(static_sizes(kind)[0]))),)),
+        "Flatten",
+    ),
     Declared("relax.nn.batch_flatten", Recogniser(ALL, (2, 2)), _batch_flatten),
     Declared("relax.expand_dims", _ONES, _expand, "Unsqueeze"),
     Declared("relax.squeeze", Recogniser(ALL, (0, 4), static=False), _squeeze, "Squeeze"),
@@ -269,10 +257,23 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.split", Recogniser(ALL, (1, 4)), _split, "Split"),
     Declared("relax.tile", _RANKED, _tile, "Tile"),
     Declared("relax.repeat", _RANKED, _repeat),
-    Declared("relax.broadcast_to", _ANY, _broadcast_to, "Expand"),
+    Declared(
+        "relax.broadcast_to",
+        _ANY,
+        lambda draw, kind: Solution(
+            (Want(tensor(kind.dtype, _shrunk(draw, kind))), R.ShapeValue(kind.shape or ()))
+        ),
+        "Expand",
+    ),
     Declared("relax.collapse_sum_to", Recogniser(FLOATS, (1, 4)), _collapse_to),
     Declared("relax.collapse_sum_like", Recogniser(FLOATS, (1, 4)), _collapse_like),
-    Declared("relax.flip", _RANKED, _flip),
+    Declared(
+        "relax.flip",
+        _RANKED,
+        lambda draw, kind: Solution(
+            (Want(kind),), attributes("FlipAttrs", axis=draw.rng.randrange(kind.rank))
+        ),
+    ),
     Declared("relax.reverse_sequence", _TWO_WAYS, _reverse, "ReverseSequence"),
     Declared("relax.meshgrid", Recogniser(NUMBERS, (2, 3)), _meshgrid),
     Declared("relax.nn.pad", Recogniser(FLOATS, (1, 4)), _pad, "Pad"),
@@ -280,8 +281,18 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.layout_transform", Recogniser(FLOATS, (2, 4)), _layout),
     Declared("relax.tril", Recogniser(NUMBERS, (2, 4)), _tri, "Trilu"),
     Declared("relax.triu", Recogniser(NUMBERS, (2, 4)), _tri, "Trilu"),
-    Declared("relax.shape_to_tensor", Recogniser(("int64",), (1, 1)), _shape_to_tensor, "Shape"),
-    Declared("relax.size", Recogniser(("int64",), (0, 0)), _size_of, "Size"),
+    Declared(
+        "relax.shape_to_tensor",
+        Recogniser(("int64",), (1, 1)),
+        lambda draw, kind: Solution((R.ShapeValue(tuple(draw.shape(static_sizes(kind)[0]))),)),
+        "Shape",
+    ),
+    Declared(
+        "relax.size",
+        Recogniser(("int64",), (0, 0)),
+        lambda draw, kind: Solution((Want(draw.tensor_type()),)),
+        "Size",
+    ),
     Declared(
         "relax.one_hot", Recogniser(("float32", "int64", "int32", "float64"), (1, 4)), _one_hot, "OneHot"
     ),

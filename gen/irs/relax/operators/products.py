@@ -56,10 +56,6 @@ def _einsum(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((wants,), attributes("EinsumAttrs", subscripts=subscripts))
 
 
-def _outer(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution(tuple(Want(tensor(kind.dtype, (size,))) for size in kind.shape or ()))
-
-
 def _conv(dims: int) -> Solver:
     def solve(draw: Draw, kind: T.RelaxTensorType) -> Solution:
         batch, channels, *space = static_sizes(kind)
@@ -186,7 +182,11 @@ OPERATORS: tuple[Declared, ...] = (
         "MatMul",
     ),
     Declared("relax.einsum", Recogniser(_FLOATS, (1, 3)), _einsum, "Einsum"),
-    Declared("relax.outer", Recogniser(_PRODUCTS, (2, 2)), _outer),
+    Declared(
+        "relax.outer",
+        Recogniser(_PRODUCTS, (2, 2)),
+        lambda draw, kind: Solution(tuple(Want(tensor(kind.dtype, (size,))) for size in kind.shape or ())),
+    ),
     *(Declared(f"relax.nn.conv{n}d", _spatial(n, _HALF), _conv(n), "Conv") for n in (1, 2, 3)),
     *(
         Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _solve_transposed_conv(n), "ConvTranspose")

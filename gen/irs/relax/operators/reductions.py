@@ -89,12 +89,6 @@ def _softmax(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind, (-20, 20)),), attributes("SoftmaxAttrs", axis=draw.axis(kind.rank)))
 
 
-def _sort(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution(
-        (Want(kind),), attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag))
-    )
-
-
 def _argsort(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     attrs = attributes(
         "ArgsortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag), dtype=Dtype(kind.dtype)
@@ -140,7 +134,14 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.cumprod", _of(_SORTED, 1), _running),
     Declared("relax.nn.softmax", _of(FLOATS, 1), _softmax, "Softmax"),
     Declared("relax.nn.log_softmax", _of(FLOATS, 1), _softmax, "LogSoftmax"),
-    Declared("relax.sort", _of(_SORTED, 1), _sort),
+    Declared(
+        "relax.sort",
+        _of(_SORTED, 1),
+        lambda draw, kind: Solution(
+            (Want(kind),),
+            attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag)),
+        ),
+    ),
     Declared("relax.argsort", _of(("int32", "int64"), 1), _argsort),
     Declared("relax.topk", _of(_SORTED, 1), _topk, "TopK"),
 )

@@ -36,10 +36,6 @@ def _like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("InitAttrs", dtype=None))
 
 
-def _full_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(kind), draw.constant(kind.dtype, ())), attributes("InitAttrs", dtype=None))
-
-
 def _arange(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     size = static_sizes(kind)[0]
     start, step = draw.rng.randint(-3, 3), draw.rng.choice((1, 2, 3))
@@ -54,10 +50,6 @@ def _eye(draw: Draw, kind: T.RelaxTensorType) -> Solution:
     return Solution(
         (rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype))
     )
-
-
-def _eye_like(draw: Draw, kind: T.RelaxTensorType) -> Solution:
-    return Solution((Want(kind), whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=None))
 
 
 def _hamming(draw: Draw, kind: T.RelaxTensorType) -> Solution:
@@ -159,12 +151,25 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.full", _ANY, _full, "ConstantOfShape"),
     Declared("relax.zeros", _ANY, _solve_filled),
     Declared("relax.ones", _ANY, _solve_filled),
-    Declared("relax.full_like", _ANY, _full_like),
+    Declared(
+        "relax.full_like",
+        _ANY,
+        lambda draw, kind: Solution(
+            (Want(kind), draw.constant(kind.dtype, ())), attributes("InitAttrs", dtype=None)
+        ),
+    ),
     Declared("relax.zeros_like", Recogniser(NUMBERS, static=False), _like),
     Declared("relax.ones_like", Recogniser(NUMBERS, static=False), _like),
     Declared("relax.arange", _SIZED, _arange, "Range"),
     Declared("relax.eye", _SQUARE, _eye, "EyeLike"),
-    Declared("relax.eye_like", _SQUARE, _eye_like, "EyeLike"),
+    Declared(
+        "relax.eye_like",
+        _SQUARE,
+        lambda draw, kind: Solution(
+            (Want(kind), whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=None)
+        ),
+        "EyeLike",
+    ),
     Declared(
         "relax.hamming_window",
         # A window that is not periodic divides by the size less 1.

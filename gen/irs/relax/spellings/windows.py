@@ -19,10 +19,6 @@ from opsieve.gen.irs.relax.spellings.spelling import (
 )
 
 
-def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
-    return onnx("Mul", onnx("Unsqueeze", x, to_integers(1)), onnx("Unsqueeze", y, to_integers(0)))
-
-
 def _reorder_axes(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
     """Return a tensor whose axes are called by letters, in another order."""
     if sorted(order) != sorted(wanted):
@@ -217,7 +213,11 @@ SPELLINGS: Mapping[str, Spelling] = {
     "einsum": lambda call: call(
         "Einsum", *(cast_to(call, arg, call.dtype) for arg in call.args[0]), equation=call["subscripts"]
     ),
-    "outer": spell_pair(_outer),
+    "outer": spell_pair(
+        lambda onnx, x, y: onnx(
+            "Mul", onnx("Unsqueeze", x, to_integers(1)), onnx("Unsqueeze", y, to_integers(0))
+        )
+    ),
     **{f"nn.conv{n}d": _convolution("Conv", "OI", "") for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": _convolution("ConvTranspose", "IO", "output_padding") for n in (1, 2, 3)},
     **{f"nn.max_pool{n}d": _pool(mean=False) for n in (1, 2, 3)},
