@@ -20,10 +20,10 @@ from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations import catalogue, properties
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.ir import Rewriter, Rewritten
 from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.view import FreshNames
 from opsieve.gen.model.structure import bodies, copied, list_names, model_nodes
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.gen.irs import edits, view
+from opsieve.gen.irs import view
 from opsieve.gen.irs.onnx.edits import add_initializers, drop_unused, encode_array, replace_items
 from opsieve.gen.irs.onnx.view import (
     Array,
@@ -205,7 +205,7 @@ def splice_turn(
     if flat:
         pairs = [(outer, info) for outer, info, _ in turn.stacked]
         turn = replace(turn, results=turn.results + pairs, stacked=[])
-    taken, fed = edits.FreshNames(list_names(model)), {}
+    taken, fed = view.FreshNames(list_names(model)), {}
     for name, value in elements.items() if any(inner in elements for inner, _ in turn.taken) else ():
         turn.bound[name] = fresh = taken.fresh(f"{name}_")
         fed[fresh] = value
@@ -281,7 +281,7 @@ def _splice(
     for info in body_copy.output:
         # The outputs are no declarations any more: the outer graph declares those values itself.
         info.ClearField("type")
-    taken = edits.FreshNames(list_names(model))
+    taken = view.FreshNames(list_names(model))
     names, direct = _renaming(body_copy, turn, taken)
     initial = [*body_copy.initializer, *turn.constants]
     for tensor in initial:
@@ -306,7 +306,7 @@ def _splice(
     return True
 
 
-def _renaming(body: onnx.GraphProto, turn: _Turn, taken: edits.FreshNames) -> tuple[dict[str, str], set[str]]:
+def _renaming(body: onnx.GraphProto, turn: _Turn, taken: view.FreshNames) -> tuple[dict[str, str], set[str]]:
     """Map the body's names to outer names, and collect the results that its nodes make directly; adds the new
     names to `taken`.
     """
@@ -330,7 +330,7 @@ class _Makes:
     go to `initial`.
     """
 
-    def __init__(self, taken: edits.FreshNames, initial: list[onnx.TensorProto], lists: bool):
+    def __init__(self, taken: view.FreshNames, initial: list[onnx.TensorProto], lists: bool):
         """`lists`: axes are inputs (opset 13 and later), not attributes."""
         self._taken, self._initial, self._lists = taken, initial, lists
 

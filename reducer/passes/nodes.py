@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TypeVar
 
-from opsieve.gen.irs.edits import ProgramEdits
-from opsieve.gen.irs.view import Operation, ProgramView
+from opsieve.gen.irs.view import Operation, ProgramEdits, ProgramView
 from opsieve.reducer.engine.edit import Edit
 
 S = TypeVar("S")

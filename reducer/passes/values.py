@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from opsieve.gen.irs.edits import ProgramEdits
-from opsieve.gen.irs.view import Array, SizeClass, StoredTensor, TypeClass
+from opsieve.gen.irs.view import Array, ProgramEdits, SizeClass, StoredTensor, TypeClass
 from opsieve.gen.model.tensors import dtype_name
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.problem.order import DTYPE_RANKS, PLAIN_DTYPES, value_complexity

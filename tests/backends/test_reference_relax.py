@@ -13,7 +13,6 @@ from opsieve.backends.protocol import Request
 from opsieve.backends.reference.forbidden import Forbidden
 from opsieve.backends.reference.tir import Undefined
 from opsieve.backends.reference.tvm_requests import prepare_relax as prepare
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import operators
 from opsieve.gen.irs.relax.declaration import Draw, attributes, number, numbers
@@ -40,6 +39,7 @@ from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tir.nodes import integer, replace_node, with_fields
 from opsieve.gen.irs.tvm.nodes import ObjectNode, decode, encode
 from opsieve.gen.irs.tvm.program import walk
+from opsieve.gen.irs.view import FreshNames
 
 
 def evaluated(

@@ -18,7 +18,6 @@ from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.catalogue import operators, spelling_of
@@ -29,6 +28,7 @@ from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import Call, Function, Module, RelaxOperator, Var
 from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.view import FreshNames
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.relax import relax, relax_passes
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import known_faults, tree as R, types as T
+from opsieve.gen.irs.view import FreshNames
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import cleaning, declaration, tree as R, types as T
 from opsieve.gen.irs.relax.walk import (
     Rebuild,
@@ -20,6 +19,7 @@ from opsieve.gen.irs.relax.walk import (
     renew,
 )
 from opsieve.gen.irs.tvm.nodes import Dtype
+from opsieve.gen.irs.view import FreshNames
 
 # The most elements of a literal.
 _LARGEST_CONSTANT = 64

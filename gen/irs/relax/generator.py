@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import catalogue, policies, tree as R, types as T, walk
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.declaration import (
@@ -28,6 +27,7 @@ from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.known_faults import fault_of, settles, with_own_sides
 from opsieve.gen.irs.relax.types import symbols
 from opsieve.gen.irs.tvm.nodes import ObjectNode
+from opsieve.gen.irs.view import FreshNames
 
 # A function of TVM's runtime that returns its argument.
 COPY = "vm.builtin.copy"

@@ -10,7 +10,6 @@ introduce a pattern that the module did not have.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import catalogue, tree as R, types as T
 from opsieve.gen.irs.relax.walk import (
     Rebuild,
@@ -24,6 +23,7 @@ from opsieve.gen.irs.relax.walk import (
     reads,
     symbols_in,
 )
+from opsieve.gen.irs.view import FreshNames
 
 _PACKED = frozenset(["relax.call_pure_packed", "relax.call_dps_packed"])
 

@@ -9,12 +9,12 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import catalogue, declaration, edits, policies, tree as R, types as T, walk
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.generator import Generator
 from opsieve.gen.irs.relax.known_faults import lending, list_settled, with_own_sides
 from opsieve.gen.irs.relax.types import symbols
+from opsieve.gen.irs.view import FreshNames
 from opsieve.gen.model.program import FAULT
 
 

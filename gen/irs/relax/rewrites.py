@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from opsieve.gen.irs import edits, ir
+from opsieve.gen.irs import ir, view
 from opsieve.gen.irs.relax import reading, tree as R, types as T, writing
 from opsieve.gen.irs.relax.body import Body
 from opsieve.gen.irs.relax.program import RelaxProgram
@@ -26,7 +26,7 @@ Rewrite = Callable[[R.Module, str], R.Module]
 
 def closure(module: R.Module, name: str) -> R.Module:
     """Turn the function into a local closure of a new function of its name."""
-    function, names = _function(module, name), edits.FreshNames(all_names(module))
+    function, names = _function(module, name), view.FreshNames(all_names(module))
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
     # Among the attributes is the global symbol, which a local function must not have.
@@ -39,7 +39,7 @@ def closure(module: R.Module, name: str) -> R.Module:
 
 def wrap_function(module: R.Module, name: str) -> R.Module:
     """Return the function from a new one without parameters, and call it through that."""
-    function, names = _function(module, name), edits.FreshNames(all_names(module))
+    function, names = _function(module, name), view.FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
     signature = replace(function, attrs=()).type
     # The maker yields a local function that calls the original one.
@@ -63,7 +63,7 @@ def wrap_function(module: R.Module, name: str) -> R.Module:
 
 def return_call(module: R.Module, name: str) -> R.Module:
     """Move the function's body to a new function whose call it returns."""
-    function, names = _function(module, name), edits.FreshNames(all_names(module))
+    function, names = _function(module, name), view.FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
@@ -105,7 +105,7 @@ def _with(module: R.Module, changed: dict[str, R.Function]) -> R.Module:
 
 
 def _signature(
-    function: R.Function, names: edits.FreshNames
+    function: R.Function, names: view.FreshNames
 ) -> tuple[tuple[R.Var, ...], Callable[[T.Type], T.Type]]:
     """Return parameters of the same types with new names and symbols, and a function that renames symbols."""
     found = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, to_numpy
+from opsieve.gen.irs.view import FreshNames
 
 
 def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from opsieve.gen.irs.edits import FreshNames
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.relax.cleaning import Unread, clean_module, plain, prune_module
 from opsieve.gen.irs.relax.edits import (
@@ -24,6 +23,7 @@ from opsieve.gen.irs.relax.edits import (
     yield_leaf,
 )
 from opsieve.gen.irs.relax.walk import Retyped, all_bindings, all_names, captures, functions, reads, renew
+from opsieve.gen.irs.view import FreshNames
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import ListedPass
