@@ -15,9 +15,14 @@ from triaging.published_rules import Shown
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
-from opsieve.triage.clustering.clusters import Links
+from opsieve.triage.clustering.clusters import (
+    MOST_COMPARED,
+    find_common_texts,
+    get_statement,
+    make_alternative_titles,
+)
 from opsieve.triage.external.external_records import Record, make_record
-from opsieve.triage.fingerprint.component import NOTHING, Evidence
+from opsieve.triage.fingerprint.component import NOTHING, Component, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
 from opsieve.triage.store.failure_record import AbsentOutput
 
@@ -93,6 +98,44 @@ class Failure:
             self.observation.exception,
             self.observation.message or self.verdict.message,
         )
+
+
+class Links:
+    """Fingerprints in order of arrival; `find_cluster` gives the key of the first one linked to a key."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+        self._titled: dict[str, str] = {}
+        self._statements: dict[str, list[tuple[str, Sequence[Component]]]] = {}
+
+    def add_fingerprint(self, key: str, components: Sequence[Component]) -> None:
+        """Add a fingerprint; an existing one stays as it is."""
+        if key in self._parents:
+            return
+        self._parents[key] = key
+        for title in make_alternative_titles(components):
+            self._link_keys(key, self._titled.setdefault(title, key))
+        if statement := get_statement(components):
+            others = self._statements.setdefault(statement, [])
+            for (other, _), text in zip(
+                others, find_common_texts(components, [its for _, its in others]), strict=True
+            ):
+                if text is not None:
+                    self._link_keys(key, other)
+            # Bounded, because every new failure of the statement is compared with each of them.
+            if len(others) < MOST_COMPARED:
+                others.append((key, components))
+
+    def find_cluster(self, key: str) -> str:
+        """Return the first key of the cluster of a key."""
+        while (parent := self._parents[key]) != key:
+            key = parent
+        return key
+
+    def _link_keys(self, key: str, other: str) -> None:
+        order = list(dict.fromkeys([self.find_cluster(other), self.find_cluster(key)]))
+        for later in order[1:]:
+            self._parents[later] = order[0]
 
 
 def joined(found: Sequence[Fingerprint]) -> list[int]:

@@ -16,8 +16,7 @@ compared word by word, as Drain does with log lines of equal length (He and othe
 section III): they are instances of one text if most of their words are equal. Varying words are replaced by
 `<*>`. Names of operators must not vary in messages of C++ code, nor in messages about missing features, since
 a feature missing for one operator is another bug than for another. A Python statement names operators because
-it prints a node, or is a shared function (`Slice axis 3 is out of range`). `Links` applies the rules of a
-store to fingerprints in memory, without a store.
+it prints a node, or is a shared function (`Slice axis 3 is out of range`).
 """
 
 import functools
@@ -359,41 +358,3 @@ def _get_frames(components: Sequence[Component]) -> tuple[str, ...]:
 def _split_words(components: Sequence[Component]) -> list[str]:
     message = next((part.value for part in components if part.name is ComponentName.MESSAGE), "")
     return _WORD.findall(message)[:_MOST_WORDS]
-
-
-class Links:
-    """Fingerprints in order of arrival; `find_cluster` gives the key of the first one linked to a key."""
-
-    def __init__(self) -> None:
-        self._parents: dict[str, str] = {}
-        self._titled: dict[str, str] = {}
-        self._statements: dict[str, list[tuple[str, Sequence[Component]]]] = {}
-
-    def add_fingerprint(self, key: str, components: Sequence[Component]) -> None:
-        """Add a fingerprint; an existing one stays as it is."""
-        if key in self._parents:
-            return
-        self._parents[key] = key
-        for title in make_alternative_titles(components):
-            self._link_keys(key, self._titled.setdefault(title, key))
-        if statement := get_statement(components):
-            others = self._statements.setdefault(statement, [])
-            for (other, _), text in zip(
-                others, find_common_texts(components, [its for _, its in others]), strict=True
-            ):
-                if text is not None:
-                    self._link_keys(key, other)
-            # Bounded, because every new failure of the statement is compared with each of them.
-            if len(others) < MOST_COMPARED:
-                others.append((key, components))
-
-    def find_cluster(self, key: str) -> str:
-        """Return the first key of the cluster of a key."""
-        while (parent := self._parents[key]) != key:
-            key = parent
-        return key
-
-    def _link_keys(self, key: str, other: str) -> None:
-        order = list(dict.fromkeys([self.find_cluster(other), self.find_cluster(key)]))
-        for later in order[1:]:
-            self._parents[later] = order[0]
