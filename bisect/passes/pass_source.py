@@ -92,10 +92,10 @@ def blame_passes(
         variants.forget_run(target)
         wanted = replace(evaluate(case, target, variants, policy), flaky=True)
     if wanted.state != "bad":
-        text = reword_oracles(wanted.text, target.display)
-        if wanted.state == "good":
-            raise NoFailure(f"{target.display}: pass: {text}")
-        raise Unjudged(f"{target.display}: {wanted.symptom}: {text}")
+        raise (NoFailure if wanted.state == "good" else Unjudged)(
+            f"{target.display}: {'pass' if wanted.state == 'good' else wanted.symptom}:"
+            f" {reword_oracles(wanted.text, target.display)}"
+        )
     # Checked after the run, because "it passes" is the more useful answer for a case that does not fail.
     if not (find_skip_option(target.name) or list_switches(target.name)):
         raise BadInput(

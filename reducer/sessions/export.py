@@ -79,9 +79,11 @@ def export_case(request: ExportRequest, say: Callable[[str], None]) -> tuple[Exp
             found = try_variants(found, workers, request.newest)
         made = export_failure(found, request.kind, workers)
     if len(case.program.operators()) > 1 and not _beside(place, "reduction.json"):
-        # The command as it is typed, with the target that the failure was seen on.
-        words = ["opsieve", "reduce", str(request.what), *(["-t", request.target] if request.target else [])]
-        say(f"this case was not reduced; to make it smaller: {shlex.join(words)}")
+        # Without the target that was typed, `reduce` would try another one.
+        say(
+            "this case was not reduced; to make it smaller: opsieve reduce "
+            + shlex.join([request.what, *(["-t", request.target] if request.target else [])])
+        )
     return made, found
 
 
@@ -224,9 +226,8 @@ def _culprit(place: Path) -> dict[str, Any]:
         found.get("releases"),
     ):
         transitions = search.get("transitions") if isinstance(search, dict) else None
-        for change in transitions if isinstance(transitions, list) else []:
-            if not isinstance(change, dict):
-                continue
+        changes = transitions if isinstance(transitions, list) else []
+        for change in (each for each in changes if isinstance(each, dict)):
             before, after = change.get("last_before", ""), change.get("first_after", "")
             if change.get("kind") == "regression":
                 known |= {

@@ -29,7 +29,7 @@ from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen
 from opsieve.tui.app.widgets.paged_list import PagedList
 from opsieve.tui.app.widgets.screens import ChoiceDialog, LineDialog, LinesView, PageBar
@@ -320,19 +320,6 @@ def test_help_tells_the_keys_of_the_screen_beneath(store: Path) -> None:
         assert "{" not in shown
         await pilot.press("escape")
         await on_screen(pilot, ClustersScreen)
-
-    drive(app_of(store), journey)
-
-
-def test_jump_mode_goes_where_the_letter_is(store: Path) -> None:
-    async def journey(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot)
-        await pilot.press("ctrl+o")
-        jump = await on_screen(pilot, JumpMode)
-        letter = next(letter for letter, (widget, _) in jump._goals.items() if widget.id == "preview")
-        await pilot.press(letter)
-        await on_screen(pilot, ClustersScreen)
-        assert screen.focused is screen.query_one("#preview")
 
     drive(app_of(store), journey)
 

@@ -29,7 +29,7 @@ from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.saved_filters import save_filter
@@ -110,9 +110,6 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await pilot.press("escape", "question_mark")
     await on_screen(pilot, HelpScreen)
     await picture("help")
-    await pilot.press("escape", "ctrl+o")
-    await on_screen(pilot, JumpMode)
-    await picture("jump")
     await pilot.press("escape", "escape")
     table = screen.query_one("#clusters", PagedList)
     await until(pilot, lambda: not table.marked)

@@ -28,7 +28,7 @@ NAMED = [
         "pagedown",
         "home",
     ),
-    *("end", "ctrl+d", "ctrl+u", "ctrl+r", "ctrl+o", "ctrl+p", "backspace", "delete"),
+    *("end", "ctrl+d", "ctrl+u", "ctrl+r", "ctrl+p", "backspace", "delete"),
 ]
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789CGJMRST?/[]:-"
 KEYS = [

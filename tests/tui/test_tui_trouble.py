@@ -32,7 +32,7 @@ from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
-from opsieve.tui.app.screens.help_screen import HelpScreen, JumpMode
+from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import CampaignScreen, JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
@@ -252,13 +252,13 @@ def test_a_dialog_that_is_ended_twice_takes_no_screen_with_it(store: Path) -> No
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         heard: list[object] = []
-        for dialog in (ConfirmDialog("sure?"), LineDialog("what?"), JumpMode(screen)):
+        for dialog in (ConfirmDialog("sure?"), LineDialog("what?")):
             pilot.app.push_screen(dialog, heard.append)  # type: ignore[arg-type]
             await until(pilot, lambda dialog=dialog: pilot.app.screen is dialog and dialog.is_mounted)  # type: ignore[misc]
             dialog.dismiss(None)
             dialog.dismiss(None)
             await until(pilot, lambda: pilot.app.screen is screen)
-        assert heard == [None, None, None]
+        assert heard == [None, None]
 
     drive(app_of(store), journey)
 

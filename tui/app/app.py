@@ -59,7 +59,6 @@ class OpsieveApp(App[None]):
         Binding("ctrl+r", "redo", "Redo", show=False),
         Binding("C", "campaign", "Campaign", show=False),
         Binding("T", "theme", "Next theme", show=False),
-        Binding("ctrl+o", "jump", "Jump", show=False),
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
@@ -349,7 +348,7 @@ class OpsieveApp(App[None]):
         if not self.screen_stack:
             return True
         shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
-        if action in ("undo", "redo", "jobs", "campaign", "help", "jump"):
+        if action in ("undo", "redo", "jobs", "campaign", "help"):
             return not isinstance(shown, WelcomeScreen)
         # Its class is asked: the subject of a screen that is still being made cannot be.
         return action != "act" or hasattr(type(shown), "subject")
@@ -406,12 +405,6 @@ class OpsieveApp(App[None]):
         here = Path.cwd()
         folder = self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
         self.push_screen(HelpScreen(self.screen, actions.list_commands(subject, folder)))
-
-    def action_jump(self) -> None:
-        """Show letters on every widget that can have the focus."""
-        from opsieve.tui.app.screens.help_screen import JumpMode
-
-        self.push_screen(JumpMode(self.screen))
 
     def action_theme(self) -> None:
         """Switch to the next theme: dark, light, without colour, the terminal's own colours."""

@@ -1,16 +1,12 @@
-"""Help: the keys of the screen beneath, and the syntax of the filter; and the mode in which a letter moves
-the focus.
-"""
+"""Help: the keys of the screen beneath, and the syntax of the filter."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import Screen
-from textual.widget import Widget
 from textual.widgets import Static
 
 from opsieve.tui.app.widgets import screens, visible
@@ -98,54 +94,3 @@ def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> li
         # Names and targets in a command may be a stranger's.
         found += [((f"  {key:4}", "accent"), (visible.escape_text(command), "")) for key, command in commands]
     return found
-
-
-# The home row of the keyboard
-LETTERS = "asdfghjkl"
-
-
-class JumpMode(screens.SteadyDialog[None]):
-    """Labels over the screen beneath."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,ctrl+o", "dismiss", "Stay")]
-
-    def __init__(self, beneath: Screen[object]) -> None:
-        super().__init__()
-        places = [
-            widget
-            for widget in beneath.focus_chain
-            if widget.region and not isinstance(widget, screens.PageBar)
-        ]
-        self._goals: dict[str, tuple[Widget, int]] = dict(
-            # Letters of the home row; a screen never has more places than these.
-            zip(LETTERS, ((widget, -1) for widget in places), strict=False)
-        )
-        self._bar = next(iter(beneath.query(screens.PageBar)), None)
-        if self._bar is not None:
-            self._goals |= {str(at + 1): (self._bar, at) for at in range(len(self._bar.pages))}
-
-    def compose(self) -> ComposeResult:
-        """Make a label at the place of each widget."""
-        for letter, (widget, at) in self._goals.items():
-            # Pages carry their own numbers.
-            if at < 0:
-                label = Static(letter, classes="jump", markup=False)
-                label.styles.offset = (widget.region.x, widget.region.y)
-                yield label
-        yield Static(
-            "press a letter to go there, a number for a page · esc stays", classes="jump-hint", markup=False
-        )
-
-    def on_key(self, event: events.Key) -> None:
-        """Move the focus to the widget of the letter."""
-        goal = self._goals.get(event.character or "")
-        if goal is None:
-            return
-        # Else the key would act on the screen beneath as well.
-        event.stop()
-        widget, at = goal
-        self.dismiss()
-        if at >= 0 and isinstance(widget, screens.PageBar):
-            widget.current = at
-        else:
-            widget.focus()

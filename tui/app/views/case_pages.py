@@ -91,7 +91,7 @@ def list_observations(observations: Sequence[Observation], problem: str, width: 
                 wrapped = [_wrap_text(value, room) for value in values]
                 for at in range(max(map(len, wrapped))):
                     cells = [lines[at] if at < len(lines) else "" for lines in wrapped]
-                    tones = [_choose_tone(name, value) for value in values]
+                    tones = [_TONES.get((name, value), _TONES.get((name, ""), "")) for value in values]
                     parts = [(f"{cell:{room}}  ", tone) for cell, tone in zip(cells, tones, strict=True)]
                     found.append(((f"{name if not at else '':11}  ", "dim"), *parts))
         found.append(())
@@ -121,14 +121,10 @@ def _make_table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _choose_tone(name: str, value: str) -> str:
-    if name == "target":
-        return "strong"
-    return (
-        {"ok": "good", "crash": "bad", "error": "bad", "hang": "bad"}.get(value, "")
-        if name == "outcome"
-        else ""
-    )
+# By row and value; "" is any other value.
+_TONES = {("target", ""): "strong", ("outcome", "ok"): "good"} | {
+    ("outcome", value): "bad" for value in ("crash", "error", "hang")
+}
 
 
 # Six lines: a long message must not push the outcomes of the other targets off the screen.
