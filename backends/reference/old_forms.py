@@ -97,10 +97,6 @@ def _divide_like_c(a: Array, b: Array) -> Array:
     return np.asarray(np.trunc(a / b).astype(a.dtype) if a.dtype.kind in "iu" else a / b)
 
 
-def _run_power(a: Array, b: Array) -> Array:
-    return np.asarray(np.power(a, b).astype(a.dtype))
-
-
 def _run_flattened(function: Callable[[Array], Array]) -> Function:
     """Apply a function along all dimensions from `axis` on, flattened into one."""
 
@@ -241,15 +237,6 @@ def _run_split(x: Array, sizes: Array | None = None, axis: int = 0, split: Any =
     return tuple(np.split(x, np.cumsum(listed)[:-1], axis))
 
 
-def _run_average_pool(x: Array, **attributes: Any) -> Array:
-    """Average the elements without the padding."""
-    return np.asarray(standard("AveragePool", x, **attributes))
-
-
-def _run_scatter(x: Array, places: Array, values: Array, axis: int = 0) -> Array:
-    return np.asarray(standard("ScatterElements", x, places, values, axis=axis))
-
-
 def _run_tile(x: Array, times: Array, axis: Array) -> Array:
     """Repeat the elements along one axis."""
     return np.concatenate([x] * int(times.item()), int(axis.item()))
@@ -261,14 +248,18 @@ _FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
     (19, {"DequantizeLinear": _run_dequantise}),
     (13, {"Softmax": _run_flattened(_softmax), "LogSoftmax": _run_flattened(_log_softmax)}),
     (13, {"Hardmax": _run_flattened(_hardmax)}), (12, {"Dropout": _dropout_with_bool}),
-    (11, {"Resize": _run_resize, "Scatter": _run_scatter, "Pad": _pad_by}),
+    (11, {"Resize": _run_resize, "Pad": _pad_by}),
+    (11, {"Scatter": lambda x, at, new, axis=0: standard("ScatterElements", x, at, new, axis=axis)}),
     (10, {"Dropout": _dropout, "Upsample": _run_resize}), (9, {"BatchNormalization": _run_batch_norm}),
     (8, {"Max": _of_one_shape(np.maximum), "Min": _of_one_shape(np.minimum)}),
     (8, {"Sum": _of_one_shape(np.add), "Mean": _of_one_shape(np.add, mean=True)}),
     (7, {name: _binary(each) for name, each in _BINARY.items()}),
-    (7, {"Div": _binary(_divide_like_c), "Pow": _binary(_run_power)}),
+    (7, {"Div": _binary(_divide_like_c)}),
+    (7, {"Pow": _binary(lambda a, b: np.asarray(np.power(a, b).astype(a.dtype)))}),
     (7, {"PRelu": _prelu, "Upsample": _run_upsample}),
-    (7, {"Gemm": _product, "AveragePool": _run_average_pool}), (6, {"Clip": _run_clip, "Tile": _run_tile}),
+    # Without the padding
+    (7, {"AveragePool": lambda x, **attributes: standard("AveragePool", x, **attributes)}),
+    (7, {"Gemm": _product}), (6, {"Clip": _run_clip, "Tile": _run_tile}),
     (5, {"Reshape": _run_reshape}), (2, {"Split": _run_split}),
     (4, {"Concat": lambda *parts, axis=1: np.concatenate(parts, axis)}),
 )  # fmt: skip

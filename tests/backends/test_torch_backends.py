@@ -329,6 +329,21 @@ def test_every_part_is_a_setting_of_this_release(workers: Workers) -> None:
     results(workers, f"inductor:level=eager,disabled={parts}", chain("Relu"), X)
 
 
+@needs_torch
+@pytest.mark.slow(seconds=10)
+def test_a_pass_is_skipped_by_its_whole_name() -> None:
+    from torch.fx import symbolic_trace
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+    module = symbolic_trace(lambda x: x)
+    ran: list[str] = []
+    with knobs.wrap_passes("fuse_conv_bn_again+stable_sort", False):
+        # The first name is a part of one that is skipped.
+        for name in ("fuse_conv_bn", "stable_sort", "remove_noop_ops"):
+            GraphTransformObserver(module, name).apply_graph_pass(lambda graph, name=name: ran.append(name))
+    assert ran == ["fuse_conv_bn", "remove_noop_ops"]
+
+
 def test_the_table_is_large() -> None:
     # The files are read, not imported: they import torch.
     folder = Path(torch_targets.__file__).resolve().parent

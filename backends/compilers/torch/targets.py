@@ -12,7 +12,6 @@ the compiler is not run.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
@@ -344,7 +343,8 @@ class Inductor(Compiled):
         missing = [name for name in patches if not knobs.has(config, name)]
         if missing:
             raise UnknownName("this release of torch has no %s" % ", ".join(missing))
-        knobs.check_passes(patches.get("disabled_passes", ""), Path(config.__file__).parent / "fx_passes")
+        skipped = patches.pop("disabled_passes", "")
+        knobs.check_passes(skipped, Path(config.__file__).parent / "fx_passes")
         make = torch._dynamo.lookup_backend(options["level"])
 
         def backend(graph: Any, examples: Any) -> Callable[..., Any]:
@@ -363,8 +363,8 @@ class Inductor(Compiled):
         def run(values: dict[str, Any]) -> dict[str, Any]:
             feeds = module.to_tensors(values)
             request.stage("compile")
-            trace = knobs.trace_passes() if options["trace"] == "on" else contextlib.nullcontext()
-            with torch.no_grad(), config.patch(patches), trace:
+            wrapped = knobs.wrap_passes(skipped, options["trace"] == "on")
+            with torch.no_grad(), config.patch(patches), wrapped:
                 made = compiled(*feeds)
             return module.to_values(made)
 
