@@ -106,6 +106,8 @@ CONVERTER = targets.Transformed(
     extra="onnxconverter-common",
     may_lack=True,
     restore=functools.partial(widen, _LARGEST["onnxconverter-float16"]),
+    # Older ones import onnx.mapping, and the oldest six.
+    older=("1.16.0", "onnx==1.18.0", "six"),
 )
 ONNXRUNTIME = targets.Transformed(
     "onnxruntime-float16",

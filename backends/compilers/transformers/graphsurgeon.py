@@ -32,4 +32,6 @@ BACKEND = targets.Transformed(
     ("onnx", "ml_dtypes"),
     ("onnx_graphsurgeon",),
     operate,
+    # Older ones use onnx.helper.float32_to_bfloat16.
+    older=("0.6.0", "onnx==1.18.0"),
 )

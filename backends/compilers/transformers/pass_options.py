@@ -78,8 +78,8 @@ def onnxsim_passes() -> List[str]:
 
     if not hasattr(library, "_list_optimizers"):
         return []
-    # Before this call 25 of the default passes are not registered (0.8.1)
-    library._list_other_optimizers()
+    # Before this call 25 of the default passes are not registered (0.8.1); 0.6.3 to 0.7.3 lack it.
+    getattr(library, "_list_other_optimizers", list)()
     return list(library._list_optimizers())
 
 
@@ -91,7 +91,7 @@ def known_to_onnxsim(names: List[str]) -> List[str]:
 
     listed_ = onnxsim_passes()
     if listed_:
-        return check_names("onnxsim", names, listed_ + library._list_other_optimizers())
+        return check_names("onnxsim", names, listed_ + getattr(library, "_list_other_optimizers", list)())
     with open(library.__file__, "rb") as file:
         words = file.read()
     # Two letters occur in any binary.

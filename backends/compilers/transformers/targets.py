@@ -14,6 +14,7 @@ an operator that the transformer introduced, and bugs of onnxruntime from bugs o
 """
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.ort import BACKEND as ORT
@@ -46,7 +47,7 @@ NO_TYPE = (("unsupported", r"no supported data type: \d+"),)
 NO_SWITCH = (
     r"unexpected keyword argument"
     r" '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
-    r"|onnx_shape_inference|inline|no_shape_infer|skip_optimizations|skip_fusion_patterns)'"
+    r"|onnx_shape_inference|inline|keep_io_types|no_shape_infer|skip_optimizations|skip_fusion_patterns)'"
 )
 
 
@@ -61,7 +62,8 @@ class Transformed(Adapter):
     operators; there is then no baseline to show a lack of the result as a fault. `checked`: onnx's checker
     must accept the result; not what onnxruntime makes for itself, with operators of its own in ONNX's domain
     (SimplifiedLayerNormalization). `examine` raises BrokenModel if outputs differ from the result's
-    declarations. `restore` gives a model that was narrowed, after the original, its precision back: that
+    declarations. `older` is the first release that needs nothing more, and what those before it need.
+    `restore` gives a model that was narrowed, after the original, its precision back: that
     one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs too.
     """
 
@@ -89,6 +91,7 @@ class Transformed(Adapter):
         examine: Optional[Callable[[Any, Mapping[str, Any]], None]] = None,
         restore: Optional[Callable[[Any, Any], Any]] = None,
         fed: bool = False,
+        older: Tuple[str, ...] = ("",),
     ) -> None:
         self.name, self.package, self.extra = name, package or name, name if not package else extra
         self.module = self.package.replace("-", "_")
@@ -107,9 +110,15 @@ class Transformed(Adapter):
         self.requirements = ("onnxruntime", *libraries)
         self.imports, self.transform = imports, transform
         self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
-        self.restore, self.fed = restore, fed
+        self.restore, self.fed, self.older = restore, fed, older
         self.shows_graph: Mapping[str, str] = {"trace": "graph"} if "trace" in options else {}
         self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """Return what an old release needs, such as an onnx that has what newer ones lack."""
+        before, *needed = self.older
+        ages = [[int(number) for number in re.findall(r"\d+", text)] for text in (release, before)]
+        return tuple(needed) if ages[0] < ages[1] else ()
 
     def load(self) -> str:
         """Import onnx, onnxruntime and the package."""
