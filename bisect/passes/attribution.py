@@ -9,13 +9,13 @@ happens, the passes are tried one by one to learn which those are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from opsieve.backends.stacks.frame_lines import PassTrace
 from opsieve.bisect.search.search import TestResult
 
-Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
+Blame = Literal["pass", "set", "not-a-pass", "conversion", "unnamed", "does-not-fail"]
 Probe = Callable[[str, tuple[str, ...]], TestResult]
 Trace = Callable[[str, tuple[str, ...]], PassTrace]
 
@@ -35,8 +35,9 @@ class Attribution:
     are those that cause it with every other skippable pass that acted off; `kept` are the passes that had to
     stay on for that. `applications` tells which application of a pass that ran several times is guilty,
     counted from 1 (empty if a single one does not suffice). `not-a-pass`: the case fails with all
-    optimisation off. `unnamed`: optimisation causes the failure, but through a part without a name. `levels`
-    maps each optimisation level to its result.
+    optimisation off. `conversion`: it fails with the compiler on and all of its passes off, so reading or
+    writing the program is at fault. `unnamed`: optimisation causes the failure, but through a part without a
+    name. `levels` maps each optimisation level to its result.
     """
 
     answer: Blame
@@ -55,12 +56,15 @@ def find_guilty_passes(
     switches: Sequence[str] = (),
     counted: bool = False,
     own: Sequence[str] = (),
+    converts: bool = False,
 ) -> Attribution:
     """Call `probe(level, passes to skip)` until the guilty passes are known.
 
     `levels` go from none to most optimisation. `trace(level, passes to skip)` returns which passes ran and
     which acted. `switches` are parts of the compiler that can be off like a pass but are missing from every
     trace. With `counted`, `PASS@2` skips the second application. `own` are passes that the program asks for.
+    `converts`: the compiler does nothing at the lowest level, and else converts the program around passes
+    that are all in its trace.
     """
     # The stages below ask for the same sets again, and a probe compiles a model.
     asker = _CachedProbe(probe)
@@ -69,11 +73,24 @@ def find_guilty_passes(
     failing = [level for level in levels if results[level] is TestResult.BAD]
     if not failing:
         return Attribution("does-not-fail", (), (), named, asker.probe_count)
-    level = failing[0]
-    if level == levels[0] and len(levels) > 1:
+    if failing[0] == levels[0] and len(levels) > 1:
         return Attribution("not-a-pass", (), (), named, asker.probe_count)
-    case = _Level(asker, level)
-    first = trace(level, ())
+    answers = []
+    # The first level that fails has the fewest passes. What cures it need not cure the whole: at a higher one
+    # the same optimisation may run again under another name.
+    for level in dict.fromkeys((failing[0], levels[-1])):
+        found = _blame_level(_Level(asker, level), trace, switches, counted, own, converts)
+        answers.append(replace(found, levels=named, probes=asker.probe_count))
+        if asker(levels[-1], tuple(sorted(found.passes))) is not TestResult.BAD or not found.passes:
+            break
+    return next((answer for answer in reversed(answers) if answer.passes), answers[0])
+
+
+def _blame_level(
+    case: "_Level", trace: Trace, switches: Sequence[str], counted: bool, own: Sequence[str], converts: bool
+) -> Attribution:
+    """Find the guilty passes at one level."""
+    first = trace(case.level, ())
     for candidates in _iter_suspects(case, trace, first, switches, own):
         guilty = case.find_cure(candidates)
         if not guilty:
@@ -97,8 +114,13 @@ def find_guilty_passes(
         }
         applications = {name: which for name, which in times.items() if which}
         answer: Blame = "pass" if len(guilty) == 1 else "set"
-        return Attribution(answer, guilty, alone, named, asker.probe_count, kept, applications)
-    return Attribution("unnamed", (), (), named, asker.probe_count)
+        return Attribution(answer, guilty, alone, {}, 0, kept, applications)
+    off = (*first.ran, *first.hosts, *switches)
+    # A pass that runs all the same, or only in the place of another, may be the guilty one.
+    is_bare = converts and first.ran and case.run_probe(off) is TestResult.BAD
+    return Attribution(
+        "conversion" if is_bare and not trace(case.level, off).ran else "unnamed", (), (), {}, 0
+    )
 
 
 def _iter_suspects(

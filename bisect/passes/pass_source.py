@@ -58,7 +58,7 @@ def list_switches(backend: str) -> tuple[str, ...]:
     return tuple(
         name
         for name, legal in facts.options.items()
-        if legal == ("on", "off") and facts.baseline.get(name) != "off"
+        if legal == ("on", "off") and "off" not in (facts.baseline.get(name), facts.unchanged.get(name))
     )
 
 
@@ -126,7 +126,15 @@ def blame_passes(
     counted = target.facts.counts_applications
     # `NAME:ARGUMENT`; `=OPTION:VALUE` is no pass.
     own = [item.partition(":")[0] for item in case.program.passes if not item.startswith("=")]
-    found = find_guilty_passes(variants.levels, probe, variants.trace_passes, variants.switches, counted, own)
+    found = find_guilty_passes(
+        variants.levels,
+        probe,
+        variants.trace_passes,
+        variants.switches,
+        counted,
+        own,
+        converts=bool(target.facts.unchanged),
+    )
     if found.answer == "does-not-fail":
         raise NoFailure(f"{target.display}: it failed once, and not again: {wanted.text}")
     # Two bugs in one model: without optimisation it fails in another way, which the answer must not hide.

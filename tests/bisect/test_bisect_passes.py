@@ -84,6 +84,18 @@ def test_two_passes_that_mask_each_other() -> None:
     assert found.probes <= 65
 
 
+def test_what_runs_again_at_a_higher_level_is_named_too() -> None:
+    """The optimisation of Pass3 runs at the highest level once more, as Pass31."""
+
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        wanted = {"disable_all": set(), "basic": {"Pass3"}}.get(level, {"Pass3", "Pass31"})
+        return TestResult.BAD if wanted - set(off) else TestResult.GOOD
+
+    found = blame(LEVELS, PASSES, probe)
+    assert (found.answer, set(found.passes)) == ("set", {"Pass3", "Pass31"})
+    assert (probe("all", found.passes), found.levels["basic"]) == (TestResult.GOOD, "bad")
+
+
 def test_two_passes_that_need_each_other() -> None:
     found = blame(LEVELS, PASSES, compiler([{"Pass3", "Pass31"}]))
     assert found.answer == "pass"
@@ -103,6 +115,20 @@ def test_of_two_acting_passes_that_need_each_other_the_later_one_is_named() -> N
 def test_not_a_pass() -> None:
     found = blame(LEVELS, PASSES, lambda level, off: TestResult.BAD)
     assert (found.answer, found.passes, found.probes) == ("not-a-pass", (), 4)
+
+
+@pytest.mark.parametrize(("left", "answer"), [((), "conversion"), (("Pass7",), "unnamed")])
+def test_what_fails_with_every_pass_off_is_the_conversion(left: tuple[str, ...], answer: str) -> None:
+    """A tool that only converts the program without its passes; Pass7 may run in spite of being skipped."""
+
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        return TestResult.GOOD if level == "none" else TestResult.BAD
+
+    def trace(level: str, off: tuple[str, ...]) -> PassTrace:
+        return PassTrace(tuple(name for name in PASSES if name not in off or name in left), ("Pass3",))
+
+    assert find_guilty_passes(["none", "target"], probe, trace, converts=True).answer == answer
+    assert find_guilty_passes(["none", "target"], probe, trace).answer == "unnamed"
 
 
 def test_a_host_is_blamed_only_when_no_single_pass_is() -> None:
@@ -240,6 +266,8 @@ def test_any_text_is_a_log(log: str, died: bool) -> None:
         ("onnxsim", "skip"),
         ("inductor", "disabled"),
         ("reference", ""),
+        # Its one switch leaves the whole tool out.
+        ("onnxruntime-transformers", ""),
     ],
 )
 def test_backends_take_part_by_their_options(backend: str, option: str) -> None:

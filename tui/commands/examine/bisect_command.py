@@ -294,6 +294,13 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
     return 0
 
 
+_NO_PASS = {
+    "not-a-pass": "not an optimiser pass: it also fails with all optimisations off",
+    "conversion": "not an optimiser pass but the import or export of the program: it also fails with every"
+    " pass off",
+}
+
+
 def write_sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: int) -> str:
     """Write the answer for a person; a compiler with one level has no unoptimised build for comparison."""
     names = " and ".join(passes)
@@ -307,8 +314,8 @@ def write_sentence(answer: str, passes: Sequence[str], alone: Sequence[str], lev
     if answer == "set":
         each = f"{' and '.join(alone)} each cause it alone" if alone else "none causes it alone"
         return f"passes {names}: only skipping all of them cures the failure; {each}"
-    if answer == "not-a-pass":
-        return "not an optimiser pass: it also fails with all optimisations off"
+    if answer in _NO_PASS:
+        return _NO_PASS[answer]
     if answer == "unnamed" and levels == 1:
         return "nothing that can be switched off: it fails with everything off that can be"
     return "an optimisation that cannot be switched off by name: it fails with every named pass off"

@@ -50,7 +50,7 @@ def _list_version_answer(found: VersionAnswer) -> Iterator[str]:
     yield found.answer[:1].upper() + found.answer[1:]
     if found.guilty_passes:
         yield f"Pass {' and '.join(found.guilty_passes)}"
-    elif found.attribution == "not-a-pass":
+    elif found.attribution in ("not-a-pass", "conversion"):
         yield "Not an optimiser pass: it also fails with all optimisations off"
     if found.fingerprint:
         yield f"Failure {found.fingerprint}: {found.symptom}"
