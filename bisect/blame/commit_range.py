@@ -143,10 +143,9 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
 
 def find_default_branch(repository: "Repo") -> str:
     """Return the commit of the clone's origin/HEAD, or of the checkout if there is no such reference."""
-    try:
-        return str(repository.git.rev_parse("--verify", "--quiet", "refs/remotes/origin/HEAD"))
-    except _get_git_error():
-        return str(repository.git.rev_parse("HEAD"))
+    head = "refs/remotes/origin/HEAD"
+    found = repository.git.rev_parse("--verify", "--quiet", head, with_exceptions=False)
+    return str(found or repository.git.rev_parse("HEAD"))
 
 
 def _read_log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
@@ -228,10 +227,3 @@ class _Copies:
 def _compute_share(part: Counter[tuple[str, str]], whole: Counter[tuple[str, str]]) -> float:
     """Return the share of `part` that is in `whole`, or 0 if `part` is empty."""
     return (part & whole).total() / part.total() if part else 0.0
-
-
-def _get_git_error() -> type[Exception]:
-    """Import git late, because most commands do not need it, and return its error class."""
-    import git
-
-    return git.GitCommandError

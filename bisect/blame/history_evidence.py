@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame import built_sources, commit_range, wording
-from opsieve.bisect.blame.ranking import Clue, sum_weights
+from opsieve.bisect.blame.ranking import WEIGHTS, Clue
 
 if TYPE_CHECKING:
     from git import Repo
@@ -185,7 +185,9 @@ class _HistoryReader:
 
     def add_line_clues(self, clues: wording.Clues) -> None:
         """Add clues from identifiers in the lines changed by the top-ranked commits."""
-        likely = sorted(self.found, key=lambda sha: -sum_weights(self.found[sha]))[:_MOST_PATCHES]
+        likely = sorted(self.found, key=lambda sha: -sum(WEIGHTS[kind] for kind in self.found[sha]))[
+            :_MOST_PATCHES
+        ]
         for sha, patch in commit_range.read_patches(self._repository, likely).items():
             clue = wording.find_code_clues(patch, clues)
             if Clue.CODE_OPERATOR in clue and Clue.LINES in self.found[sha]:

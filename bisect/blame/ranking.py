@@ -9,7 +9,7 @@ predicting how often the answer is right.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -100,11 +100,6 @@ class Ranking:
     none: float
 
 
-def sum_weights(clues: Iterable[Clue]) -> float:
-    """Sum the weights of all clues for and against a commit, in nats."""
-    return sum(WEIGHTS[kind] for kind in clues)
-
-
 def rank_by_evidence(
     commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]], is_exact: bool = False
 ) -> Ranking:
@@ -112,7 +107,7 @@ def rank_by_evidence(
 
     If the range `is_exact`, the culprit is hardly outside: that weighs no more than all of its commits.
     """
-    scores = {sha: sum_weights(found.get(sha, ())) for sha in commits}
+    scores = {sha: sum(WEIGHTS[kind] for kind in found.get(sha, ())) for sha in commits}
     # log(n) nats for "outside" equal n commits of weight 0, the whole range without evidence.
     outside = min(NONE, math.log(max(1, len(commits)))) if is_exact else NONE
     # The largest score is subtracted first, so that exp() neither overflows nor makes every share 0.

@@ -90,10 +90,10 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
     seen = {
         homes[p] for change in history for p, _, new in change.files if p in homes and new in hashes[homes[p]]
     }
-    total, matched = Counter(map(_get_package, sources)), Counter(map(_get_package, seen))
+    total, matched = (Counter(name.partition("/")[0] for name in names) for names in (sources, seen))
     # A top folder of which less than half is known here is another project's.
     packages = {package for package in matched if matched[package] * 2 >= total[package]}
-    names = sorted(name for name in sources if _get_package(name) in packages)
+    names = sorted(name for name in sources if name.partition("/")[0] in packages)
     masks = _count_agreements(
         repository, history, homes, hashes, {name: 1 << bit for bit, name in enumerate(names)}
     )
@@ -107,7 +107,7 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
     known = set(homes.values())
     exact = all(name not in known or PurePosixPath(name).name in VERSION_FILES for name in others)
     native = any(
-        _get_package(name) in packages and PurePosixPath(name).suffix in _NATIVE for name in installed
+        name.partition("/")[0] in packages and PurePosixPath(name).suffix in _NATIVE for name in installed
     )
     return ContentMatch(sha, agree, len(names), exact, not native)
 
@@ -206,10 +206,6 @@ def _hash_file(path: Path) -> frozenset[str]:
     return frozenset(
         hashlib.sha1(b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest() for form in forms
     )
-
-
-def _get_package(name: str) -> str:
-    return name.partition("/")[0]
 
 
 # onnxruntime writes `git-commit-id=<hash>` into its shared library (1.17 and later); others a line of Python.

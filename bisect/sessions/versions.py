@@ -87,7 +87,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
             exact = [replace(item, exact=False) for item in answer.transitions]
             answer = replace(answer, transitions=tuple(exact))
         if request.attribute and change is not None:
-            blamed = _find_guilty_passes(case, source, workers, _get_bad_end(change), request, say)
+            blamed = _find_guilty_passes(case, source, workers, change.bad_end, request, say)
             if blamed is not None:
                 answer = replace(answer, attribution=blamed.attribution, guilty_passes=blamed.guilty_passes)
     answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
@@ -124,11 +124,13 @@ def _check_target(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
         if named is None:
             raise BadInput("name --target, the compiler whose builds these are")
         return named.with_release(named.release)
+    # One wheel may hold several tools: onnxruntime's optimizer, quantizer and float16 converter.
+    if named is not None and package == named.facts.package:
+        return named
     backend = find_backend(package)
-    target = named or resolve(backend)
-    if target.name != backend:
-        raise BadInput(f"--target is {target.display}, but {package} is the package of {backend}")
-    return target
+    if named is not None and named.name != backend:
+        raise BadInput(f"--target is {named.display}, but {package} is the package of {backend}")
+    return named or resolve(backend)
 
 
 def _search_builds_between(
@@ -191,7 +193,7 @@ def _add_repository_facts(
                 version_rows.describe_end(row.get_version(name), target)
                 for name in (change.last_before, change.first_after)
             )
-            seen = next((item for item in answer.evidence if item.version == _get_bad_end(change)), None)
+            seen = next((item for item in answer.evidence if item.version == change.bad_end), None)
             clues = Clues(
                 answer.guilty_passes or (),
                 tuple(sorted(set(case.program.operators()))),
@@ -204,10 +206,6 @@ def _add_repository_facts(
             # No such commits: report the releases all the same
             say(str(error))
     return answer
-
-
-def _get_bad_end(change: outcome.Transition) -> str:
-    return change.last_before if change.kind == "fix" else change.first_after
 
 
 def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswer | VersionPreview:

@@ -102,7 +102,9 @@ def evaluate(case: Case, target: ResolvedTarget, lab: oracles.Lab, policy: Polic
     if state == "skip" and observation.outputs is not None:
         differ = _compare_levels(case, target, observation, lab, policy)
         return VersionOutcome(state, "", "", verdict.verdict, "done", text, levels_differ=differ)
-    return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
+    # What the environment breaks says nothing of the release.
+    stage = observation.stage if verdict.verdict == "unsupported" else ""
+    return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, stage=stage, text=text)
 
 
 def _find_incompatible_package(observation: Observation, target: ResolvedTarget) -> str:
@@ -227,12 +229,14 @@ def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> Tes
 def lacks_failure(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
     """Whether a version that was not judged still lacks the failure `wanted`.
 
-    It does if it returned outputs where the failure ends a run, or if its levels agree where the failure
-    makes them disagree.
+    It does if it got beyond the stage in which the failure ends a run, as one that compiles what the host
+    cannot run, or if its levels agree where the failure makes them disagree.
     """
-    if seen.state != "skip" or seen.stage != "done":
+    if seen.state != "skip" or not seen.stage:
         return False
-    return wanted.stage != "done" or (wanted.levels_differ is True and seen.levels_differ is False)
+    return _get_progress(seen) > _get_progress(wanted) or (
+        wanted.levels_differ is True and seen.levels_differ is False
+    )
 
 
 def _get_progress(seen: VersionOutcome) -> int:
@@ -250,6 +254,11 @@ class Transition:
     exact: bool
     before: str
     after: str
+
+    @property
+    def bad_end(self) -> str:
+        """The version that fails."""
+        return self.last_before if self.kind == "fix" else self.first_after
 
 
 def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:

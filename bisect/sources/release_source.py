@@ -306,19 +306,14 @@ def list_releases(
     if offline:
         found = list(dict.fromkeys(release for release, _ in store.list_installed(package, index)))
     else:
-        file = root / "listed" / f"{_name_listing(package, index, preliminary)}.json" if root else None
+        asked = hashlib.sha256(f"{index.place} {preliminary}".encode()).hexdigest()[:10]
+        name = package if index == CONFIGURED and not preliminary else f"{package}-{asked}"
+        file = root / "listed" / f"{name}.json" if root else None
         found = _read_listing(package, store, file, index, preliminary)
     if not found:
         where = "in the store; leave --offline out" if offline else "that can run here"
         raise BadInput(f"there is no release of {shown(package)} {where}")
     return found
-
-
-def _name_listing(package: str, index: PackageIndex, preliminary: bool) -> str:
-    """Return the file name of a package's listing on disk."""
-    asked = f"{index.place} {preliminary}"
-    plain = index == CONFIGURED and not preliminary
-    return package if plain else f"{package}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"
 
 
 def _read_listing(

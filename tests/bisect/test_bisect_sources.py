@@ -14,6 +14,7 @@ import pytest
 from commands import opsieve
 from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
+from repository import ROOT
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
@@ -39,6 +40,7 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 FINE, LOST = VersionOutcome("good", symptom="ok"), VersionOutcome("skip", symptom="environment")
 WRONG = VersionOutcome("bad", "k1", "mismatch value", "value mismatch", "done")
 RAISES = VersionOutcome("bad", "k2", "error run x", "error at run", "run")
+UNSUPPORTED = VersionOutcome("skip", symptom="unsupported", stage="run")
 STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "compile")
 
 
@@ -52,6 +54,10 @@ STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "comp
         (STOPS, RAISES, TestResult.SKIP),
         (WRONG, RAISES, TestResult.GOOD),  # it got past the place of the error
         (RAISES, STOPS, TestResult.GOOD),
+        # It compiles what its host cannot run, or cannot be tried at all.
+        (UNSUPPORTED, STOPS, TestResult.GOOD),
+        (UNSUPPORTED, RAISES, TestResult.SKIP),
+        (LOST, STOPS, TestResult.SKIP),
         (STOPS, None, TestResult.BAD),
     ],
 )
@@ -193,6 +199,22 @@ def test_bad_usage_gets_one_sentence(
     assert code == 2
     assert word in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_one_wheel_holds_several_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "store"))
+    case = str(ROOT / "samples" / "onnx-compose-branch-initializer-error")
+    asked = ["bisect", case, "--releases", "onnx", "--offline", "-t"]
+    assert "leave --offline out" in opsieve(*asked, "onnx-compose", capsys=capsys)[2]
+    assert "is the package of" in opsieve(*asked, "onnxslim", capsys=capsys)[2]
+
+
+def test_an_old_release_has_an_onnx_of_its_time() -> None:
+    backend = resolve("onnx-graphsurgeon").backend
+    assert (backend.companions("0.5.8"), backend.companions("0.6.1")) == (("onnx==1.18.0",), ())
+    assert resolve("onnxslim").backend.companions("0.0.1") == ()
 
 
 def test_names_of_packages_and_releases() -> None:

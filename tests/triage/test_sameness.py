@@ -21,6 +21,12 @@ def error(message: str, function: str = "fuse", stage: str = "compile", line: in
     return make_fingerprint(Verdict("fail", "", "error", stage, message), seen, ["Relu"])  # type: ignore[arg-type]
 
 
+def broken(objection: str) -> Fingerprint:
+    message = f"onnx.checker accepts the original and refuses the transformed model: {objection}"
+    seen = Observation("onnxscript", "", "error", "compile", exception="BrokenModel", message=message)
+    return make_fingerprint(Verdict("fail", "", "error", "compile", message), seen, ["Conv"])
+
+
 def wrong(what: str) -> Fingerprint:
     seen = Observation("tvm", "", "ok", "run", outputs={"y": None})
     return make_fingerprint(Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what)), seen, ["Relu"])  # type: ignore[arg-type]
@@ -37,6 +43,8 @@ def wrong(what: str) -> Fingerprint:
         (error("no room here"), error("no air here"), "release", True),
         (error("no room here"), error("no air here"), "fingerprint", False),
         (error("no room"), error("no room", "fold"), "release", False),
+        (broken("not sorted"), broken("(op_type:Conv): other shapes"), "release", False),
+        (broken("(op_type:Conv)"), broken("(op_type:Conv, node name: node)"), "release", True),
         (error("no room"), error("no room", line=8), "fingerprint", True),
         (error("no room"), error("no room", line=8), "cure", True),
     ],

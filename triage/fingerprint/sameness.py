@@ -44,7 +44,8 @@ _LATER = frozenset(
 )
 # They count in a key until a reduced graph or a pass tells more, and always here.
 _UNTIL_KNOWN = frozenset([ComponentName.DTYPE, ComponentName.BLAME])
-_STATUS = re.compile(r"[A-Z_]{2,40}: ")
+# Releases changed the status of some errors and the names that they give nodes, not their words.
+_CHANGING = re.compile(r"^[A-Z_]{2,40}: |, node name: [^)]*")
 
 
 @dataclass(frozen=True)
@@ -90,15 +91,17 @@ def get_trait(found: Fingerprint) -> str:
     if mismatch := found.get_value(ComponentName.MISMATCH):
         parts = [found.get_value(ComponentName.KIND), mismatch, found.get_value(ComponentName.DTYPE)]
         return " ".join(filter(None, parts))
-    frames, message = found.get_value(ComponentName.FRAMES), found.get_value(ComponentName.MESSAGE)
+    frames, *said = (
+        found.get_value(name) for name in (ComponentName.FRAMES, ComponentName.MESSAGE, ComponentName.FOUND)
+    )
     # An offset in a library changes with every build.
     place = found.get_value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
-    # Releases changed the status of some errors, not their words.
-    status = _STATUS.match(message)
+    # Of a broken model not who refuses it, but what is wrong with it, tells two faults apart.
+    message = _CHANGING.sub("", ": ".join(filter(None, said)))
     parts = [
         found.get_value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)
     ]
-    return " ".join(filter(None, [*parts, place or (message[status.end() :] if status else message)]))
+    return " ".join(filter(None, [*parts, place or message]))
 
 
 def _get_outline(found: Fingerprint) -> Hashable:
