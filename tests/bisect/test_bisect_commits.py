@@ -106,7 +106,9 @@ def merged(folder: Path, count: int, seed: int) -> tuple[History, int]:
     return history.write(), culprit
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
 def test_merges(tmp_path: Path, seed: int) -> None:
     history, culprit = merged(tmp_path / "repository", 150, seed)
     found = search(history, history.shas[0], "main")

@@ -221,13 +221,13 @@ def test_programs_are_valid(seed: int, size: int) -> None:
 
 
 def test_programs_run(workers: Workers) -> None:
-    cases = [generate("pattern", seed, GenRequest(nodes=8)) for seed in range(150)]
+    cases = [generate("pattern", seed, GenRequest(nodes=8)) for seed in range(75)]
     tests = [Test(case.program, case.inputs) for case in cases]
     seen = Counter[str]()
     for case, answer in zip(cases, workers.observe_many(PLAIN, tests), strict=True):
         seen[answer.outcome] += 1
         assert answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
-    assert seen["ok"] > 100, seen
+    assert seen["ok"] > 50, seen
 
 
 def test_rewrites_stand_in_bodies_and_go_on_from_each_other() -> None:

@@ -29,7 +29,10 @@ def start() -> Subject:
     return Subject(parse_model(TEXT), dict(INPUTS), {})
 
 
-@pytest.mark.parametrize("operator", ["Swirl", "Twirl", "MatMul", "Add", "Shape"])
+@pytest.mark.parametrize(
+    "operator",
+    ["Swirl", "Shape", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Twirl", "MatMul", "Add"))],
+)
 def test_one_node_is_left_wherever_the_failure_is(workers: Workers, operator: str) -> None:
     case = Case(OnnxProgram(start().program.model), dict(INPUTS))
     premise = find(case, [resolve(f"fake:crash@{operator}")], None, workers)

@@ -38,8 +38,18 @@ def verdict_on(target: str, case: Case, workers: Workers) -> Verdict:
 
 @pytest.mark.parametrize(
     ("fault", "level"),
-    [("unsupported", level) for level in LEVELS]
-    + [(fault, "fingerprint") for fault in ("unsupported@/run", "rejected", "crash", "shape")],
+    [
+        ("unsupported", "fingerprint"),
+        ("shape", "fingerprint"),
+        # The chain reduces and exports these kinds; the levels are one comparison (triage/test_sameness.py).
+        *(
+            pytest.param(fault, level, marks=pytest.mark.slow)
+            for fault, level in [
+                *(("unsupported", level) for level in LEVELS if level != "fingerprint"),
+                *((fault, "fingerprint") for fault in ("unsupported@/run", "rejected", "crash")),
+            ]
+        ),
+    ],
 )
 def test_what_run_calls_a_failure_is_reduced_and_exported(
     fault: str, level: Level, workers: Workers, tmp_path: Path
