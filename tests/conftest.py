@@ -29,6 +29,7 @@ gc.set_threshold(20_000, 20, 50)
 _NOT_FOR_COMPILERS = [
     "PYTEST_CURRENT_TEST",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    "PYTEST_XDIST_WORKER",
     "COLUMNS",
     "GITHUB_ACTIONS",
     "GITHUB_STEP_SUMMARY",
@@ -138,10 +139,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_zygotes() -> Iterator[None]:
-    """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers`
-    leave behind has zygotes of its own.
+def kept_zygotes(worker_id: str, testrun_uid: str) -> Iterator[None]:
+    """A compiler that a test has started serves the tests after it too, in all processes of the run; a test
+    that looks at what `Workers` leave behind has zygotes of its own.
     """
+    if worker_id != "master":
+        ZYGOTES.share_as(f"tests {testrun_uid}")
     ZYGOTES.keep_idle(14, ignored=_NOT_FOR_COMPILERS)
     yield
     ZYGOTES.keep_idle(0)

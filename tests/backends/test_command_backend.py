@@ -164,6 +164,8 @@ def test_a_command_runs_only_where_it_was_typed(folder: Path, capsys: pytest.Cap
     assert "BUG: CalledProcessError" in done.stdout, done.stdout + done.stderr
 
 
+# Quick: how a program ends, above; run to corpus diff of a command in the chain (command-wrong).
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++, which builds the page's compiler")
 def test_the_example_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = (ROOT / "samples" / "tiny.cpp").read_text()
