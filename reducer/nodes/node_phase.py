@@ -15,6 +15,7 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import beside, hint, likelihood, made_into, rewritten
+from opsieve.reducer.onnx_edit.inference import infer, is_static, types_of, without_types
 
 # The number of nodes up to which single edits are as cheap as a search.
 ENOUGH = 6
@@ -59,7 +60,15 @@ class NodePhase:
         self._begin()
 
     def _begin(self) -> None:
+        model = self.engine.best.model
         self.graph = view.Graph(self.engine.best)
+        # A value that becomes an input keeps sizes that the whole model leaves open.
+        is_open = any(not is_static(info.type) for info in model.graph.input)
+        found = (
+            infer(without_types(model, {}), strict=False) if is_open and model.ByteSize() < _HEAVY else None
+        )
+        if found is not None:
+            self.graph.__dict__["declared"] = types_of(found.graph) | dict(self.graph.declared)
         self.search = SubsetSearch(
             self.engine, self._cut_nodes, self.graph.nearest, likely=likelihood(self.graph, ())
         )
