@@ -116,9 +116,8 @@ class Transformed(Adapter):
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """Return what an old release needs, such as an onnx that has what newer ones lack."""
-        before, *needed = self.older
-        ages = [[int(number) for number in re.findall(r"\d+", text)] for text in (release, before)]
-        return tuple(needed) if ages[0] < ages[1] else ()
+        ages = [[int(number) for number in re.findall(r"\d+", text)] for text in (release, self.older[0])]
+        return self.older[1:] if ages[0] < ages[1] else ()
 
     def load(self) -> str:
         """Import onnx, onnxruntime and the package."""
