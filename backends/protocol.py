@@ -175,7 +175,8 @@ class WritesScripts(Protocol):
         ModelProto, and `inputs` by name.
 
         They hold what this failure needs and no more: `failed` is `compile` where the compiler ends before
-        anything runs, `checker` where onnx's checker refuses what a transformer makes, else `run`. Settings
-        that only make runs repeatable are left out. `program` is the OnnxProgram, `options` and `dtypes` are
-        as in `script`. Two empty lists where only `script` shows it.
+        anything runs, `checker`, `declared` or `load` where what a transformer makes is invalid (by onnx's
+        checker, by its declarations, or to onnxruntime), else `run`. Settings that only make runs repeatable
+        are left out. `program` is the OnnxProgram, `options` and `dtypes` are as in `script`. Two empty lists
+        where only `script` shows it.
         """

@@ -162,5 +162,6 @@ def make_growing(
 def _load_others() -> tuple[operator_support.Support, ...]:
     return tuple(
         operator_support.collect_support(table.backend, table.version, table.answers)
-        for table in support_tables.iter_shipped()
+        for path in sorted(support_tables.FOLDER.glob(f"*{support_tables.SUFFIX}"))
+        for table in [support_tables.read_table(path)]
     )

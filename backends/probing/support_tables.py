@@ -9,7 +9,6 @@ import functools
 import json
 import lzma
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.registry import ResolvedTarget
 
 FOLDER = Path(__file__).parent / "tables"
-_SUFFIX = ".json.xz"
+SUFFIX = ".json.xz"
 _FORMAT = 1
 # Bytes of a table that is unpacked
 _MOST = 64 << 20
@@ -46,15 +45,10 @@ def find_nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
     return None if found is None else read_table(found)
 
 
-def iter_shipped() -> Iterator[SupportTable]:
-    """Yield all tables that come with the package."""
-    return map(read_table, sorted(FOLDER.glob(f"*{_SUFFIX}")))
-
-
 def _find_closest(backend: str, version: str) -> Path | None:
     """Find the table of the nearest version; without a version, the newest."""
     there = {
-        path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path
+        path.name.removesuffix(SUFFIX).removeprefix(f"{backend}-"): path
         for path in FOLDER.glob(f"{backend}-*")
     }
     # Not those of a longer name
@@ -142,4 +136,4 @@ def unpack_table(data: bytes) -> SupportTable:
 
 def get_file_name(table: SupportTable) -> str:
     """Return the file name of a table."""
-    return f"{table.backend}-{table.version}{_SUFFIX}"
+    return f"{table.backend}-{table.version}{SUFFIX}"

@@ -423,6 +423,13 @@ def test_names_stay_literals_in_a_short_script() -> None:
     assert [ascii(name) for name in EVIL if shape(name) not in allowed] == []
 
 
+BROKEN = {
+    "checker": "onnx.checker accepts the original and refuses the transformed model: why",
+    "declared": "the transformed model declares 'y' as float16 where the original has float",
+    "load": "onnxruntime loads the original and not the transformed model: why",
+}
+
+
 @pytest.mark.parametrize(
     ("target", "failed", "lines", "has"),
     [
@@ -442,7 +449,12 @@ def test_names_stay_literals_in_a_short_script() -> None:
         ("onnxscript", "checker", 15, "onnx.checker.check_model(after, full_check=True)"),
         ("onnxslim", "run", 22, "after = onnxslim.slim("),
         ("tvm:zero", "run", 27, '    module = relax.get_pipeline("zero")(module)'),
-        ("onnxruntime-transformers", "compile", 200, "'sympy'"),
+        ("onnxruntime-transformers", "compile", 17, "'sympy'"),
+        ("onnxruntime-symbolic-shapes", "compile", 14, "SymbolicShapeInference.infer_shapes(before"),
+        ("onnxruntime-float16:all", "checker", 16, "force_fp16_initializers=True"),
+        ("onnxconverter-float16", "declared", 17, "assert list(after.graph.output) == list(was)"),
+        ("onnxruntime-quantization:each", "load", 30, "per_channel=True)"),
+        ("onnxruntime-quantization:dynamic", "compile", 15, "quantization.quantize_dynamic(before"),
         ("tinygrad", "run", 22, 'os.environ.update(DEV="PYTHON", NOOPT="0")'),
         ("tract", "run", 21, "outputs = {'y': results[0].to_numpy()}"),
         ("tract", "compile", 15, ".into_runnable()"),
@@ -452,9 +464,8 @@ def test_names_stay_literals_in_a_short_script() -> None:
 def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, lines: int, has: str) -> None:
     made = exported(target, "mismatch" if failed == "run" else "error")
     seen = replace(made.observation, stage="run" if failed == "run" else "compile")
-    if failed == "checker":
-        says = "onnx.checker accepts the original and refuses the transformed model: why"
-        seen = replace(seen, exception="a.BrokenModel", message=says)
+    if failed in BROKEN:
+        seen = replace(seen, exception="a.BrokenModel", message=BROKEN[failed])
     source = write_short_script(replace(made, observation=seen), print_model(made.model))
     ast.parse(source)
     assert has in source

@@ -410,7 +410,7 @@ def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
 
 
 def _describe_environment(exported: ExportedFailure) -> list[str]:
-    lines = [_name_compiler(exported)]
+    lines = [_name_compiler(exported).partition(",")[0]]
     pins = dict(
         item.split("==", 1)
         for item in script.list_requirements(exported)
@@ -452,10 +452,12 @@ def _describe_probable(known: ProbableIssue) -> str:
 
 
 def _name_compiler(exported: ExportedFailure) -> str:
+    """Name the package with its version, and which of its tools it is: `onnxruntime 1.32.0, float16`."""
     backend = exported.target.backend
     version = _clean_word(exported.target.release or exported.observation.version, 60)
     own = script.get_command_name(exported.target) if exported.target.facts.runs_command else backend.name
-    return f"{backend.package or own} {version}".strip()
+    tool = backend.name.partition(f"{backend.package}-")[2] if backend.package else ""
+    return f"{backend.package or own} {version}".strip() + f", {tool}" * bool(tool)
 
 
 def _list_names(names: tuple[str, ...]) -> str:

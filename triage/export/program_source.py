@@ -154,7 +154,11 @@ def _write_list(items: list[str], indent: str) -> str:
 
 
 # What is wrong with a transformed model, and what shows it.
-_BROKEN = {"onnx.checker accepts the original and refuses": "checker", "onnxruntime ": "run"}
+_BROKEN = {
+    "onnx.checker accepts the original and refuses": "checker",
+    "the transformed model declares": "declared",
+    "onnxruntime ": "load",
+}
 # Of failures that a short script shows
 BRIEF_KINDS = ("mismatch", "error", "crash")
 # The number of lines of a program shown beside its bytes.

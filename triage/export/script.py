@@ -111,7 +111,7 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
     # pip cannot install it; `write_build_note` identifies it.
     built = bool(exported.target.build)
     # opsieve installs a release itself
-    if not write_run(exported):
+    if not (write_run(exported) or write_brief_run(exported)):
         own = (
             [f"{backend.package}=={version}"]
             if backend.package and version and not (exported.target.release or built)
@@ -128,7 +128,9 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
         # A release ran in a base environment, whose pins are the versions that ran.
         line if exported.target.release else _pin_installed(line)
         for line in backend.base((int(major), int(minor)))
-        if not re.fullmatch(r"[\w.-]+", line) or line == "onnxruntime" or (part and line == "sympy")
+        if not re.fullmatch(r"[\w.-]+", line)
+        or (line == "onnxruntime" != backend.package)
+        or (part and line == "sympy")
     ]
     named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
     # Those parse the model and compare the outputs where the script runs, so the versions that ran here fit

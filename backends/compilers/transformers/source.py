@@ -86,24 +86,73 @@ def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed
     """Return the statements of a short script for the transformer called `name`; two empty lists if only
     `source` shows the failure.
     """
-    if (
-        name in _OF_ONNXRUNTIME
-        or not source(name, options, dtypes)
-        or options["optimise"] != "on"
-        or carriers(dtypes)
-    ):
+    shown = failed != "run" if name in _NARROWING else bool(source(name, options, dtypes))
+    if not shown or name == "onnxruntime-saved" or options["optimise"] != "on" or carriers(dtypes):
         return [], []
-    imports, lines = _TRANSFORMS[name](options)
-    if failed == "compile":
-        return imports, lines
-    if failed == "checker":
-        return imports, [*lines, "onnx.checker.check_model(after, full_check=True)"]
+    imports, lines = _TRANSFORMS[name](options) if name in _TRANSFORMS else _write_narrowing(name, options)
+    if failed in _SHOWS:
+        return imports, [*lines, *_SHOWS[failed]]
     session = brief_session("after.SerializeToString()", "ORT_DISABLE_ALL", [])
     return [*imports, "import onnxruntime as ort"], [*lines, *session, *BRIEF_RUN]
 
 
 # Lines of imports, and lines that turn `model` into `after`.
 Lines = tuple[list[str], list[str]]
+# What shows a failure of the tool itself, or an invalid result
+_SHOWS: Mapping[str, list[str]] = {
+    "compile": [],
+    "checker": ["onnx.checker.check_model(after, full_check=True)"],
+    "declared": [
+        "was = onnx.load_model_from_string(model).graph.output",
+        "assert list(after.graph.output) == list(was), after.graph.output",
+    ],
+}
+_YES = {"merge": "on", "initializers": "all", "channels": "each"}
+_READER = """\
+class Reader(quantization.CalibrationDataReader):
+    feeds = iter([inputs])
+
+    def get_next(self):
+        return next(self.feeds, None)
+
+"""
+# Tools that give up precision or only declare. A script shows that they raise, or that their result is not
+# valid; wrong values show only once the precision is restored, which is too long for a script.
+_NARROWING = {
+    "onnxruntime-symbolic-shapes": """\
+from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+before = onnx.load_model_from_string(model)
+after = SymbolicShapeInference.infer_shapes(before, auto_merge={merge})
+""",
+    "onnxruntime-float16": """\
+from onnxruntime.transformers import float16
+before = onnx.load_model_from_string(model)
+after = float16.convert_float_to_float16(before, keep_io_types=True, force_fp16_initializers={initializers})
+""",
+    "onnxconverter-float16": """\
+from onnxconverter_common import float16
+before = onnx.load_model_from_string(model)
+after = float16.convert_float_to_float16(before, keep_io_types=True)
+""",
+    "onnxruntime-quantization": """\
+from onnxruntime import quantization
+{reader}before = onnx.load_model_from_string(model)
+quantization.quantize_{mode}(before, "after.onnx", {fed}per_channel={channels})
+after = onnx.load("after.onnx")
+""",
+}
+
+
+def _write_narrowing(name: str, options: Mapping[str, str]) -> Lines:
+    """Write the import and the call of a tool with the arguments that the options mean."""
+    static = options.get("mode") == "static"
+    lines = _NARROWING[name].format(
+        mode=options.get("mode"),
+        reader=_READER * static,
+        fed="Reader(), " if static else "op_types_to_quantize=['MatMul', 'Conv', 'Gather'], ",
+        **{key: options.get(key) == yes for key, yes in _YES.items()},
+    )
+    return lines.splitlines()[:1], lines.splitlines()[1:]
 
 
 def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
@@ -159,11 +208,10 @@ def _onnxslim(options: Mapping[str, str]) -> Lines:
 
 
 def _version_converter(options: Mapping[str, str]) -> Lines:
-    goal = (
+    return ["from onnx import version_converter"], [
         "after = version_converter.convert_version(onnx.load_model_from_string(model),"
         f" {int(options['opset'])})"
-    )
-    return ["from onnx import version_converter"], [goal]
+    ]
 
 
 def _onnxscript_converter(options: Mapping[str, str]) -> Lines:
@@ -185,10 +233,12 @@ def _ir_passes(options: Mapping[str, str]) -> Lines:
 
 
 def _graphsurgeon(options: Mapping[str, str]) -> Lines:
-    lines = ["graph = onnx_graphsurgeon.import_onnx(onnx.load_model_from_string(model))"]
-    lines += ["graph.fold_constants()"] * (options["fold"] == "on")
-    lines += ["graph.cleanup().toposort()"] * (options["clean"] == "on")
-    return ["import onnx_graphsurgeon"], [*lines, "after = onnx_graphsurgeon.export_onnx(graph)"]
+    return ["import onnx_graphsurgeon"], [
+        "graph = onnx_graphsurgeon.import_onnx(onnx.load_model_from_string(model))",
+        *["graph.fold_constants()"] * (options["fold"] == "on"),
+        *["graph.cleanup().toposort()"] * (options["clean"] == "on"),
+        "after = onnx_graphsurgeon.export_onnx(graph)",
+    ]
 
 
 def _inliner(options: Mapping[str, str]) -> Lines:
@@ -210,13 +260,14 @@ def _extractor(options: Mapping[str, str]) -> Lines:
 
 
 def _compose(options: Mapping[str, str]) -> Lines:
-    kinds = ("nodes", "edges", "initializers", "value_infos", "functions")
-    words = "".join(f", rename_{kind}={options['names'] in ('all', kind)}" for kind in kinds)
-    call = (
-        "compose.add_prefix(onnx.load_model_from_string(model), 'part/', rename_inputs=False,"
-        f" rename_outputs=False{words})"
+    words = "".join(
+        f", rename_{kind}={options['names'] in ('all', kind)}"
+        for kind in ("nodes", "edges", "initializers", "value_infos", "functions")
     )
-    return ["from onnx import compose"], [f"after = {call}"]
+    return ["from onnx import compose"], [
+        "after = compose.add_prefix(onnx.load_model_from_string(model), 'part/', rename_inputs=False,"
+        f" rename_outputs=False{words})"
+    ]
 
 
 def _ort_fusion(options: Mapping[str, str]) -> Lines:
