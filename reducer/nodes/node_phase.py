@@ -63,9 +63,10 @@ class NodePhase:
         model = self.engine.best.model
         self.graph = view.Graph(self.engine.best)
         # A value that becomes an input keeps sizes that the whole model leaves open.
-        is_open = any(not is_static(info.type) for info in model.graph.input)
         found = (
-            infer(without_types(model, {}), strict=False) if is_open and model.ByteSize() < _HEAVY else None
+            infer(without_types(model, {}), strict=False)
+            if model.ByteSize() < _HEAVY and not all(is_static(info.type) for info in model.graph.input)
+            else None
         )
         if found is not None:
             self.graph.__dict__["declared"] = types_of(found.graph) | dict(self.graph.declared)
