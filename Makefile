@@ -65,7 +65,7 @@ TAG ?=
 dist: $(VENV)/dev.stamp
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
-	DISTRIBUTIONS=dist $(PYTEST) -q -n0 tests/test_distributions.py
+	DISTRIBUTIONS=dist $(PYTEST) -q -n0 -m "slow or not slow" tests/test_distributions.py
 	$(if $(TAG),test -f dist/opsieve-$(TAG:v%=%).tar.gz)
 
 # A wheel in dist/ whose generator is compiled (docs/how-to/generate.md).

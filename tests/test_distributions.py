@@ -93,6 +93,7 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile, distributions: Pat
     assert next(distributions.glob("*.whl")).stat().st_size < 3.2 * MEGABYTE
 
 
+@pytest.mark.slow(seconds=6)
 def test_both_say_the_same_version(wheel: zipfile.ZipFile, distributions: Path) -> None:
     version = wheel.read("opsieve/_version.py").decode().removeprefix("VERSION = '").removesuffix("'\n")
     names = {path.name for path in distributions.iterdir()}

@@ -83,6 +83,7 @@ def test_install_consents_to_that_release_alone() -> None:
             consent.give_consent([text])
 
 
+@pytest.mark.slow(seconds=5)
 def test_install_on_the_command_line_is_for_what_the_case_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_real_crash_of_onnxruntime(shim: Path) -> None:
     )
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_real_crash_of_tvm_is_unwound_through_generated_code(shim: Path) -> None:
     pytest.importorskip("tvm")
     number, log = die(shim, TVM_BODY, TVM)

@@ -103,6 +103,7 @@ def test_the_file_loads_alone() -> None:
     )
 
 
+@pytest.mark.slow(seconds=3)
 def test_what_onnxruntime_lacks_is_evaluated_by_the_reference(workers: Workers) -> None:
     """onnxruntime 1.31.1 has no Atan of bfloat16."""
     text = (

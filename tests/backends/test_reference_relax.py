@@ -52,6 +52,7 @@ def evaluated(
     return list(prepare(request)(inputs).values()), request.hazards
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_spelling_yields_the_declared_type() -> None:
     class Literals(GenerationPolicy):
         fuel = 0
@@ -85,6 +86,7 @@ def ones(made: Generated) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow(seconds=3)
 def test_whole_modules_are_evaluated_in_both_precisions() -> None:
     done = 0
     for seed in range(60):
@@ -130,6 +132,7 @@ class Lending(ControlFlow):
     known_faults = True
 
 
+@pytest.mark.slow(seconds=3)
 def test_sides_as_functions_of_their_own_give_the_same() -> None:
     changed = 0
     for seed in range(40):

@@ -250,6 +250,7 @@ def test_another_python_of_the_machine_is_taken_and_remembered(
     assert store.environment(Fixture(), "1.1") == environment
 
 
+@pytest.mark.slow(seconds=3)
 def test_another_index_has_versions_of_its_own(store: ReleaseStore, tmp_path: Path) -> None:
     """A folder of wheels is an index; nightlies are asked for; an equal number of another index is another
     file.

@@ -64,7 +64,15 @@ def promised(walls: str) -> set[str]:
     return {re.sub(r"\W", "_", act) for act in " ".join(rows[walls].split()).split("; ")}
 
 
-@pytest.mark.parametrize("walls", [name for name in WALLS if name not in ("none", "filter")])
+# Each of these walls stands in "landlock and filter" or in "all" too.
+@pytest.mark.parametrize(
+    "walls",
+    [
+        pytest.param(name, marks=pytest.mark.slow(seconds=4) if name in ("landlock", "namespaces") else ())
+        for name in WALLS
+        if name not in ("none", "filter")
+    ],
+)
 def test_fewer_walls_hold_what_the_page_promises(walls: str, tmp_path: Path, whole: None) -> None:
     done, notes = succeeded(tmp_path, walls)
     assert done <= promised(walls), {name: notes[name] for name in done - promised(walls)}
@@ -213,6 +221,7 @@ def test_no_backend_asks_for_a_secret() -> None:
         assert not select_variables(dict.fromkeys(SECRETS, "x"), plugin(name).facts.variables), name
 
 
+@pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize(("allowed", "bounded"), [("", True), ("/dev/shm", True), ("/dev/null", False)])
 def test_where_a_device_is_let_in_addresses_are_not_bounded(
     allowed: str, bounded: bool, fresh: Workers, monkeypatch: pytest.MonkeyPatch

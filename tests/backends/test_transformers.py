@@ -189,6 +189,7 @@ CUSTOM = """<ir_version: 8, opset_import: ["" : 18, "other" : 1]>
 g (float[2, 3] x) => (float y) { t = other.Op(x) y = ReduceSumSquare<keepdims = 0>(t) }"""
 
 
+@pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_onnxruntime_lacks_is_not_the_transformers_fault(workers: Workers, name: str) -> None:
     tested = OnnxProgram(onnx.parser.parse_model(CUSTOM).SerializeToString())

@@ -236,6 +236,7 @@ def test_each_release_has_its_own_ffi() -> None:
     assert BACKEND.base((3, 11))[0].startswith("numpy==")
 
 
+@pytest.mark.slow(seconds=6)
 @needs_tvm
 def test_a_script_skips_what_the_backend_skips() -> None:
     skipped = ("LegalizeOps", "LegalizeOps@1", "LegalizeOps@9+FuseOps")

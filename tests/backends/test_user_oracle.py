@@ -87,6 +87,7 @@ def test_commands_consult_the_named_oracle(package: tuple[Path, Path]) -> None:
     assert (small["nodes_after"], made["failure"]) == (1, "error")
 
 
+@pytest.mark.slow(seconds=3)
 def test_an_oracle_that_is_not_heard_leaves_the_verdict_open(package: tuple[Path, Path]) -> None:
     (package[1] / "opsieve.toml").write_text('[run]\noracle = ["probability"]\n')
     answers = ask(

@@ -375,6 +375,7 @@ def test_two_threads_may_ask_at_once(workers: Workers) -> None:
     assert outcomes == ["ok"] * 60
 
 
+@pytest.mark.slow(seconds=3)
 def test_compilers_unused_for_long_are_closed_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

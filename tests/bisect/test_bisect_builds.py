@@ -66,6 +66,7 @@ def found(tmp_path: Path, said: list[str] | None = None, package: str = "", **op
     return answer
 
 
+@pytest.mark.slow(seconds=3)
 def test_builds_named_by_version_are_searched(tmp_path: Path) -> None:
     for name, source in (("onnxslim-1.9", RIGHT), ("v1.10", WRONG), ("1.11-debug", WRONG)):
         build(tmp_path / "builds" / name, source)
@@ -83,6 +84,7 @@ def test_builds_named_by_version_are_searched(tmp_path: Path) -> None:
     assert again.recalled == again.probes - 1  # a build that is made anew is another one
 
 
+@pytest.mark.slow(seconds=9)
 def test_expected_outputs_that_the_reference_contradicts_define_good_and_bad(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +130,7 @@ def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_p
 MAPPING = HEAD + "    import onnx\n    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE\n"
 
 
+@pytest.mark.slow(seconds=5)
 @pytest.mark.parametrize("order", [(MAPPING, RIGHT, WRONG), (WRONG, RIGHT, MAPPING), (MAPPING, WRONG, WRONG)])
 def test_a_build_whose_dependency_lacks_what_it_needs_cannot_be_tested(
     tmp_path: Path, order: tuple[str, ...]
@@ -146,6 +149,7 @@ def test_a_build_whose_dependency_lacks_what_it_needs_cannot_be_tested(
     assert (named.first_bad, named.first_good) in (("", ""), (answer.first_bad, answer.first_good))
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_failure_that_a_store_keeps_of_the_case_is_followed(tmp_path: Path) -> None:
     """The oldest build fails, too, in another way: that is not the failure of the case, nor did it end."""
     for number, source in enumerate((RAISES, RIGHT, WRONG)):
@@ -208,6 +212,7 @@ def test_builds_named_by_commit_narrow_what_is_ranked(tmp_path: Path) -> None:
         found(tmp_path, builds=tmp_path / "builds")
 
 
+@pytest.mark.slow(seconds=3)
 def test_two_builds_are_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = build(tmp_path / "fine", RIGHT)
     bad = build(tmp_path / "broken", WRONG)
@@ -342,6 +347,7 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow(seconds=3)
 def test_builds_are_the_ends_of_a_search_through_commits(tmp_path: Path) -> None:
     """One says its commit by its name, the other by a file; one that says none is refused, and a revision may
     have the sign @.

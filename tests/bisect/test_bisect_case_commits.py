@@ -116,6 +116,7 @@ def test_a_commit_that_cannot_be_imported_is_untestable(tmp_path: Path) -> None:
     assert [commit.sha for commit in found.culprits] == [history.shas[10]]
 
 
+@pytest.mark.slow(seconds=3)
 def test_what_the_build_leaves_is_imported_first(tmp_path: Path) -> None:
     history = compiler_history(
         tmp_path / "repository", [UNBUILDABLE + "#" + "g" * n for n in range(3)] + [UNBUILDABLE]
@@ -135,6 +136,7 @@ def test_what_the_build_leaves_is_imported_first(tmp_path: Path) -> None:
     assert [commit.sha for commit in found.culprits] == [history.shas[2]]
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_command_takes_a_case_and_keeps_the_answer_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_sparse_checkout_holds_the_folders_asked_for(tmp_path: Path) -> None:
         assert [commit.sha for commit in source.search_commits().culprits] == [history.shas[5]]
 
 
+@pytest.mark.slow(seconds=3)
 def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
     """The compiler is a submodule, of which the repository has a copy; where it once came from is gone."""
     inner = row(tmp_path / "inner", "gggbb")

@@ -338,6 +338,7 @@ def test_compilers_tell_their_passes(workers: Workers, target: str, acted: str, 
     assert "graph_fusion" not in told.ran
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_rewrite_rule_is_blamed(workers: Workers) -> None:
     """Clip with its minimum above its maximum gives the maximum; onnxscript's rule takes a Relu behind it for
     another minimum.

@@ -73,6 +73,7 @@ def test_a_release_that_only_the_corpus_names_is_not_installed_and_the_job_is_re
     assert replayed(folder, allow_unjudged="true")[0] == 0
 
 
+@pytest.mark.slow(seconds=6)
 def test_what_the_inputs_name_may_be_installed(folder: Path) -> None:
     code, suite = replayed(folder, install="onnxruntime==0.0.1\n")
     (error,) = suite.findall("testcase/error")

@@ -86,6 +86,7 @@ def test_a_folder_of_cases_is_a_test_for_each(suite: Path) -> None:
     assert "tui/api.py" not in done.stdout  # the reader's own line is shown, not ours
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_command_line_names_another_compiler(
     suite: Path, replayed_here: Callable[..., tuple[int, str]]
 ) -> None:

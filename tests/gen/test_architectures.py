@@ -5,6 +5,7 @@ soundly.
 import onnx
 import onnx.checker
 import onnx.shape_inference
+import pytest
 
 from opsieve.gen.analysis.reading import Source
 from opsieve.gen.declarations.catalogue import OLDEST
@@ -44,6 +45,7 @@ def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
             )
 
 
+@pytest.mark.slow(seconds=3)
 def test_what_is_read_once_is_what_the_oldest_and_newest_opset_give() -> None:
     for each in load_architectures():
         for opset in {each.oldest, each.newest}:

@@ -120,6 +120,9 @@ LARGE = {
     "quantised",
     "window",
     "normalisation",
+    "cast",
+    "gather",
+    "binary",
 }
 
 

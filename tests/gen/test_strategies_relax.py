@@ -86,6 +86,7 @@ def test_the_policy_of_known_faults_makes_them() -> None:
     pytest.fail(f"{left} in none of 300 modules")
 
 
+@pytest.mark.slow(seconds=3)
 def test_programs_made_wrong_break_a_type_a_size_or_the_number_of_arguments() -> None:
     """TVM refuses each kind: `benchmarks/invariants.py --only valid/relax` asks it."""
     faults = [relax(GenRequest(), seed).program.fault for seed in range(220)]

@@ -94,6 +94,7 @@ def test_every_operator_runs_at_the_sizes_that_are_left_open(workers: Workers) -
     assert seen["ran"] > 0.8 * seen["open"], seen
 
 
+@pytest.mark.slow(seconds=3)
 def test_programs_run_at_their_own_sizes_and_at_others(workers: Workers) -> None:
     cases = [generate(name, seed, ALL) for name in ("isra", "pattern", "mutate") for seed in range(60)]
     tests = []

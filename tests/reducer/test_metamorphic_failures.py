@@ -25,6 +25,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow(seconds=3)
 def test_run_finds_it_and_reduce_keeps_it(
     chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,7 @@ for command in (
 """
 
 
+@pytest.mark.slow(seconds=3)
 def test_commands_survive_it(tmp_path: Path) -> None:
     onnx.save(model(FAR), tmp_path / "far.onnx")
     done = subprocess.run(

@@ -201,6 +201,7 @@ def test_the_script_shows_the_failure_by_itself(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "repro.py").exists()
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +243,7 @@ class Impatient:
 
 
 # The same question, and another one, whose journal begins anew.
+@pytest.mark.slow(seconds=4)
 @pytest.mark.parametrize("seconds", [30.0, 29.0])
 def test_a_kept_best_is_replaced_only_by_something_simpler(
     case: Path, tmp_path: Path, seconds: float

@@ -89,6 +89,7 @@ def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
     assert result.node_checks <= 6
 
 
+@pytest.mark.slow(seconds=3)
 def test_of_many_rewritten_groups_some_are_shown_and_then_those_between(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

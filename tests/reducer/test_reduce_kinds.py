@@ -68,6 +68,7 @@ def test_a_wrong_type_of_tvm(workers: Workers) -> None:
     assert (result.same, result.minimal) == (True, True)
 
 
+@pytest.mark.slow(seconds=5)
 def test_a_wrong_value_of_tvm(workers: Workers) -> None:
     pytest.importorskip("tvm")
     text = "g (float[6] x) => (bool[6] y) { y = IsInf <detect_negative: int = 0> (x) }"

@@ -138,6 +138,7 @@ def test_planted_faults_come_down_to_one_operation(seeds: range) -> None:
     assert median(asked) <= 30
 
 
+@pytest.mark.slow(seconds=3)
 def test_an_edge_between_two_operators_comes_down_to_the_two() -> None:
     for seed in (3, 8):
         subject = start(seed, "fusable")

@@ -83,6 +83,7 @@ def test_two_guilty_passes_of_twelve_are_left_in_their_order() -> None:
     assert reduced(start, TirReduction().passes(), fails).program.passes == ("tirx.P2", "tirx.NarrowDataType")
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_relax_module_ends_in_little_more_than_the_operator_that_fails() -> None:
     solutions = Solutions(Draw(random.Random(1)))
     program = RelaxProgram(

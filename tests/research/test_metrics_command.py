@@ -77,6 +77,7 @@ def test_the_command_says_what_it_cannot_use(tmp_path: Path) -> None:
     assert (tmp_path / "plots").read_text() == "a file"
 
 
+@pytest.mark.slow(seconds=3)
 @given(st.dictionaries(st.text(), st.floats(0, 1e12, allow_nan=False), max_size=6))
 @settings(max_examples=10)
 def test_plots_are_sound_svg_whatever_the_names(bars: dict[str, float]) -> None:

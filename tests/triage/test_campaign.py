@@ -191,6 +191,7 @@ def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_i
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.slow(seconds=3)
 def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(
     tmp_path: Path,
 ) -> None:

@@ -104,6 +104,7 @@ def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:
     assert len(guided.loop.pool) > len(basic())
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_pass_at_which_programs_fail_is_drawn_rarely() -> None:
     guided, failing = GuidedFunctions(basic(), 3), "tirx.NarrowDataType"
     shares = []

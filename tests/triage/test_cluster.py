@@ -107,6 +107,7 @@ def reduced_there(cluster: "distributed.LocalCluster", store: Path) -> None:
         assert len(load(store / one.case / "reduced").program.operators()) == 1
 
 
+@pytest.mark.slow(seconds=4)
 def test_a_campaign_there_stores_what_one_here_stores(
     cluster: "distributed.LocalCluster", tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def alike(one: Reduction[Any], other: Reduction[Any]) -> bool:
     )
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_reduction_there_is_what_one_here_is(
     cluster: "distributed.LocalCluster", workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def test_a_few_of_the_drill_end_in_sentences() -> None:
     run("index schemas", "--every", "48", seconds=300)
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_drill_has_hundreds_of_items() -> None:
     assert sum(map(len, hostile_drill.families().values())) >= 300
 

@@ -61,6 +61,7 @@ def test_a_pause_says_so_once_and_ends_with_the_campaign(capsys: pytest.CaptureF
         pass
 
 
+@pytest.mark.slow(seconds=6)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_to_end_are_as_an_interrupt(tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path / "s", "--json")

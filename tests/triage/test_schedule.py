@@ -50,6 +50,7 @@ def asked_about(folder: Path, target: str) -> list[int]:
     return [number for number, verdicts in rows if target in json.loads(verdicts)]
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_interruptions(
     tmp_path: Path,
 ) -> None:

@@ -344,6 +344,7 @@ def test_a_case_that_takes_long_gives_way_and_has_a_longer_turn(tmp_path: Path) 
     assert turns == [100, 100, 200, 200]
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +359,7 @@ def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
     assert dict(answers) == dict.fromkeys(places, "reduced")
 
 
+@pytest.mark.slow(seconds=4)
 def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two wrong operators look alike while programs are large: one fingerprint; reduced, they are two
     clusters.
@@ -406,6 +408,7 @@ def test_commands_load_no_compiler_and_no_terminal_app(store: Path) -> None:
     assert done_.stderr.strip() == "[]"
 
 
+@pytest.mark.slow(seconds=5)
 def test_a_program_is_reduced_once_for_all_the_builds_that_fail_on_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_choice_is_made_by_cursor_and_left_by_escape(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=3)
 def test_pin_note_title_and_issue(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
@@ -324,6 +325,7 @@ def test_help_tells_the_keys_of_the_screen_beneath(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_palette_finds_what_keys_do(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)

@@ -243,6 +243,7 @@ async def tensors(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
     await compare(pilot, "case-tensors-80x24-dark", wrong, tmp_path)
 
 
+@pytest.mark.slow(seconds=8)
 @pytest.mark.skipif(version("textual") != DRAWN_BY, reason=f"the pictures were drawn by Textual {DRAWN_BY}")
 def test_every_dialog_looks_as_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -95,6 +95,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made.close()
 
 
+@pytest.mark.slow(seconds=5)
 @pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
 def test_from_the_list_of_bugs_to_a_script_that_shows_one(terminal: Terminal, tmp_path: Path) -> None:
     terminal.shows("weekend: 2 of 2 clusters", "SIGSEGV")

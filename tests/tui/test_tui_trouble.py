@@ -39,6 +39,7 @@ from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, LinesView, Notice, SteadyDialog
 
 
+@pytest.mark.slow(seconds=5)
 def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
     import sys
 
@@ -84,6 +85,7 @@ def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
     assert [job.state for job in jobs] == ["cancelled"]
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
     with Store(store) as written:
         written.record_tests(CAMPAIGN, [done(100 + at, made_tests()[0].findings[0]) for at in range(6)])
@@ -108,6 +110,7 @@ def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=3)
 def test_a_broken_case_folder_is_a_message(store: Path) -> None:
     place = next(iter(sorted((store / "cases").glob("fake-crash-*/1"))))
     (place / "model.onnx").write_bytes(b"\x00garbage")

@@ -82,6 +82,7 @@ def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_other_kinds_go_to_a_path_of_ones_own(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_does_not_fail_any_more_is_said_and_nothing_is_written(
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=5)
 def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -157,6 +159,7 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_page_of_tensors_shows_expected_got_and_difference(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -180,6 +183,7 @@ def test_the_page_of_tensors_shows_expected_got_and_difference(store: Path) -> N
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow(seconds=8)
 def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
@@ -309,6 +313,7 @@ def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) ->
         choose_command(tmp_path, {"EDITOR": "'"})
 
 
+@pytest.mark.slow(seconds=3)
 def test_the_page_of_the_first_wrong_node_runs_the_case_and_highlights_the_way(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)

@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.declaration import Draw
 from opsieve.gen.irs.relax.generator import generate
@@ -24,6 +26,7 @@ def test_modules_are_well_formed_and_type_checked(tvm: Callable[..., Any]) -> No
     assert [said for said in tvm("well_formed", texts=texts) if said] == []
 
 
+@pytest.mark.slow(seconds=3)
 def test_what_tvm_parses_comes_back_the_same(tvm: Callable[..., Any]) -> None:
     for text in tvm("examples"):
         assert tvm("compare", texts=[text, to_json(from_json(text))])
