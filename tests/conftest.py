@@ -86,10 +86,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: now and then a test waits, for a time limit or for a process to
-    end.
+    """Two processes more than there are cores: tests wait for time limits and for processes to end, a fifth of
+    the time where there is one more.
     """
-    return len(os.sched_getaffinity(0)) + 1
+    return len(os.sched_getaffinity(0)) + 2
 
 
 # What asks TVM and the optimisers in Python, which take long to import: side by side, so that one process of
