@@ -147,6 +147,7 @@ def test_the_state_of_a_build_is_the_local_part_of_its_version(version: str) -> 
     assert stated_version(version, "") == unstated_version(version) == version
 
 
+@pytest.mark.slow(seconds=3)
 @pytest.mark.usefixtures("_store")
 def test_a_fault_of_a_build_is_found_and_exported(
     tree: Path, case: Path, capsys: pytest.CaptureFixture[str]

@@ -40,6 +40,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow(seconds=5)
 def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     flags = doctest.ELLIPSIS

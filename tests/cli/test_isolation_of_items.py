@@ -140,6 +140,7 @@ def test_a_good_item_beside_each_bad_one(
             assert list(folder.glob("*good*/case.json")), (bad, err)
 
 
+@pytest.mark.slow(seconds=3)
 def test_each_item_alone_is_no_fault(items: list[Path], tmp_path: Path, capsys: Capture) -> None:
     """What reads one item at a time: export and reduce, on each thirtieth."""
     for number, item in enumerate(items[::30]):

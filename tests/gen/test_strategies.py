@@ -104,6 +104,7 @@ def test_the_mix_gives_each_seed_a_program_of_its_own_and_tells_whose() -> None:
         assert generate(case.origin.generator, case.origin.seed, request).program.model == case.program.model
 
 
+@pytest.mark.slow(seconds=3)
 def test_no_operator_starves_and_none_drowns_the_others() -> None:
     met: Counter[str] = Counter()
     for seed in range(3 * BATCH):

@@ -244,6 +244,7 @@ def until_done(folder: Path, tests: int, process: "subprocess.Popen[str]") -> No
     wait_until(lambda: recorded() >= tests, process)
 
 
+@pytest.mark.slow(seconds=6)
 def test_killed_and_ended_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """SIGKILL, then SIGTERM, which ends it as an interrupt does: with a summary."""
     first = started(tmp_path / "ended", "--tests", "2000", "-j", "2")

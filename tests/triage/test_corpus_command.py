@@ -175,6 +175,7 @@ def test_junit_and_github_say_the_same(
     assert [test.attrib["name"] for test in suite if test.find("failure") is not None] == ["exp"]
 
 
+@pytest.mark.slow(seconds=3)
 def test_two_runs_are_compared(corpus: Path, tmp_path: Path, capsys: Capture) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     for path, target in ((old, "fake"), (new, ERRS)):

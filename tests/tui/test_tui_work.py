@@ -50,6 +50,7 @@ async def listed(pilot: Pilot[None]) -> ClustersScreen:
     return screen
 
 
+@pytest.mark.slow(seconds=3)
 def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
