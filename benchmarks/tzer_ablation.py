@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from line_plot import draw_lines
+from benchmarks.line_plot import draw_lines
 
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.coverage.elf import Library

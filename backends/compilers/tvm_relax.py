@@ -205,19 +205,15 @@ class TvmRelax:
 
     def prepare(self, request: "Request") -> "Run":
         """Take the program in, compile and link it, each IR in its own way."""
-        if request.options["emit"] == "script":
-            import tvm
+        import tvm
 
+        if request.options["emit"] == "script":
             return tvm_capture.prepare(tvm, request)
         if request.options["emit"] == "topi":
             return tvm_tir_seeds.topi()
         if request.options["stop"] in ("print", "read") and request.ir != "onnx":
-            import tvm
-
             return tvm_script.prepare(tvm, request, module_of(tvm, request))
         if request.options["emit"] == "tir" and request.ir == "relax":
-            import tvm
-
             with passes(tvm, request) as target:
                 return tvm_tir_seeds.lower_module(module_of(tvm, request), target)
         if request.ir != "onnx" and request.options["target"] == "cuda":
@@ -394,10 +390,14 @@ def device_of(tvm: Any, request: "Request") -> Any:
     if request.options["target"] != "cuda":
         return tvm.cpu()
     if not tvm.cuda().exist:
-        lack = (
-            "there is no such device" if tvm.runtime.enabled("cuda") else "this build has no runtime for it"
+        raise ValueError(
+            "tvm cannot compute on cuda: %s"
+            % (
+                "there is no such device"
+                if tvm.runtime.enabled("cuda")
+                else "this build has no runtime for it"
+            )
         )
-        raise ValueError("tvm cannot compute on cuda: %s" % lack)
     return tvm.cuda()
 
 

@@ -30,6 +30,9 @@ KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "TopologicalSort": ("order", str),
 }
 
+# The function in which LiftTransformParams computes the weights of main
+LIFTED = "main_transform_params"
+
 
 class RoundTripError(Exception):
     """A module that is not the same after it was printed and parsed, or written and read; or that cannot be
@@ -58,9 +61,8 @@ def prepare(
     # For a module this only proves that it is one.
     if request.options.get("stop") == "lower":
         return lambda values: {}
-    main = module["main"]
-    names = [str(var.name) for var in main.params]
-    kinds = [getattr(var, "ty", None) for var in main.params]
+    original = module
+    params = [(getattr(var, "ty", None), str(var.name)) for var in module["main"].params]
     request.stage("compile")
     with passes(tvm, request) as target:
         for item in request.passes if request.options["opt"] != "0" else ():
@@ -68,18 +70,48 @@ def prepare(
         # Local functions cannot be lowered, and no stock pipeline lifts them.
         module = relax.transform.LambdaLift()(module)
         executable = build(tvm, request, module, target)
-    # The outputs could not be compared with those of the reference any more.
-    if len(module["main"].params) != len(names):
-        raise PassPrecondition(
-            "the passes change what main takes, which is not supported: its inputs are those of the program"
-        )
-    called = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    pack = packer(original, module, machine)
 
     def run(values: dict[str, Any]) -> dict[str, Any]:
-        result = called(*[fed(tvm, kind, name, values) for name, kind in zip(names, kinds)])
+        result = machine["main"](*pack([fed(tvm, kind, name, values) for kind, name in params]))
         return {"output_%d" % place: read(item) for place, item in enumerate(leaves(tvm, result))}
 
     return run
+
+
+def packer(before: Any, after: Any, machine: Any) -> Callable[[list[Any]], list[Any]]:
+    """Return the function that makes the arguments of `main` after the passes from those before them.
+
+    The weights are the arguments from `num_input` on. LiftTransformParams computes what main takes instead by
+    a function of its own; BundleModelParams makes one tuple of them.
+
+    Raises:
+        PassPrecondition: The passes change what main takes in another way.
+    """
+    old, new = ([type(var.ty).__name__ for var in module["main"].params] for module in (before, after))
+    first = int((before["main"].attrs or {}).get("num_input", len(old)))
+    names, made = ({str(item.name_hint) for item in module.functions} for module in (before, after))
+    lifted = LIFTED in made - names
+    bundled = not lifted and old != new and new[first:] == ["TupleType"]
+    # Other passes change what that function takes, too.
+    weights = (
+        [field for var in after[LIFTED].params for field in getattr(var.ty, "fields", ())] if lifted else []
+    )
+    if (
+        old[:first] != new[:first]
+        or not (lifted or bundled or old == new)
+        or (lifted and [type(field).__name__ for field in weights] != old[first:])
+    ):
+        raise PassPrecondition(
+            "the passes change what main takes, which is not supported: its inputs are those of the program"
+        )
+
+    def pack(given: list[Any]) -> list[Any]:
+        weights = list(machine[LIFTED](tuple(given[first:]))) if lifted else given[first:]
+        return [*given[:first], *([tuple(weights)] if bundled else weights)]
+
+    return pack
 
 
 def provide(tvm: Any) -> None:
@@ -104,11 +136,9 @@ def check(tvm: Any, module: Any, what: str) -> None:
 def make(tvm: Any, item: str) -> Any:
     """Make the pass `NAME` or `NAME:ARGUMENT`. Raises ValueError if this release lacks it."""
     name, _, argument = item.partition(":")
-    if "." in name:
-        return tvm_tir.make(tvm, item)
     found = tvm_tir.find_pass(tvm, name)
-    if found is None:
-        raise ValueError("tvm has no pass %r" % name[:80])
+    if found is None or "." in name:
+        return tvm_tir.make(tvm, item)
     keyword, convert = KEYWORDS.get(name, ("", str))
     if argument and not keyword:
         raise ValueError("the pass %s takes no argument here" % name[:80])

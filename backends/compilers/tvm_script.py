@@ -30,7 +30,7 @@ def run(model, inputs):
     with tvm.transform.PassContext(opt_level=%(opt)d%(watched)s), target:
 %(passes)s        module = relax.transform.LambdaLift()(module)%(before)s
         built = relax.build(module, target, relax_pipeline=%(pipeline)s, exec_mode=%(exec)r)
-    main = relax.VirtualMachine(built, tvm.cpu())["main"]
+    machine = relax.VirtualMachine(built, tvm.cpu())
 
     def fed(kind, name):
         which = type(kind).__name__
@@ -47,7 +47,8 @@ def run(model, inputs):
             return [np.array(list(item), np.int64)]
         return [np.asarray(item)] if isinstance(item, (bool, int, float)) else sum(map(leaves, item), [])
 
-    results = leaves(main(*[fed(param.ty, str(param.name)) for param in params]))
+    arguments = [fed(param.ty, str(param.name)) for param in params]
+%(weights)s    results = leaves(machine["main"](*arguments))
     return {f"output_{place}": value for place, value in enumerate(results)}
 """
 TIR = """\
@@ -86,6 +87,17 @@ APPLIED = """\
         module = %s(module)
         relax.analysis.well_formed(module)  # what a pass leaves has to be
 """
+# What passes do to the weights of main, which begin at `num_input`; as `packer` of tvm_relax_modules.py.
+WEIGHTS = {
+    "LiftTransformParams": """\
+    first = int(module["main"].attrs["num_input"])
+    arguments[first:] = machine["main_transform_params"](tuple(arguments[first:]))
+""",
+    "BundleModelParams": """\
+    first = int(module["main"].attrs["num_input"])
+    arguments[first:] = [tuple(arguments[first:])]
+""",
+}
 PACKED = """
     @tvm.register_global_func("opsieve.copy_into", override=True)
     def copy_into(source, target):
@@ -176,7 +188,8 @@ def source(
         lines = "".join(APPLIED % call for call in calls)
         trips = [trip for name, trip in ROUND_TRIPS.items() if settings["check"] in (name, "all")]
         checks = "".join(["    import tvm_ffi\n\n"] * bool(trips) + [ROUND_TRIP % trip for trip in trips])
-        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED, checks=checks)
+        weights = "".join(text for name, text in WEIGHTS.items() if name in chosen)
+        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED, checks=checks, weights=weights)
     # An item with `=` sets an option of the context and is no pass.
     calls = [tir_call(item) for item in chosen if not item.startswith("=")]
     lines = "".join("        module = %s(module)\n" % call for call in calls)

@@ -209,12 +209,9 @@ def context_options(sequence: Iterable[str]) -> Dict[str, Any]:
 
 def arguments(function: Any) -> List[str]:
     """Return the names of the arguments. Raises NotImplementedError for one that is not a buffer."""
-    names: List[str] = []
-    for param in function.params:
-        if "BufferType" not in type(param.ty).__name__:
-            raise NotImplementedError("an argument that is no buffer is not supported")
-        names.append(str(param.name))
-    return names
+    if any("BufferType" not in type(param.ty).__name__ for param in function.params):
+        raise NotImplementedError("an argument that is no buffer is not supported")
+    return [str(param.name) for param in function.params]
 
 
 def effects(tvm: Any, into: List[str]) -> Any:

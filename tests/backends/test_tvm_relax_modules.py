@@ -1,5 +1,7 @@
 """Relax modules through workers: built, run, refused."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,22 +108,62 @@ def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> No
 def test_passes_of_tir_run_on_a_module_and_a_new_signature_is_unsupported(workers: Workers) -> None:
     values = {"x": np.ones((2, 3), np.float32)}
     mixed = RelaxProgram(to_json(doubled()).encode(), ("LegalizeOps", "tirx.StmtSimplify"))
-    bundled = RelaxProgram(to_json(parametrised()).encode(), ("BundleModelParams",))
-    first, second = workers.observe_many(
-        resolve("tvm"), [Test(mixed, values), Test(bundled, {**values, "w": values["x"], "v": values["x"]})]
-    )
+    lazy = RelaxProgram(to_json(doubled()).encode(), ("LazyGetInput",))
+    first, second = workers.observe_many(resolve("tvm"), [Test(mixed, values), Test(lazy, values)])
     assert (first.outcome, first.message) == ("ok", "")
     assert second.outcome == "unsupported"
     assert "the passes change what main takes" in second.message
 
 
+def test_weights_that_passes_move_are_fed_where_they_are_wanted(workers: Workers) -> None:
+    x, w, v = (np.full((2, 3), value, np.float32) for value in (1, 10, 100))
+    tests = [
+        Test(RelaxProgram(to_json(parametrised()).encode(), passes), {"x": x, "w": w, "v": v})
+        for passes in (
+            ("LiftTransformParams",),
+            ("BundleModelParams",),
+            ("LiftTransformParams", "LiftTransformParams"),
+            ("LiftTransformParams", "BundleModelParams"),
+        )
+    ]
+    seen_all = list(workers.observe_many(resolve("tvm"), tests))
+    for seen in seen_all[:3]:
+        assert seen.outputs is not None, seen.message
+        np.testing.assert_array_equal(seen.outputs["output_0"], x - (w + v) + w)
+    # Bundling makes one tuple of what the new function takes, too.
+    assert seen_all[3].outcome == "unsupported"
+
+
+@pytest.mark.slow(seconds=10)
+@pytest.mark.parametrize("name", ["LiftTransformParams", "BundleModelParams"])
+def test_a_script_feeds_the_weights_that_a_pass_moves(name: str, tmp_path: Path) -> None:
+    target = resolve("tvm")
+    source = target.backend.script_of_module("relax", False, (name,), target.options)
+    (tmp_path / "module.json").write_text(to_json(parametrised()))
+    feed = "{name: np.full((2, 3), value, np.float32) for name, value in dict(x=1, w=10, v=100).items()}"
+    last = f"print(run(open('module.json').read(), {feed})['output_0'].ravel().tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import numpy as np\n{source}\n{last}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n")[-2] == str([-99.0] * 6)
+
+
 def parametrised() -> Module:
-    """A module of one input and two weights."""
+    """A module of one input and two weights, `x - (w + v) + w`: their sum can be computed once for all inputs."""
     kind = RelaxTensorType("float32", (2, 3))
-    x, w, v, y, z = (Var(name, kind) for name in "xwvyz")
-    first, second = (Call(RelaxOperator("relax.add"), args, kind) for args in ((x, w), (y, v)))
-    body = Seq((BindingBlock((Bind(y, first), Bind(z, second))),), z)
+    x, w, v, out = (Var(name, kind) for name in ("x", "w", "v", "out"))
+    y, z = Var("y", kind, dataflow=True), Var("z", kind, dataflow=True)
+
+    def call(name: str, *args: Var) -> Call:
+        return Call(RelaxOperator(f"relax.{name}"), args, kind)
+
+    bound = (Bind(y, call("add", w, v)), Bind(z, call("subtract", x, y)), Bind(out, call("add", z, w)))
     attrs = (("global_symbol", "main"), ("num_input", 1))
+    body = Seq((BindingBlock(bound, dataflow=True),), out)
     return Module((("main", Function((x, w, v), body, kind, True, attrs)),))
 
 
