@@ -282,6 +282,7 @@ def test_a_text_with_a_colon_is_searched_where_no_field_can_be_meant(text: str) 
         ("knd:crash", "no field 'knd'; did you mean kind?"),
         ("-kind:crsh,error", "kind:'crsh' cannot occur; did you mean crash?"),
         ("status:nwe", "did you mean new?"),
+        ("pinned:x", "no field 'pinned'; did you mean is:pinned?"),
     ],
 )
 def test_a_filter_that_means_nothing_names_what_was_meant(text: str, hint: str) -> None:

@@ -411,11 +411,7 @@ def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
 
 def _describe_environment(exported: ExportedFailure) -> list[str]:
     lines = [_name_compiler(exported).partition(",")[0]]
-    pins = dict(
-        item.split("==", 1)
-        for item in script.list_requirements(exported)
-        if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
-    )
+    pins = script.list_pins(exported)
     for name in script.list_packages(exported):
         # It is in the first line.
         if name == exported.target.facts.package:

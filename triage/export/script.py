@@ -8,12 +8,14 @@ import contextlib
 import math
 import platform
 import re
+import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import PurePath
 
+from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.builds import unstated_version
 from opsieve.backends.target import command_words
@@ -118,7 +120,6 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
             else []
         )
         return [format_requirement(VERSION), *own]
-    major, minor, _ = platform.python_version_tuple()
     pinned = f"{backend.package}=={version}" if version else backend.package
     wanted = [] if built else [pinned, *backend.companions(version)]
     # Of what the base environments hold only what pip would not find by itself: pins, what runs the result,
@@ -126,8 +127,8 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
     part = backend.package != backend.name
     needed = [
         # A release ran in a base environment, whose pins are the versions that ran.
-        line if exported.target.release else _pin_installed(line)
-        for line in backend.base((int(major), int(minor)))
+        _limit_pin(line, backend) if exported.target.release else _pin_installed(line)
+        for line in backend.base(sys.version_info[:2])
         if not re.fullmatch(r"[\w.-]+", line)
         or (line == "onnxruntime" != backend.package)
         or (part and line == "sympy")
@@ -136,6 +137,20 @@ def list_requirements(exported: ExportedFailure) -> list[str]:
     # Those parse the model and compare the outputs where the script runs, so the versions that ran here fit
     imported = [f"{name}=={metadata.version(name)}" for name in list_imports(exported.case.program)]
     return [*wanted, *needed, *(line for line in imported if line.partition("==")[0] not in named)]
+
+
+def _limit_pin(requirement: str, backend: Backend) -> str:
+    """Limit a pin to the versions of Python for which the backend wants it: newer ones lack its wheel."""
+    major, minor = sys.version_info[:2]
+    newer = (at for at in range(minor + 1, minor + 9) if requirement not in backend.base((major, at)))
+    end = next(newer, None)
+    return requirement if end is None else f'{requirement}; python_version < "{major}.{end}"'
+
+
+def list_pins(exported: ExportedFailure) -> dict[str, str]:
+    """List the versions that the requirements pin, by package."""
+    pinned = re.compile(r"([\w.-]+)==([\w.+]+)(?:;.*)?")
+    return {found[1]: found[2] for found in map(pinned.fullmatch, list_requirements(exported)) if found}
 
 
 def _pin_installed(requirement: str) -> str:
@@ -239,7 +254,10 @@ def _write_head(exported: ExportedFailure, test: bool) -> str:
     ]
     lines += [wrapped for fact in facts if fact for wrapped in textwrap.wrap(clean_line(fact), WIDTH)]
     seen = f"Seen on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    seen += "".join(f", {name} {metadata.version(name)}" for name in list_imports(exported.case.program))
+    pins = list_pins(exported) if exported.target.release else {}
+    seen += "".join(
+        f", {name} {pins.get(name) or metadata.version(name)}" for name in list_imports(exported.case.program)
+    )
     file = "test_repro.py" if test else "repro.py"
     needs = " ".join(f"'{item}'" for item in list_requirements(exported))
     lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]

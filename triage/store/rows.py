@@ -19,6 +19,9 @@ def format_member(campaign: str, test: int, target: str) -> str:
     return f"{campaign}:{test}:{target}"
 
 
+CLUSTER_HEADS = ("id", "status", "kind", "compiler", "failures", "nodes", "title")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
     """A cluster. Times are seconds since 1970, sizes nodes; `reduced` is None until a member is reduced.
@@ -61,6 +64,13 @@ class ClusterRow:
         return int(self.id[1:])
 
     @property
+    def cells(self) -> tuple[object, ...]:
+        """The cells under `CLUSTER_HEADS`; `*` means pinned, `nodes` are those of the smallest case."""
+        nodes = self.nodes if self.reduced is None else self.reduced
+        name = f"{self.id}{'*' if self.pinned else ''}"
+        return (name, self.status, self.kind, self.backend, self.members, nodes, self.listed_title)
+
+    @property
     def listed_title(self) -> str:
         """The title in lists: prefixed by the cluster's probable public issue until a person decides."""
         return (
@@ -82,19 +92,8 @@ class ClusterPage:
 
     def _repr_html_(self) -> str:
         """The rows as a table, for notebooks."""
-        heads = ("id", "status", "kind", "failures", "nodes", "title")
-        cells = [
-            (
-                row.id,
-                row.status,
-                row.kind,
-                row.members,
-                row.nodes if row.reduced is None else row.reduced,
-                row.listed_title,
-            )
-            for row in self.rows
-        ]
-        return rows_table(heads, cells) + f"<p>{len(self.rows):,} of {self.total:,}</p>"
+        cells = [row.cells for row in self.rows]
+        return rows_table(CLUSTER_HEADS, cells) + f"<p>{len(self.rows):,} of {self.total:,}</p>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,23 +167,10 @@ def print_table(
 
 
 def print_clusters(rows: "Sequence[ClusterRow]") -> None:
-    """Print clusters; `nodes` are those of the smallest case, reduced if possible."""
-    print_table(
-        ("id", "status", "kind", "failures", "nodes", "title"),
-        [
-            (
-                f"{row.id}{'*' if row.pinned else ''}",
-                row.status,
-                row.kind,
-                row.members,
-                row.nodes if row.reduced is None else row.reduced,
-                row.listed_title,
-            )
-            for row in rows
-        ],
-        right=("failures", "nodes"),
-        wide="title",
-    )
+    """Print clusters in a table."""
+    from opsieve.triage.store.rows import CLUSTER_HEADS
+
+    print_table(CLUSTER_HEADS, [row.cells for row in rows], right=("failures", "nodes"), wide="title")
 
 
 def list_cluster_facts(row: "ClusterRow") -> dict[str, Any]:

@@ -94,9 +94,12 @@ def _parse_term(match: re.Match[str]) -> Term:
     if field and name not in (*FIELDS, SINCE):
         # `onnx::Add` and addresses are words, too
         if quoted is None and not given.startswith((":", "//")):
+            # `pinned:yes` for `is:pinned`
+            meant = [f"; did you mean {each}:{name}?" for each, allowed in VALUES.items() if name in allowed]
+            hint = meant[0] if meant else suggest_name(name, (*FIELDS, SINCE))
             raise BadInput(
-                f"a filter has no field {shown(name)}{suggest_name(name, (*FIELDS, SINCE))}; fields are"
-                f" {', '.join((*FIELDS, SINCE))}; to search for the text, quote it: '\"{name}:...\"'"
+                f"a filter has no field {shown(name)}{hint}; fields are {', '.join((*FIELDS, SINCE))}; to"
+                f" search for the text, quote it: '\"{name}:...\"'"
             )
         return Term("", False, (field + given,))
     if not field:
