@@ -494,18 +494,14 @@ def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> N
 
 
 def test_an_environment_of_a_release_has_the_versions_that_its_script_installs() -> None:
-    made = exported("onnxruntime==1.20.1")
-    shown = write_issue(made, NOTHING).split("# pip install ")[0]
-    assert "1.20.1" in shown
+    assert "1.20.1" in write_issue(exported("onnxruntime==1.20.1"), NOTHING).split("# pip install ")[0]
     made = exported("onnxoptimizer==0.3.13")
     text = write_issue(made, print_model(made.model))
     pinned = next(item for item in list_requirements(made) if item.startswith("numpy=="))
-    version, _, limit = pinned.removeprefix("numpy==").partition(";")
+    version, _, limit = pinned.removeprefix("numpy==").partition("; ")
     assert f"numpy {version}\n" in text.partition("### Environment")[2]
-    assert f"numpy {np.__version__}\n" not in text
-    # numpy 1.26.4 has no wheel for newer versions of Python, for which the release may have one.
-    assert limit == ' python_version < "3.13"' or sys.version_info >= (3, 13)
     assert f", numpy {version}," in write_script(made, NOTHING)
+    assert limit == 'python_version < "3.13"' or sys.version_info >= (3, 13)
 
 
 @pytest.mark.parametrize("target", ["onnxscript", "onnxoptimizer", "tvm"])

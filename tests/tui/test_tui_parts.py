@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, strategies as st
 from repository import SAMPLES
 from rich.cells import cell_len
+from textual.color import Color
+from textual.theme import BUILTIN_THEMES
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.ir import Box, draw_boxes
@@ -30,6 +32,7 @@ from opsieve.tui.app.services.tensor_difference import (
     compare_values,
     make_error_map,
 )
+from opsieve.tui.app.themes import CLEAR_LIGHT, DARK
 from opsieve.tui.app.views.case_summary import read_summary
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
 from opsieve.tui.app.views.tensor_lines import list_replay, list_tensors
@@ -368,3 +371,21 @@ def test_a_campaign_is_described_without_what_no_user_chose() -> None:
     text = "mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6 costs=tvm:2"
     assert describe_plan(text) == "strategy mix, nodes 5-30"
     assert describe_plan("samples") == "strategy samples"
+
+
+def luminance(colour: Color) -> float:
+    """The relative luminance of WCAG 2."""
+    parts = (value / 255 for value in (colour.r, colour.g, colour.b))
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_coloured_words_can_be_read_on_every_surface_dark_and_light() -> None:
+    for theme in (CLEAR_LIGHT, BUILTIN_THEMES[DARK]):
+        colours = theme.to_color_system().generate()
+        for name in ("text-accent", "text-warning", "text-success", "text-error", "accent"):
+            for behind in ("background", "surface", "panel"):
+                pair = sorted(luminance(Color.parse(colours[each])) for each in (name, behind))
+                assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (theme.name, name, behind)

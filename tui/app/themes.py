@@ -1,6 +1,8 @@
-"""The colours of the app: Textual's own themes, and one without colour."""
+"""The colours of the app: Textual's own themes, its light one with darker words, and one without colour."""
 
-from textual.theme import Theme
+from dataclasses import replace
+
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK, LIGHT, PLAIN = "textual-dark", "textual-light", "no-colour"
 CYCLE = (DARK, LIGHT, PLAIN, "ansi-dark", "ansi-light")
@@ -19,3 +21,6 @@ NO_COLOUR = Theme(
     panel="#202020",
     dark=True,
 )
+
+# Textual makes the colours of words from these; its own have a contrast below 4.5 on light grey.
+CLEAR_LIGHT = replace(BUILTIN_THEMES[LIGHT], accent="#6B3FA0", warning="#B56A00", success="#2E9150")
