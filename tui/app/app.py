@@ -72,8 +72,8 @@ class OpsieveApp(App[None]):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        for theme in (themes.NO_COLOUR, themes.CLEAR_LIGHT):
-            self.register_theme(theme)
+        for each in (themes.NO_COLOUR, themes.CLEAR_LIGHT):
+            self.register_theme(each)
         if theme not in self.available_themes:
             raise BadInput(
                 f"there is no theme {visible.to_one_line(theme, 60)}; take one of"
