@@ -21,6 +21,8 @@ from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.passes.bodies import PASS as BODIES
+from opsieve.reducer.passes.local_functions import PASS as FUNCTIONS
+from opsieve.reducer.passes.model import PASS as MODEL
 from opsieve.reducer.problem.order import OnnxPass, count_nodes
 from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check, reduce_failure
 
@@ -189,6 +191,92 @@ def test_an_edit_changes_only_what_it_states(
         found = edit.apply(start)
         if found is not None:
             assert not unstated(start, found), edit.label
+
+
+def without_stated(subject: Subject, touch: str) -> onnx.ModelProto:
+    """The model without what an edit of its surroundings states, by the key that the edit touches."""
+    model = onnx.ModelProto()
+    model.CopyFrom(subject.model)
+    what = touch.removeprefix("model:")
+    owner, _, field = what.partition(".")
+    held = [graph for _, graph in graphs(model.graph)]
+    if field:
+        (model if owner == "model" else model.graph).ClearField(field)
+    for _, node in nodes(model.graph):
+        if what in ("node names", f"name of {first_output(node)}"):
+            node.ClearField("name")
+        elif what == "texts":
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+        elif what == "versions":
+            # A lower opset writes some attributes as inputs, and the other way round.
+            del node.input[:], node.attribute[:]
+    if what == "texts":
+        for graph in held[1:]:
+            graph.ClearField("doc_string")
+    for graph in held:
+        if what == "value_info":
+            del graph.value_info[:]
+        elif what == "versions":
+            del graph.initializer[:]
+    if what in ("versions", "imports"):
+        del model.opset_import[:]
+    if what == "versions":
+        model.ClearField("ir_version")
+    return model
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(start=subjects(), in_loop=st.booleans())
+def test_an_edit_of_the_surroundings_changes_only_the_field_that_it_states(
+    start: Subject, in_loop: bool
+) -> None:
+    start, tried = decorated(start, in_loop), set[str]()
+    for edit in MODEL.edits(start):
+        (touch,) = edit.touches
+        found = edit.apply(start)
+        # The last two edits declare all types anew, and give everything another name.
+        if touch.startswith("model:") and touch != "model:types" and found is not None:
+            assert without_stated(start, touch) == without_stated(found, touch), edit.label
+            tried.add(touch)
+    assert len(tried) >= 6
+
+
+CALLS = """<ir_version: 10, opset_import: ["" : 20, "local" : 1], producer_name: "a tool">
+    g (float[2,3] x) => (float[2,3] y) { a = local.f (x, x)  b = local.h (x)  c = Add (a, b)  y = Neg (c) }
+    <domain: "local", opset_import: ["" : 20]> f (u, unread) => (w) {
+        one = Constant <value_float = 1.0> ()  p = Abs (u)  q = Add (p, one)  w = Tanh (q) }
+    <domain: "local", opset_import: ["" : 20, "local" : 1]> h (u) => (w) {
+        p = Relu (u)  q = local.f (p, p)  w = Softmax <axis = 1> (q) }"""
+
+
+def test_an_edit_of_a_function_changes_it_and_its_calls_only() -> None:
+    model = parse_model(CALLS)
+    start, tried = Subject(model, {"x": np.ones((2, 3), np.float32)}, {}), set[str]()
+    for edit in FUNCTIONS.edits(start):
+        found = edit.apply(start)
+        (name,) = {touch.split("/")[0].split(":")[2] for touch in edit.touches}
+        if found is None:
+            continue
+        rests = []
+        for each in (start.model, found.model):
+            rest = onnx.ModelProto()
+            rest.CopyFrom(each)
+            called = {function.name for function in rest.functions}
+            for nodes_ in (rest.graph.node, *(function.node for function in rest.functions)):
+                for node in nodes_:
+                    if node.op_type == name:
+                        del node.input[:]
+            del rest.functions[[function.name for function in rest.functions].index(name)]
+            rests.append((rest, called))
+        (before, _), (after, called) = rests
+        # A function that only the changed one called may go with its last call.
+        left = [function for function in before.functions if function.name in called]
+        del before.functions[:]
+        before.functions.extend(left)
+        assert before == after, edit.label
+        tried.add(name)
+    assert tried == {"f", "h"}
 
 
 class OpenTanh:
