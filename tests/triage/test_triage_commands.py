@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from commands import opsieve
+from models import chain
 from stores import done, filled, finding
 
 from opsieve.bisect.sessions.answers import keep_culprit
+from opsieve.gen.case.case import Case, load, save
 from opsieve.reducer.sessions import store_session
 from opsieve.reducer.sessions.case_process import ChildEnd, ChildTask
 from opsieve.triage.store.finished_test import Campaign, NonBug
@@ -342,6 +344,31 @@ def test_a_case_that_takes_long_gives_way_and_has_a_longer_turn(tmp_path: Path) 
     answers = [(one.case, one.answer) for one in store_session.reduce_cases(request, wanted, reducer)]
     assert answers == [(one.place, answer) for answer in ("unfinished", "reduced") for one in wanted]
     assert turns == [100, 100, 200, 200]
+
+
+def test_a_program_that_fails_on_four_levels_is_reduced_once(tmp_path: Path) -> None:
+    """The other levels begin with the reduced program of the first, even with four reductions at once."""
+    targets = tuple(f"fake:wrong@Tanh,opt={level}" for level in range(4))
+    campaign = Campaign("beef", "small-1", 1, targets)
+    many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
+    found = [finding("", kind="mismatch", target=target, operators=many) for target in targets]
+    with Store(tmp_path / "s") as store:
+        store.begin_campaign(campaign)
+        store.record_tests(campaign, [done(1, *found, operators=many)])
+        wanted = store.index.list_candidates()
+    assert len(wanted) == 4
+    given = []
+
+    def reducer(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
+        start = load(output if output.exists() else case)
+        given.append(len(start.program.operators()))
+        save(Case(chain("Tanh"), start.inputs), output, claimed=True)
+        return ChildEnd(0, json.dumps({"nodes_after": 1, "inner_nodes_after": 0, "same": True}), "", True)
+
+    request = store_session.StoreReductionRequest(tmp_path / "s", 1000, offline=True, jobs=4)
+    answers = [one.answer for one in store_session.reduce_cases(request, wanted, reducer)]
+    assert answers == ["reduced"] * 4
+    assert given == [7, 1, 1, 1]
 
 
 @pytest.mark.slow(seconds=3)
