@@ -299,8 +299,7 @@ class TvmRelax:
             return [], []
         settings = self.settings(options)
         # From the model to the executable
-        whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings
-        lines = [line[4:] for line in whole.split("\n")]
+        lines = [line[4:] for line in ("\n".join(SCRIPT.split("\n")[5:12]) % settings).split("\n")]
         if failed == "run":
             fed, names = list(program.inputs()), list(program.outputs())
             result = "[result]" if len(names) == 1 else "result"
@@ -430,10 +429,8 @@ def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str
     def report(what: str, name: str) -> None:
         if effects is not None:
             effects.append("%s %s" % (what, name))
-        if not trace:
-            return
-        sys.stderr.write("opsieve pass %s %s\n" % (what, name))
-        sys.stderr.flush()
+        if trace:
+            print("opsieve pass %s %s" % (what, name), file=sys.stderr, flush=True)
 
     @tvm.instrument.pass_instrument  # type: ignore[misc, unused-ignore]
     class Watcher:

@@ -219,5 +219,4 @@ def read(item: Any) -> Any:
         return item.numpy()
     if isinstance(item, (bool, int, float)):
         return np.asarray(item)
-    sizes: list[int] = list(item)
-    return np.array(sizes, np.int64)
+    return np.array([int(size) for size in item], np.int64)

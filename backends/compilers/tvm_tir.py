@@ -232,10 +232,10 @@ def effects(tvm: Any, into: List[str]) -> Any:
             was, name = before.pop(), str(info.name)
             if structural_equal(was, module):
                 return
-            into.append(name)
             now, then = kinds(module), kinds(was)
-            into.extend("%s +%s" % (name, kind) for kind in sorted(now - then))
-            into.extend("%s -%s" % (name, kind) for kind in sorted(then - now))
+            signed = [("+", now - then), ("-", then - now)]
+            into.append(name)
+            into.extend("%s %s%s" % (name, sign, kind) for sign, some in signed for kind in sorted(some))
 
     return Effects()
 

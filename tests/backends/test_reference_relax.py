@@ -30,6 +30,8 @@ from opsieve.gen.irs.relax.tree import (
     Module,
     RelaxOperator,
     Seq,
+    ShapeValue,
+    Text,
     Tuple,
     Var,
 )
@@ -175,6 +177,22 @@ def test_a_kernel_of_ones_own_is_run_by_the_reference_of_tir() -> None:
 def test_a_kernel_that_leaves_its_result_unwritten_has_no_value() -> None:
     with pytest.raises(Undefined, match="leaves a part of its result unwritten"):
         evaluated(call_of_kernel("Mul", rows=1), {"x": np.ones((2, 3), np.float32)})
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_tensor_that_nothing_writes_has_no_value(read: bool) -> None:
+    kind = RelaxTensorType("float32", (2, 3))
+    x, y = Var("x", kind), Var("y", kind)
+    sizes = ShapeValue((2, 3))
+    made = Call(RelaxOperator("relax.builtin.alloc_tensor"), (sizes, Text("global")), kind)
+    body = Seq((BindingBlock((Bind(y, made),)),), y if read else x)
+    module = Module((("main", Function((x,), body, kind)),))
+    if read:
+        with pytest.raises(Undefined, match="a tensor that nothing has written"):
+            evaluated(module, {"x": np.ones((2, 3), np.float32)})
+    else:
+        [value] = evaluated(module, {"x": np.ones((2, 3), np.float32)})[0]
+        np.testing.assert_array_equal(value, 1)
 
 
 def aligned_regions(image: float) -> Module:

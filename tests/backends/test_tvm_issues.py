@@ -1,5 +1,5 @@
 """Scripts of bugs that people reported to apache/tvm and that 0.27.0.post1 still has: imported as they are, each
-fails for the reported reason; and two that it no longer has.
+fails for the reported reason; and three that it no longer has.
 """
 
 from pathlib import Path
@@ -71,6 +71,21 @@ MIXED = """x: R.Tensor((1, 3, 8, 8), "float32"), w: R.Tensor((4, 3, 3, 3), "floa
             R.output(gv)
         return gv
 """
+OPEN = """x: R.Tensor((2, 6), "float32"), s: R.Tensor((2,), "int64")) -> R.Tensor("float32"):
+        shape = R.tensor_to_shape(s)
+        y = R.reshape(x, shape)
+        out = R.exp(y)
+        return out
+"""
+WEIGHTS = """x: R.Tensor((4,), "int32"), w: R.Tensor((4,), "int32"), v: R.Tensor((4,), "int32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            p = R.add(w, v)
+            y = R.subtract(x, p)
+            out = R.add(y, w)
+            R.output(out)
+        return out
+"""
 
 
 @pytest.mark.slow(seconds=60)
@@ -81,6 +96,8 @@ MIXED = """x: R.Tensor((1, 3, 8, 8), "float32"), w: R.Tensor((4, 3, 3, 3), "floa
         pytest.param(SLICE, "", "tvm", "fail", "Begin=4, End=2", id="17768"),
         pytest.param(VECTOR, "CombineParallelMatmul", "tvm", "fail", "Index 1 out of bounds", id="20197"),
         pytest.param(BRANCH, "", "tvm", "fail", "signal 11", id="20191"),
+        pytest.param(OPEN, "", "tvm", "fail", "R.exp(y)", id="17964"),
+        pytest.param(WEIGHTS, "LiftTransformParams", "tvm", "pass", "agrees", id="17207"),
         pytest.param(ALIAS, "", "tvm", "pass", "agrees", id="20190"),
         pytest.param(MIXED, "ToMixedPrecision,LegalizeOps", "tvm", "pass", "agrees", id="17254"),
     ],

@@ -27,6 +27,9 @@ _DEPTH = 200
 # The kernels of gen/irs/relax/kernels.py in ONNX.
 _KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", "exchange": "Identity"}
 
+# Stands for a tensor whose memory nothing has written.
+UNWRITTEN = object()
+
 
 class Closure:
     """A local function with the outer values that it reads."""
@@ -199,6 +202,11 @@ class ModuleEvaluator:
                 raise NotImplementedError(f"{call.op.name} is not a function of Relax")
             return self.function(found, args, Bindings())
         name = call.op.name
+        # Kernels that write such a tensor are called by their name, which has no spelling.
+        if name == "relax.builtin.alloc_tensor":
+            return UNWRITTEN
+        # For what it raises: everything else reads its arguments.
+        list(_leaves(tuple(args)))
         if isinstance(call.op, R.RelaxOperator) and name in (
             "relax.call_tir",
             "relax.call_dps_packed",
@@ -283,6 +291,8 @@ def _which_kernel(name: str, found: nodes.ObjectNode, kind: T.Type) -> str:
 
 
 def _leaves(value: Any) -> Any:
+    if value is UNWRITTEN:
+        raise tir.Undefined("the module reads a tensor that nothing has written")
     if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
         for item in value:
             yield from _leaves(item)
