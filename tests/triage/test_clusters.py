@@ -387,6 +387,46 @@ def test_what_differs_between_two_fingerprints_is_what_counts() -> None:
     )
 
 
+def test_undo_takes_back_what_a_reduction_regrouped(tmp_path: Path) -> None:
+    """A reduced case that left its cluster returns, and so do all that joined the cluster of another."""
+    store = filled(tmp_path / "s", errors(24, 3))
+    with Store(store) as writer:
+        cases = writer.index.list_kept_cases()
+        here: dict[str, list[str]] = {}
+        for case in cases:
+            here.setdefault(f"c{case.cluster}", []).append(case.place)
+    before = {name: entry[:1] for name, entry in state(store).items()}
+    # One of the first cluster leaves; those of the second join the third.
+    keys = {case.place: "fake-error-other" for case in cases if case.place == here["c1"][0]}
+    keys |= dict.fromkeys((*here["c2"], *here["c3"]), "fake-error-same")
+    by_path = {str(store / place): key for place, key in keys.items()}
+
+    def rule(case: Path) -> Fingerprint:
+        told = read_failure(case)
+        components = finding(told.message).fingerprint.components
+        return Fingerprint(2, by_path.get(str(case), told.fingerprint), components)
+
+    with Store(store) as writer:
+        refingerprint(writer.index, store, places=list(keys), compute=rule)
+    regrouped = {name: entry[:1] for name, entry in state(store).items()}
+    assert regrouped != before
+    with Ledger(store) as ledger:
+        assert ledger.undo().action == "regroup"
+        assert {name: entry[:1] for name, entry in state(store).items()} == before
+        ledger.redo()
+        assert {name: entry[:1] for name, entry in state(store).items()} == regrouped
+        ledger.undo()
+    with Store(store) as writer:
+        assert refingerprint(writer.index, store, places=list(keys), compute=rule).groups == ()
+    (store / INDEX).unlink()
+    with Store(store) as writer:
+        writer.adopt_cases()
+    again = {name: entry[:1] for name, entry in state(store).items()}
+    # Only failures with a case are in a rebuilt index.
+    assert len(again) == len(cases)
+    assert again.items() <= before.items()
+
+
 def test_new_rules_never_undo_a_decision(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", errors(16, 4))
     with Ledger(store) as ledger:

@@ -85,6 +85,7 @@ def refingerprint(
     )
     if groups and not dry_run:
         with index.open_transaction():
+            before = index.map_places()
             _apply_moves(index, groups, fresh, whole=places is None)
             placed = index.map_places()
             _rewrite_records(folder, groups, fresh, where, placed)
@@ -99,6 +100,8 @@ def refingerprint(
                 folder,
                 {key: sorted(new | ({key} & placed.keys())) for key, new in moved.items()},
                 moves,
+                # New rules hold for the whole store, and are not a decision.
+                {"moves": []} if places is None else _describe_regrouping(index, groups, where, before),
             )
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
@@ -165,6 +168,29 @@ def _apply_moves(
     index.recount_fingerprints(sorted({group.key for group in groups} | {group.to_key for group in groups}))
     placed = index.map_places()
     index.refresh_clusters(sorted(touched | {placed[group.to_key][1] for group in groups}))
+
+
+def _describe_regrouping(
+    index: Index, groups: Sequence[Reassignment], where: dict[int, str], before: dict[str, tuple[int, int]]
+) -> decision_log.Patch:
+    """Return the patch from the clusters of `before` to the present ones.
+
+    Failures that joined those of another cluster get a fingerprint of their own when it is undone.
+    """
+    patch: decision_log.Patch = {"members": [], "moves": []}
+    for group in groups:
+        found = index.find_fingerprint(group.to_key)
+        if found is None or found.cluster in (None, group.cluster):
+            continue
+        key, number = group.to_key, found.number
+        if found.count > len(group.rows):
+            number = before[group.key][0]
+            key = f"{strip_suffix(key)}~{number}"
+            patch["members"] += [
+                [*index.find_member(where[row])[:3], key, group.to_key, number] for row in group.rows
+            ]
+        patch["moves"].append([key, number, group.cluster, found.cluster])
+    return patch
 
 
 def _ensure_fingerprint(index: Index, group: Reassignment, fresh: dict[str, fingerprint.Fingerprint]) -> None:

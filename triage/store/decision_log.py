@@ -56,7 +56,7 @@ class _LogLine(msgspec.Struct):
     id: _Number
     at: float
     born: _Number
-    action: Literal["merge", "split", "mark", "pin", "note", "rename", "rekey", "undo", "redo"]
+    action: Literal["merge", "split", "mark", "pin", "note", "rename", "rekey", "regroup", "undo", "redo"]
     text: str = ""
     patch: _Patch = msgspec.field(default_factory=_Patch)
     keys: dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]] = {}
@@ -160,26 +160,32 @@ def write_rekey(
     folder: Path,
     keys: dict[str, list[str]],
     moves: list[list[Any]],
+    regrouped: Patch,
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Log that fingerprints changed their keys (`keys`: old to new), and where the new ones stand.
 
-    The change cannot be undone. Earlier decisions can, because they use the new keys from now on.
+    The new keys cannot be undone. Earlier decisions can, because they use the new keys from now on; and so
+    can `regrouped`, the changes of clusters that a reduction caused.
     """
     text = (
         f"{printable.count_noun(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
     )
-    line = {
-        "id": index.get_next_decision(),
-        "at": round(clock(), 3),
-        "born": index.get_latest_number(),
-        "action": "rekey",
-        "text": text,
-        "keys": keys,
-        "patch": {"moves": moves},
-    }
-    take_line(index, line)
-    write_line(folder, line)
+    changes: list[dict[str, Any]] = [
+        {"action": "rekey", "text": text, "keys": keys, "patch": {"moves": moves}}
+    ]
+    if regrouped["moves"]:
+        text = f"moved {printable.count_noun(len(regrouped['moves']), 'fingerprint')} after a reduction"
+        changes.append({"action": "regroup", "text": text, "patch": regrouped})
+    for change in changes:
+        line = {
+            "id": index.get_next_decision(),
+            "at": round(clock(), 3),
+            "born": index.get_latest_number(),
+            **change,
+        }
+        take_line(index, line)
+        write_line(folder, line)
 
 
 def _translate_patch(patch: Patch, keys: dict[str, list[str]]) -> Patch:
@@ -227,13 +233,14 @@ def _parse_patch(text: str) -> Patch:
 
 def _apply_patch(index: Index, patch: Patch, *, forwards: bool) -> None:
     touched: set[int] = set()
+    # First the members: they make the rows of fingerprints that a regrouping joined, which may then move.
+    for campaign, test, target, key, own, number in patch.get("members", []):
+        touched |= index.move_member((campaign, test, target), key, own, int(number), forwards=forwards)
     for key, _, old, new in patch.get("moves", []):
         index.set_cluster(key, new if forwards else old)
         touched |= {int(old), int(new)}
     for key, old, new in patch.get("apart", []):
         index.set_apart(key, new if forwards else old)
-    for campaign, test, target, key, own, number in patch.get("members", []):
-        touched |= index.move_member((campaign, test, target), key, own, int(number), forwards=forwards)
     # Before the fields below: refreshing makes the rows in which they are written.
     index.refresh_clusters(sorted(touched))
     for cluster, field, old, new in patch.get("clusters", []):

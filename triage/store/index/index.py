@@ -269,7 +269,7 @@ class Index(GrowingIndex):
     def move_member(
         self, member: tuple[str, int, str], key: str, own: str, number: int, *, forwards: bool
     ) -> set[int]:
-        """Give a failure of the fingerprint `key` a row of its own (`own`, `number`), or undo that.
+        """Move a failure from the fingerprint `key` to `own`, or undo that; a missing one is made (`number`).
 
         Returns the changed clusters.
         """
@@ -283,25 +283,24 @@ class Index(GrowingIndex):
             # Counted once, and lost with an old index
             return set()
         kept = int(bool(place))
-        if forwards:
-            self._select(
-                # A copy of the original row with `apart` set; the counts follow below, for both.
-                "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number,"
-                " cluster, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen,"
-                " last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1, title, stage, message, ?,"
-                " guilty_pass, first_bad, first_seen, last_seen FROM fingerprints WHERE key = ?",
-                own,
-                number,
-                number,
-                f" {member[2]} ",
-                key,
-            )
+        free = self.get_free_number(number)
+        self._select(
+            # A copy of the original row with `apart` set; the counts follow below, for both.
+            "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number,"
+            " cluster, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen,"
+            " last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1, title, stage, message, ?,"
+            " guilty_pass, first_bad, first_seen, last_seen FROM fingerprints WHERE key = ?",
+            goal,
+            free,
+            free,
+            f" {member[2]} ",
+            source,
+        )
         self._update("failures", "campaign = ? AND test = ? AND target = ?", member, fingerprint=goal)
         for name, change in ((source, -1), (goal, 1)):
             sql = "UPDATE fingerprints SET count = count + ?, kept = kept + ? WHERE key = ?"
             self._select(sql, change, change * kept, name)
         rows = self._select("SELECT cluster FROM fingerprints WHERE key IN (?, ?)", source, goal)
-        if not forwards:
-            # Only after the clusters were read, which have to be refreshed.
-            self._database.table("fingerprints").delete_where("key = ? AND count = 0", [own])
+        # Only after the clusters were read, which have to be refreshed.
+        self._database.table("fingerprints").delete_where("key = ? AND count = 0", [source])
         return {int(row[0]) for row in rows}

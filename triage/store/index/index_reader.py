@@ -476,7 +476,7 @@ def _explain_membership(row: tuple[Any, ...], cluster: int) -> str:
         return "a person merged it"
     if row[1] == cluster:
         return "the cluster began with it"
-    if action == "rekey":
+    if action in ("rekey", "regroup"):
         return "its failures were in this cluster when their fingerprints were computed anew"
     if shared:
         return (
