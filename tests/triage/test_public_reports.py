@@ -104,6 +104,8 @@ def test_a_script_that_is_cut_into_blocks_is_one() -> None:
 def test_the_script_of_an_exported_issue_comes_before_the_optimised_model() -> None:
     script = f"model = onnx.parser.parse_model(r'''{TEXT}''').SerializeToString()\n"
     script += "inputs = {'x': np.array([1.0, -2.0], np.float32)}\nsession.run(None, given)"
+    (alone,) = iter_models(parse_report(f"'''A script of its own.'''\n{script}"))
+    assert alone.text == TEXT
     first, second = iter_models(parse_report(f"```text\n{TEXT}\n```\n```python\n{script}\n```\n"))
     assert (first.block, second.block) == (2, 1)
     np.testing.assert_array_equal(first.inputs["x"].as_numpy(), np.array([1, -2], np.float32))

@@ -37,7 +37,8 @@ def parse_report(text: str) -> ReportText:
         text = "".join(page.prose)
         return ReportText(text[:_MOST_CHARACTERS], tuple(page.blocks[:_MOST_BLOCKS]))
     text = text[:_MOST_CHARACTERS]
-    return ReportText(text, tuple(_list_blocks(text)[:_MOST_BLOCKS]))
+    # A script without a report around it is one block.
+    return ReportText(text, tuple(_list_blocks(text)[:_MOST_BLOCKS]) or (text,))
 
 
 def _list_blocks(text: str) -> list[str]:
