@@ -119,7 +119,8 @@ class Engine(Generic[S]):
         workers.
         """
         width = len(self.rules.tests)
-        if width < 2 or self.test_seconds < _SLOW:
+        # The average duration of a test so far.
+        if width < 2 or self._testing / max(1, self.checks) < _SLOW:
             return
         wave: dict[str, tuple[S, str]] = {}
         first = True
@@ -168,11 +169,6 @@ class Engine(Generic[S]):
             self._remember(digest, self.best, "the whole model", known)
         self.result = self.evaluate(self.best, "the whole model")
         return self.result
-
-    @property
-    def test_seconds(self) -> float:
-        """The average duration of a test, 0 before the first."""
-        return self._testing / max(1, self.checks)
 
     def refresh(self) -> None:
         """Record the values of the best subject anew when it has changed."""

@@ -78,10 +78,12 @@ def settle(
             return None
         declared = _by_graph(with_states(model, {}, open_, anew))
         shaped = {name: type_ for name, type_ in declared[()].items() if is_shaped(type_)}
-        declared[()] = {name: _open_sizes(type_) for name, type_ in main.items()} | shaped
+        declared[()] = {name: open_sizes(type_) for name, type_ in main.items()} | shaped
     for path, graph in graphs(model.graph):
-        unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
-        _declare(graph, declared.get(path, {}), unchanged, main=not path)
+        # The values whose types are known, and are the same as before.
+        old, new = before.get(path, {}), after.get(path, {})
+        same = frozenset(name for name, type_ in new.items() if is_shaped(type_) and old.get(name) == type_)
+        _declare(graph, declared.get(path, {}), same if anew else None, main=not path)
     settled = Subject(model, inputs, kept, redeclared=anew)
     # The next edit of this subject needs the same types.
     INFERRED[settled] = known
@@ -100,11 +102,6 @@ def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:
         if path in after
         for name, type_ in types.items()
     )
-
-
-def _equal_types(before: Types, after: Types) -> frozenset[str]:
-    """Return the values whose types are known, and are the same as before."""
-    return frozenset(name for name, type_ in after.items() if is_shaped(type_) and before.get(name) == type_)
 
 
 def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | None, main: bool) -> None:
@@ -127,7 +124,7 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
         ):
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
-            info.type.CopyFrom(_open_sizes(info.type))
+            info.type.CopyFrom(open_sizes(info.type))
             # An element type without sizes is still worth declaring.
             if found is not None and found.tensor_type.elem_type:
                 info.type.tensor_type.elem_type = found.tensor_type.elem_type
@@ -186,7 +183,7 @@ def _is_empty(subject: Subject) -> bool:
     )
 
 
-def _open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
+def open_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
     """Return a tensor type of the same rank with unknown sizes."""
     bare = structure.copied(type_)
     for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
