@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 from repository import SAMPLES as FOLDER
 
-from opsieve.backends.judge.judge import judge_program
+from opsieve.backends.judge.judge import Judged, judge_program
 from opsieve.backends.judge.oracles import DERIVING, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import open_case
 from opsieve.triage.corpus.corpus_file import read_bugs
+from opsieve.triage.fingerprint.fingerprint import VERSION
+from opsieve.triage.fingerprint.sameness import make_failure
 
-FACTS = {FOLDER / name: bug for name, (_, bug) in read_bugs(FOLDER).items()}
+BUGS = read_bugs(FOLDER)
+FACTS = {FOLDER / name: bug for name, (_, bug) in BUGS.items()}
 SAMPLES = list(FACTS)
 # Of each compiler one in make test.
 FIRST = {resolve(FACTS[folder].fails).name: folder for folder in reversed(SAMPLES)}
@@ -73,18 +75,19 @@ def here(text: str) -> ResolvedTarget:
     pytest.skip(f"needs {wanted}; {f'{installed} is' if installed else 'none is'} installed")
 
 
-def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
+def judge(workers: Workers, folder: Path, target: ResolvedTarget) -> Judged:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
     lab = ObservationCache(workers)
     return judge_program(
         case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
-    ).verdict
+    )
 
 
 @pytest.mark.parametrize("folder", EACH)
 def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(FACTS[folder].fails))
+    judged = judge(workers, folder, here(FACTS[folder].fails))
+    found, run = judged.verdict, judged.observations[0]
     assert found.verdict == "fail", found.reason
     kind = {"crash": "crash", "error": "error", "value": "mismatch", "shape": "mismatch"}[
         folder.name.rpartition("-")[2]
@@ -96,11 +99,15 @@ def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
         assert what == folder.name.rpartition("-")[2]
         # A shape or dtype is judged by what shape inference derives, before anything is evaluated.
         assert {"reference:float64", str(DERIVING)} & set(found.oracles)
+    recorded = BUGS[folder.name][0].targets.get(FACTS[folder].fails)
+    if recorded and (recorded.version, recorded.key_version) == (run.version, VERSION):
+        key = make_failure(found, run, open_case(folder).program).fingerprint.key
+        assert key == recorded.fingerprint, "changed rules of fingerprints need a new VERSION"
 
 
 @pytest.mark.parametrize("folder", PASSING)
 def test_a_sample_passes_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(FACTS[folder].passes))
+    found = judge(workers, folder, here(FACTS[folder].passes)).verdict
     assert found.verdict == "pass", found.reason
 
 

@@ -38,6 +38,17 @@ def test_a_verdict_beside_the_record(before: SeenVerdict | None, after: SeenVerd
     assert make_result("case", "tvm", records, after).state == state
 
 
+def test_keys_by_two_versions_of_the_rules_are_not_compared() -> None:
+    """A record of an older opsieve is the same failure if kind and stage are; its key tells nothing."""
+    renamed = replace(CRASH, fingerprint="crash-9", key_version=6)
+    found = make_result("case", "tvm", {"tvm": CRASH}, renamed)
+    assert (found.state, "was" in found.sentence) == ("still-failing", False)
+    elsewhere = make_result("case", "tvm", {"tvm": CRASH}, replace(renamed, stage="run"))
+    assert (elsewhere.state, "was fail (crash at compile)" in elsewhere.sentence) == ("changed", True)
+    known = replace(CRASH, key_version=6)
+    assert make_result("case", "tvm", {"tvm": known}, renamed).state == "changed"
+
+
 def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
     records = {
         "tvm": PASS,

@@ -36,13 +36,17 @@ Word = Annotated[str, msgspec.Meta(max_length=2000)]
 
 @dataclass(frozen=True, slots=True)
 class SeenVerdict:
-    """A recorded verdict of a target: the keys of `opsieve run --json` that are compared and shown."""
+    """A recorded verdict of a target: the keys of `opsieve run --json` that are compared and shown.
+
+    `key_version` is the version of the rules that made the fingerprint; 0 in records of old releases.
+    """
 
     verdict: Word
     kind: Word | None = None
     stage: Word | None = None
     fingerprint: Word = ""
     version: Word = ""
+    key_version: int = 0
 
     @property
     def words(self) -> str:
@@ -70,7 +74,8 @@ class CorpusResult:
         """The result for a person."""
         if self.after is None or self.state == "not-judged":
             return self.reason or "not judged"
-        was = f", was {self.before.words}" if self.before is not None and self.before != self.after else ""
+        was = "" if self.before is None else self.before.words
+        was = f", was {was}" if was and (self.state == "changed" or was != self.after.words) else ""
         reason = reword_oracles(self.reason.removeprefix(self.target).lstrip(": "), self.target)
         return f"{self.after.words}{was}" + (
             f": {reason}" if reason and self.after.verdict in FAILING else ""
@@ -117,7 +122,7 @@ def get_verdict_facts(seen: SeenVerdict | None) -> dict[str, Any] | None:
     """Return the keys of a verdict in `--json`."""
     if seen is None:
         return None
-    return {name: getattr(seen, name) for name in ("verdict", "kind", "stage", "fingerprint", "version")}
+    return asdict(seen)
 
 
 def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict) -> SeenVerdict | None:
@@ -192,8 +197,13 @@ def _choose_state(before: SeenVerdict | None, after: SeenVerdict) -> State:
         return "newly-failing"
     # Which has no fingerprint
     if "flaky" in (before.verdict, after.verdict):
-        return "still-failing" if before.kind == after.kind else "changed"
-    return "still-failing" if before.fingerprint == after.fingerprint else "changed"
+        alike = before.kind == after.kind
+    # Keys by two versions of the rules differ for one failure too.
+    elif before.key_version != after.key_version:
+        alike = before.words == after.words
+    else:
+        alike = before.fingerprint == after.fingerprint
+    return "still-failing" if alike else "changed"
 
 
 NAME = "corpus.json"

@@ -39,6 +39,7 @@ from opsieve.triage.corpus.corpus_file import (
     status,
     write_corpus,
 )
+from opsieve.triage.fingerprint.fingerprint import VERSION
 from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
 
 _LIMITS = Limits()
@@ -255,7 +256,12 @@ def _find_free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry
 def _make_verdict(result: JudgeResult) -> SeenVerdict:
     found = result.facts()
     return SeenVerdict(
-        found["verdict"], found["kind"], found["stage"], found["fingerprint"], found["version"] or ""
+        found["verdict"],
+        found["kind"],
+        found["stage"],
+        found["fingerprint"],
+        found["version"] or "",
+        VERSION if found["fingerprint"] else 0,
     )
 
 
