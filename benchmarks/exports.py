@@ -85,7 +85,7 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
     name = sample.name
     with Workers(Limits()) as workers:
         try:
-            exported = reproduce_failure(open_case(sample, None, None, 0), target, sample, workers, 60.0)
+            exported = reproduce_failure(open_case(sample, None, None, 0), target, sample, workers)
         except NoFailure as error:
             return Row(name, "", (0, 0), False, (f"not exported: {error.reason[:80]}", ""))
         issue, script = (

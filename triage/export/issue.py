@@ -310,7 +310,7 @@ def _print_graph(exported: ExportedFailure, text: ModelText) -> str:
     """Print the model, unless that is impossible or a short script shows it anyway."""
     if not text.text:
         return f"The {exported.noun} cannot be printed; it is in the script."
-    if short_script.write_short_script(exported, text):
+    if text.exact and short_script.write_short_script(exported, text):
         return ""
     return fence_text(escape_text(text.text, _MOST_GRAPH))
 

@@ -4,6 +4,7 @@ It raises if the bug is there: the compiler's own error, or numpy's comparison o
 ones.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from opsieve.triage.export.program_source import (
     WIDTH,
     get_brief_source,
     quote,
+    write_base64,
     write_literal,
     write_run,
 )
 
 # Characters of the model's text
 _MOST_TEXT = 2_000
+# Bytes of a model whose text is not exact; in base64 they are at most seven lines.
+_MOST_BYTES = 480
 # Characters of inputs and expected outputs
 _MOST_VALUES = 1_500
 # Below this a tolerance is that of denormal numbers, which nobody wants to read.
@@ -34,9 +38,12 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
     That is so for a large model, a flaky failure, and values other than arrays of numbers.
     """
     verdict, facts = exported.verdict, ir_of(exported.case.program).script
-    shown = f"r'''{_join_head(text.text)}'''"
-    # Bytes in base64 would say nothing to a reader.
-    if not text.exact or len(text.text) > _MOST_TEXT:
+    shown = f"r'''{_join_head(text.text) if facts.parse else text.text}'''"
+    model = facts.parse.format(shown) if facts.parse else shown
+    # Bytes say nothing to a reader, so an issue prints the model beside such a script.
+    if encoded := facts.serialised and not text.exact and len(exported.model) <= _MOST_BYTES:
+        model = f"base64.b64decode({write_base64(exported.model)})"
+    if not (text.exact or encoded) or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
         return ""
@@ -56,13 +63,15 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
     parts = [
         f"# pip install {' '.join(quote(item) for item in script.list_requirements(exported))}",
         *([f"# {script.write_build_note(exported)}"] if exported.target.build else []),
-        *(["import os", ""] if environment else []),
+        *["import base64"] * encoded,
+        *["import os"] * bool(environment),
+        *[""] * bool(encoded or environment),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
         *(f"import {module}" for module in facts.imports[-1:]),
         *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
-        f"model = {facts.parse.format(shown) if facts.parse else shown}",
+        f"model = {model}",
         *fed,
         *(["", "", whole.strip("\n"), "", "", "outputs = run(model, inputs)"] if whole else ["", *lines]),
         *checks,
@@ -72,15 +81,17 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
 
 def _join_head(text: str) -> str:
     """Join the lines of a model's text that come before its nodes, as far as one line holds them."""
-    head, brace, nodes = text.partition("\n{\n")
+    # The brace has a line of its own behind initializers only.
+    if (brace := re.search(r"\s\{\n", text)) is None:
+        return text
     lines: list[str] = []
-    for part in head.split("\n"):
+    for part in text[: brace.start()].split("\n"):
         longer = f"{lines[-1]} {part.strip()}" if lines else part.strip()
         if lines and len(longer) <= WIDTH:
             lines[-1] = longer
         else:
             lines.append(part.strip())
-    return f"{chr(10).join(lines)} {{\n{nodes}" if brace else text
+    return f"{chr(10).join(lines)} {{\n{text[brace.end() :]}"
 
 
 def _write_inputs(items: dict[str, str]) -> list[str]:

@@ -70,7 +70,7 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
     imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
     # Imports inside `run`: an ImportError then means "not installed" and not a failure.
-    lines = [*imports, "import onnxruntime as ort", "", *lines]
+    lines = [*dict.fromkeys([*imports, "import onnxruntime as ort"]), "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     checks = _CHECKS.replace(_CHECKER, _UNCHECKED) if name in _OF_ONNXRUNTIME else _CHECKS
     return (
@@ -87,13 +87,13 @@ def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed
     `source` shows the failure.
     """
     shown = failed != "run" if name in _NARROWING else bool(source(name, options, dtypes))
-    if not shown or name == "onnxruntime-saved" or options["optimise"] != "on" or carriers(dtypes):
+    if not shown or options["optimise"] != "on" or carriers(dtypes):
         return [], []
     imports, lines = _TRANSFORMS[name](options) if name in _TRANSFORMS else _write_narrowing(name, options)
     if failed in _SHOWS:
         return imports, [*lines, *_SHOWS[failed]]
     session = brief_session("after.SerializeToString()", "ORT_DISABLE_ALL", [])
-    return [*imports, "import onnxruntime as ort"], [*lines, *session, *BRIEF_RUN]
+    return list(dict.fromkeys([*imports, "import onnxruntime as ort"])), [*lines, *session, *BRIEF_RUN]
 
 
 # Lines of imports, and lines that turn `model` into `after`.
@@ -105,6 +105,10 @@ _SHOWS: Mapping[str, list[str]] = {
     "declared": [
         "was = onnx.load_model_from_string(model).graph.output",
         "assert list(after.graph.output) == list(was), after.graph.output",
+    ],
+    "inputs": [
+        "was = [item.name for item in onnx.load_model_from_string(model).graph.input]",
+        "assert all(item.name in was for item in after.graph.input), after.graph.input",
     ],
 }
 _YES = {"merge": "on", "initializers": "all", "channels": "each"}
@@ -286,7 +290,7 @@ def _ort_fusion(options: Mapping[str, str]) -> Lines:
 def _ort_saved(options: Mapping[str, str]) -> Lines:
     disabled = _split(options["disabled_optimizers"])
     extra = f", disabled_optimizers={disabled!a}" if disabled else ""
-    return ["import os", "import tempfile"], [
+    return ["import os", "import tempfile", "import onnxruntime as ort"], [
         "saving = ort.SessionOptions()",
         f"saving.graph_optimization_level = ort.GraphOptimizationLevel.{LEVELS[options['level']]}",
         "with tempfile.TemporaryDirectory() as folder:",
