@@ -4,13 +4,12 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 import onnxruntime
 
 model = onnx.load(Path(__file__).with_name("model.onnx"))
-feeds = {"x": np.array(["b"], object)}
+feeds = {}
 plain = onnxruntime.SessionOptions()
 plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -19,7 +18,7 @@ def run(model):
     return onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
 
 
-assert run(model) == ["baa"]  # so the model is valid
+assert run(model) == [""]  # so the model is valid
 try:
     gs.export_onnx(gs.import_onnx(model).fold_constants())
     seen = ""

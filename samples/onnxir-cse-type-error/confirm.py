@@ -11,7 +11,7 @@ import onnxruntime
 from onnx_ir.passes import common
 
 model = onnx.load(Path(__file__).with_name("model.onnx"))
-feeds = {"x": np.array([-1, 2], np.float32)}
+feeds = {}
 plain = onnxruntime.SessionOptions()
 plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -20,7 +20,7 @@ def run(model):
     return onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
 
 
-np.testing.assert_allclose(run(model), [[0, 2], [0, -2]], rtol=1e-5)
+np.testing.assert_allclose(run(model), [0], rtol=1e-5)
 changed = onnx_ir.to_proto(common.CommonSubexpressionEliminationPass()(onnx_ir.from_proto(model)).model)
 untyped = [output.HasField("type") for output in changed.graph.output]
 is_confirmed = not all(untyped)

@@ -8,11 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 code = """
-import sys, numpy, onnx, onnxruntime
+import sys, onnx, onnxruntime
 model = onnx.load(sys.argv[1] + "/model.onnx")
 onnx.checker.check_model(model, full_check=True)
 session = onnxruntime.InferenceSession(model.SerializeToString())
-session.run(None, {"s": numpy.array([1, 2], numpy.float32), "x": numpy.zeros([2, 0], numpy.float32)})
+session.run(None, {})
 """
 done = subprocess.run(
     [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True

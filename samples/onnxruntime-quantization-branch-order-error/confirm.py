@@ -11,11 +11,11 @@ import onnxruntime
 from onnxruntime import quantization
 
 model = onnx.load(Path(__file__).with_name("model.onnx"))
-feeds = {"c": np.array(True), "x": np.array([-1, 2], np.float32)}
+feeds = {}
 plain = onnxruntime.SessionOptions()
 plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 [got] = onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
-np.testing.assert_allclose(got, np.sin(np.exp([1, -2])), rtol=1e-3)
+np.testing.assert_allclose(got, 1, rtol=1e-3)
 path = str(Path(tempfile.mkdtemp()) / "quantized.onnx")
 quantization.quantize_dynamic(model, path)
 kinds = [node.op_type for node in onnx.load(path).graph.node]

@@ -8,13 +8,13 @@ import numpy as np
 import onnxruntime
 
 path = Path(__file__).with_name("model.onnx")
-feeds = {"x": np.array([2, 3], np.int32), "z": np.array([4, 9], np.int32)}
-wanted = np.array([0, 0], np.int32)
+feeds = {}
+wanted = np.array(0, np.int32)
 plain = onnxruntime.SessionOptions()
 plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-[valid] = onnxruntime.InferenceSession(path, plain).run(["y"], feeds)
+[valid] = onnxruntime.InferenceSession(path, plain).run(["v1"], feeds)
 np.testing.assert_allclose(valid, wanted, rtol=1e-4)  # so the model is valid
-[got] = onnxruntime.InferenceSession(path).run(["y"], feeds)
+[got] = onnxruntime.InferenceSession(path).run(["v1"], feeds)
 is_confirmed = got.shape != wanted.shape or not np.allclose(got, wanted, rtol=1e-3, equal_nan=True)
 seen = str(got.tolist())
 print("confirmed:" if is_confirmed else "not confirmed:", version("onnxruntime"), seen[:200])

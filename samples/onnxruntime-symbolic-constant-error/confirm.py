@@ -10,7 +10,7 @@ import onnxruntime
 from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
 model = onnx.load(Path(__file__).with_name("model.onnx"))
-feeds = {"x": np.ones(2, np.float32)}
+feeds = {}
 plain = onnxruntime.SessionOptions()
 plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -19,7 +19,7 @@ def run(model):
     return onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
 
 
-np.testing.assert_allclose(run(model), [[3, 5]], rtol=1e-5)
+np.testing.assert_allclose(run(model), [[0]], rtol=1e-5)
 try:
     SymbolicShapeInference.infer_shapes(model)
     seen = ""
