@@ -480,18 +480,14 @@ def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, l
     assert ("assert_allclose" in source) == (failed == "run")
 
 
-def test_a_small_model_without_exact_text_has_a_short_script_with_its_bytes(tmp_path: Path) -> None:
+def test_a_small_model_without_exact_text_has_a_short_script_with_its_bytes() -> None:
     """Onnx prints some values as dots; the issue shows the model beside the script."""
     made, text = exported(right=(0.0, 3.0)), ModelText("g (float[2] x) => ...", False)
     source = write_short_script(made, text)
-    assert "model = base64.b64decode(" in source
     assert len(source.splitlines()) <= 22, source
     assert text.text in write_issue(made, text)
-    (tmp_path / "repro.py").write_text(source)
-    done = subprocess.run(
-        [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
-    )
-    assert "AssertionError" in done.stderr
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        exec(source, {})  # noqa: S102  written by the code under test
 
 
 def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> None:
