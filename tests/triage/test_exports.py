@@ -155,12 +155,8 @@ def outside_fences(text: str) -> str:
 
 
 @cache
-def harmless_prose() -> list[str]:
-    """The prose of an issue with a short script, and with the long one that a long name needs."""
-    return [
-        outside_fences(write_issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False)))
-        for name in ("harmless", "harmless" * 100)
-    ]
+def harmless_prose(name: str) -> str:
+    return outside_fences(write_issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False)))
 
 
 def test_an_issue_shows_everything_and_runs_nothing() -> None:
@@ -170,7 +166,7 @@ def test_an_issue_shows_everything_and_runs_nothing() -> None:
         assert all(c.isprintable() or c == "\n" for c in text), ascii(name)
         assert len(text) < 65_536, ascii(name)
         if len(name) < 4000:  # a longer script is attached
-            assert outside_fences(text) in harmless_prose(), ascii(name)
+            assert outside_fences(text) in map(harmless_prose, ("harmless", "harmless" * 100)), ascii(name)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
@@ -189,7 +185,7 @@ def test_every_project_gets_its_own_headings(target: str) -> None:
     wanted |= {"onnxslim": "**Expected behavior**"}
     assert wanted.get(target, "### To reproduce") in text
     assert "the graph" in text
-    assert "base64.b64decode(" in text
+    assert "model = base64.b64decode(" in text
 
 
 @pytest.mark.parametrize("target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "openvino"])
@@ -438,12 +434,7 @@ BROKEN = {
 @pytest.mark.parametrize(
     ("target", "failed", "lines", "has"),
     [
-        (
-            "onnxruntime",
-            "run",
-            18,
-            "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])",
-        ),
+        ("onnxruntime", "run", 18, "session = ort.InferenceSession(model, providers=['CPUEx"),
         (
             "onnxruntime:basic",
             "run",
@@ -478,16 +469,6 @@ def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, l
     assert has in source
     assert len(source.splitlines()) <= lines, source
     assert ("assert_allclose" in source) == (failed == "run")
-
-
-def test_a_small_model_without_exact_text_has_a_short_script_with_its_bytes() -> None:
-    """Onnx prints some values as dots; the issue shows the model beside the script."""
-    made, text = exported(right=(0.0, 3.0)), ModelText("g (float[2] x) => ...", False)
-    source = write_short_script(made, text)
-    assert len(source.splitlines()) <= 22, source
-    assert text.text in write_issue(made, text)
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        exec(source, {})  # noqa: S102  written by the code under test
 
 
 def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> None:
