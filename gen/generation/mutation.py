@@ -15,7 +15,7 @@ from opsieve.gen.analysis.reading import Source
 from opsieve.gen.declarations.catalogue import first_dtypes, form, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.tensor import LARGEST, USUAL, Attributes, Tensor
+from opsieve.gen.declarations.tensor import LARGEST, USUAL, Attributes, Tensor, Typed
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.symbolic import tells_sizes
 from opsieve.gen.graph.graph import BodyGraph, Node, Shape
@@ -183,7 +183,9 @@ class ModelReplay:
             return None
         attrs = dict(node.attrs)
         try:
-            if (same or self._held) and not _predicts_types(operator, node):
+            types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
+            # BatchNormalization, for one, is declared as in inference, with one output.
+            if len(types) < len(node.outs) or ((same or self._held) and not _are_predicted(node, types)):
                 return self._copy_node(node, ins) if same else None
             return self.build.ops(qualified_name(node.domain, node.op), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
@@ -383,11 +385,10 @@ def _has_no_wider_inputs(node: Node, ins: Sequence[Tensor | None]) -> bool:
     )
 
 
-def _predicts_types(operator: Operator, node: Node) -> bool:
-    """Return whether the declaration predicts the types of the node's outputs; it may not cover every foreign
+def _are_predicted(node: Node, types: Sequence[Typed | None]) -> bool:
+    """Return whether a declaration predicts the types of the node's outputs; it may not cover every foreign
     node.
     """
-    types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
     return all(
         not out.name or (typed is not None and (out.dtype, out.shape) == typed)
         for out, typed in zip(node.outs, types, strict=False)

@@ -159,6 +159,22 @@ def test_what_cannot_be_read_is_told() -> None:
         generate("mutate", 0, GenRequest(corpus=(program,)))
 
 
+def test_a_node_with_more_outputs_than_its_declaration_keeps_them() -> None:
+    """BatchNormalization is declared as in inference; while training it has three outputs."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[2,3,4] x, float[3] s, float[3] v)'
+        " => (float[2,3,4] y, float[3] m, float[3] w)"
+        " { y, m, w = BatchNormalization <training_mode: int = 1> (x, s, s, v, v) }"
+    )
+    request = GenRequest(corpus=(OnnxProgram(model.SerializeToString()),))
+    training = 0
+    for seed in range(12):
+        proto = generate("mutate", seed, request).program.proto
+        onnx.checker.check_model(proto, full_check=True)
+        training += any(len(node.output) == 3 for node in proto.graph.node)
+    assert training
+
+
 def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
     models, _ = load_corpus(SAMPLES, workers)
     assert len(models) >= 5
