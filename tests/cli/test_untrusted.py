@@ -294,7 +294,7 @@ def test_a_name_that_is_no_text_is_shown_escaped(line: str, capsys: Capture) -> 
 # -- a machine that is short of something
 
 
-@pytest.mark.parametrize("limit", ["-n 12", "-n 16", "-v 900000"])
+@pytest.mark.parametrize("limit", ["-n 12", pytest.param("-n 16", marks=pytest.mark.slow), "-v 900000"])
 def test_a_short_machine_is_not_the_fault_of_the_model(limit: str) -> None:
     Path("m.onnx").write_bytes(chain("Relu").model)
     command = f"ulimit {limit}; exec {sys.executable} -m opsieve run m.onnx -t fake"

@@ -236,7 +236,7 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
     [
         ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
         ("crash", "import os; os._exit(3)", "the process ended by itself with exit code 3"),
-        ("hang", "import time; time.sleep(60)", "no answer within 2 s"),
+        pytest.param("hang", "import time; time.sleep(60)", "no answer within 2 s", marks=pytest.mark.slow),
         ("memory", "def __getattr__(name): return bytearray(1 << 34)", "MemoryError"),
     ],
 )

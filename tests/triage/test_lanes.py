@@ -302,6 +302,7 @@ def lanes_below(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow(seconds=5)
 def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: Path, whole: Path) -> None:
     with Store(tmp_path / "killed") as store:
         campaign = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
