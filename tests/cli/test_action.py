@@ -81,6 +81,7 @@ def test_what_the_inputs_name_may_be_installed(folder: Path) -> None:
     assert "--yes installs it" not in error.attrib["message"]
 
 
+@pytest.mark.slow(seconds=4)
 def test_the_targets_of_the_action_replace_those_of_the_corpus(folder: Path) -> None:
     assert replayed(folder, targets="fake\n")[0] == 0
     assert replayed(folder, targets="fake\nfake:error@Exp\n")[0] == 1

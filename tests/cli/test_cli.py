@@ -19,6 +19,7 @@ from commands import opsieve
 from golden import assert_golden, normalised
 from models import X, chain
 from repository import ROOT, SAMPLES
+from slow_params import keep_quick
 
 from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
 from opsieve.backends.registry import names, plugin
@@ -245,7 +246,7 @@ def test_a_table_in_a_pipe_is_whole(
     assert lines == [line.rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("variable", ["", "NO_COLOR=1", "TERM=dumb"])
+@pytest.mark.parametrize("variable", keep_quick(["", "NO_COLOR=1", "TERM=dumb"], 2))
 def test_color_is_for_terminals_that_want_it(model: Path, variable: str) -> None:
     name, _, value = variable.partition("=")
     environment = {key: word for key, word in os.environ.items() if key not in ("NO_COLOR", "TERM")}

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from models import X, chain
 from onnx import helper
+from slow_params import keep_quick
 
 from opsieve.gen.case.case import Case, save
 
@@ -112,7 +113,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("line", keep_quick(COMMANDS, 3))
 def test_the_good_item_has_its_result(line: str, items: list[Path], tmp_path: Path, capsys: Capture) -> None:
     words = line.format(tmp_path / "out").split()
     code, out, err = opsieve(*words, *items, capsys=capsys)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from slow_params import keep_quick
 
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax import tree as R
@@ -69,7 +70,7 @@ def list_operations(subject: TvmSubject) -> list[tuple[str, object, set[str]]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", keep_quick(range(3), 1))
 def test_an_edit_of_a_tir_function_changes_only_what_it_states(seed: int) -> None:
     before = start("tir", seed)
     tried = 0
@@ -86,7 +87,7 @@ def test_an_edit_of_a_tir_function_changes_only_what_it_states(seed: int) -> Non
     assert tried
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", keep_quick(range(4), 2))
 def test_an_edit_of_a_relax_module_changes_only_what_it_states(seed: int) -> None:
     before = start("relax", seed)
     tried = 0

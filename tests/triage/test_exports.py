@@ -23,6 +23,7 @@ from exported import exported, model
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from onnx import TensorProto, helper, parser
+from slow_params import keep_quick
 
 from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.backends.observation import Frame
@@ -86,7 +87,7 @@ def evil_exhibit(name: str, target: str = "reference", **more: object) -> Export
     return exported(target, "mismatch", proto, (5.0, 5.0), name, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["script", "pytest"])
+@pytest.mark.parametrize("kind", keep_quick(["script", "pytest"], 1))
 def test_no_text_leaves_its_literal(kind: str) -> None:
     for name in EVIL:
         source = write_script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
