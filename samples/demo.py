@@ -210,6 +210,9 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
             )
             going.send_signal(signal.SIGINT)
             out, _ = going.communicate()
+    if not out:
+        console.print("This machine was too busy for a test in that time: .venv/bin/opsieve fuzz --minutes 5")
+        return
     summary = json.loads(out)
     table = Table(
         "target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False
