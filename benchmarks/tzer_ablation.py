@@ -1,6 +1,6 @@
 """The ablation of Tzer's figure 6 on TVM as installed: what of TVM's own code is reached in equal CPU time.
 
-    python -m benchmarks.tzer_ablation [--seconds 120] [--repeats 3] [--kind blocks] [--variants 1,2,5,a]
+    python benchmarks/tzer_ablation.py [--seconds 120] [--repeats 3] [--kind blocks] [--variants 1,2,5,a]
     [--out FOLDER] [--report]
 
 The figure adds one component after another, (1) to (5); (a), (b) and (d) take one away from (5), and (3) is
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.line_plot import draw_lines
+from line_plot import draw_lines
 
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.coverage.elf import Library
