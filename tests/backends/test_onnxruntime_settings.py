@@ -78,6 +78,7 @@ extern "C" void* RegisterCustomOps(void*, const void*) { std::fputs("operators o
 """
 
 
+@pytest.mark.slow
 def test_a_library_of_operators_is_loaded_where_it_was_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,11 +64,11 @@ def promised(walls: str) -> set[str]:
     return {re.sub(r"\W", "_", act) for act in " ".join(rows[walls].split()).split("; ")}
 
 
-# Each of these walls stands in "landlock and filter" or in "all" too.
+# Each of the other walls stands in "all" too.
 @pytest.mark.parametrize(
     "walls",
     [
-        pytest.param(name, marks=pytest.mark.slow(seconds=4) if name in ("landlock", "namespaces") else ())
+        pytest.param(name, marks=() if name == "all" else pytest.mark.slow(seconds=4))
         for name in WALLS
         if name not in ("none", "filter")
     ],

@@ -14,6 +14,7 @@ from collection import collection_of_one
 from commands import opsieve as call
 from models import X, chain
 from repository import ROOT
+from slow_params import keep_quick
 from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
@@ -230,7 +231,7 @@ def test_one_target_that_did_not_judge_is_not_green(
 
 @pytest.mark.parametrize(
     "closed",
-    [(0, 1), (0, 1, 2), *(pytest.param(each, marks=pytest.mark.slow) for each in [(0, 2), (1, 2)])],
+    keep_quick([(0, 1, 2), (0, 1), (0, 2), (1, 2)], 1),
     ids=str,
 )
 def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int, ...], folder: Path) -> None:

@@ -42,6 +42,7 @@ def test_a_failing_model_is_reduced_and_named(tmp_path: Path) -> None:
     assert sorted(opsieve.open_case(tmp_path / "small").program.operators()) == ["Clip", "Tanh"]
 
 
+@pytest.mark.slow
 def test_another_exception_is_another_failure(tmp_path: Path) -> None:
     @opsieve.given_models(output=tmp_path / "small", **OPTIONS)
     def check(case: Case) -> None:
@@ -101,6 +102,7 @@ def test_a_test_that_never_ran_does_not_pass(monkeypatch: pytest.MonkeyPatch) ->
         check()
 
 
+@pytest.mark.slow
 def test_a_failure_that_comes_once_is_not_reduced() -> None:
     met = []
 

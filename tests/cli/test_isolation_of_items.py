@@ -113,7 +113,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("line", keep_quick(COMMANDS, 3))
+@pytest.mark.parametrize("line", keep_quick(COMMANDS, 2))
 def test_the_good_item_has_its_result(line: str, items: list[Path], tmp_path: Path, capsys: Capture) -> None:
     words = line.format(tmp_path / "out").split()
     code, out, err = opsieve(*words, *items, capsys=capsys)
@@ -124,7 +124,9 @@ def test_the_good_item_has_its_result(line: str, items: list[Path], tmp_path: Pa
 
 
 @pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.slow(seconds=150))])
-@pytest.mark.parametrize("line", ["run -t fake --json", "corpus add {} -t fake", "import -o {}"])
+@pytest.mark.parametrize(
+    "line", keep_quick(["run -t fake --json", "corpus add {} -t fake", "import -o {}"], 1)
+)
 def test_a_good_item_beside_each_bad_one(
     line: str, every: int, items: list[Path], tmp_path: Path, capsys: Capture
 ) -> None:

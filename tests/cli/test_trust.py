@@ -130,7 +130,17 @@ def test_the_table_names_all_that_is_tried() -> None:
     assert {what for what, _, _ in rows()} == set(WAYS)
 
 
-@pytest.mark.parametrize(("what", "origin", "answer"), list(rows()))
+# In each cell of this row a release is looked for.
+LONG = "a release that is to be installed"
+
+
+@pytest.mark.parametrize(
+    ("what", "origin", "answer"),
+    [
+        pytest.param(*row, marks=pytest.mark.slow if row[0] == LONG and row[1] != "folder" else ())
+        for row in rows()
+    ],
+)
 def test_a_value_may_do_what_the_table_says(
     what: str, origin: str, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -57,6 +57,7 @@ def test_inputs_that_are_found_are_saved_with_how(
     assert json.loads(out)["results"][0]["inputs"] == "given.npz, search: given"
 
 
+@pytest.mark.slow
 def test_special_values_are_strewn_by_the_seed(
     models: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_run_refuses_in_one_sentence(
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_generated_programs_get_values_by_the_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from failing import host
 from models import program
+from slow_params import keep_quick
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
@@ -170,7 +171,7 @@ def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers
     assert result.minimal
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", keep_quick([1, 2, 3], 1))
 def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, seed: int) -> None:
     save(host(seed, 20, [["Tanh", "Exp"]]), tmp_path / "case")
     target = f"fake:faults=error@Tanh>Exp%0.3,seed={seed}"

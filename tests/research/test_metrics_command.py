@@ -56,6 +56,7 @@ def test_the_command_walks_folders_and_names_what_it_passes_by(tmp_path: Path) -
     assert all(name in table for name in (*told["isra"], "arithmetic"))
 
 
+@pytest.mark.slow
 def test_hostile_files_are_passed_by_and_the_rest_is_counted(hostile_corpus: list[tuple[Path, str]]) -> None:
     folder = next(parent for path, _ in hostile_corpus for parent in path.parents if parent.name == "corpus")
     code, out, err = run(str(folder), "--json")

@@ -236,9 +236,19 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
     ("kind", "source", "told"),
     [
         ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
-        ("crash", "import os; os._exit(3)", "the process ended by itself with exit code 3"),
+        pytest.param(
+            "crash",
+            "import os; os._exit(3)",
+            "the process ended by itself with exit code 3",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("hang", "import time; time.sleep(60)", "no answer within 2 s", marks=pytest.mark.slow),
-        ("memory", "def __getattr__(name): return bytearray(1 << 34)", "MemoryError"),
+        pytest.param(
+            "memory",
+            "def __getattr__(name): return bytearray(1 << 34)",
+            "MemoryError",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: str, tmp_path: Path) -> None:

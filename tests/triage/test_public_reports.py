@@ -148,7 +148,7 @@ def test_a_model_and_values_in_base64_are_read(size: int) -> None:
         "x = 1 / 0",
         "x = [0][7]",
         "x = np.random.randn(99999, 99999)",
-        f"x = decode({base64.b64encode(b'z' + zlib.compress(bytes(100 << 20))).decode()!r})",
+        f"x = decode({base64.b64encode(b'z' + zlib.compress(bytes(100 << 20), 1)).decode()!r})",
         f"x = decode({base64.b64encode(b'z12345').decode()!r})",
         "x = decode('123')",
         "x = decode('PTEyMw==', np.float32, (1 << 40,))",

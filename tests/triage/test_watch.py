@@ -55,6 +55,7 @@ def test_a_cluster_that_fails_otherwise_or_is_not_judged_stays(
     assert status(made_up, capsys) == ["new"]
 
 
+@pytest.mark.slow
 def test_targets_that_are_named_ask_no_index(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(target: str, newest: object) -> str:
         raise AssertionError(f"the newest release for {target} was looked up")
