@@ -88,7 +88,7 @@ clean:
 $(VENV)/pip.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit("opsieve needs Python 3.11 or newer; this is %s (try make PYTHON=python3.12)" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) "pip>=25.1" uv
+	$(PIP) --no-compile "pip>=25.1" uv
 	@touch $@
 
 $(VENV)/demo.stamp: WANTED := --editable .

@@ -194,6 +194,7 @@ def test_a_model_that_the_checker_refuses_is_called_by_its_name() -> None:
         opsieve.run(broken, X, ["fake"])
 
 
+@pytest.mark.slow
 def test_results_are_where_they_are_wanted_and_nothing_else_is_left(
     tmp_path: Path, temporary_files: Path
 ) -> None:

@@ -74,7 +74,7 @@ def test_an_exported_issue_replays_as_the_failure_that_it_reports(
         ("It fails.", [], "holds no model that can be judged"),
         ("```\n<ir_version: 8>\nnothing\n```", [], "holds no model that can be judged"),
         ("onnxruntime==0.0.1 fails\n```\n" + MODEL + "\n```", [], "--yes installs it"),
-        (REPORT, ["-t", "no-such-compiler"], "no-such-compiler"),
+        pytest.param(REPORT, ["-t", "no-such-compiler"], "no-such-compiler", marks=pytest.mark.slow),
     ],
 )
 def test_what_cannot_be_replayed_is_said_in_a_sentence(

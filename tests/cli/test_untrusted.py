@@ -146,7 +146,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", keep_quick(BOMBS, 2))
+@pytest.mark.parametrize("name", keep_quick(BOMBS, 1))
 def test_a_script_of_a_report_takes_little(name: str, capsys: Capture) -> None:
     Path("issue.md").write_text(f"```\n{BOMBS[name]}```\n")
     code, _, err = opsieve("replay", "issue.md", "--offline", "--no-history", capsys=capsys)
@@ -295,7 +295,7 @@ def test_a_name_that_is_no_text_is_shown_escaped(line: str, capsys: Capture) -> 
 # -- a machine that is short of something
 
 
-@pytest.mark.parametrize("limit", ["-n 12", pytest.param("-n 16", marks=pytest.mark.slow), "-v 900000"])
+@pytest.mark.parametrize("limit", keep_quick(["-v 900000", "-n 12", "-n 16"], 1))
 def test_a_short_machine_is_not_the_fault_of_the_model(limit: str) -> None:
     Path("m.onnx").write_bytes(chain("Relu").model)
     command = f"ulimit {limit}; exec {sys.executable} -m opsieve run m.onnx -t fake"

@@ -35,6 +35,7 @@ def models(tmp_path: Path) -> list[Path]:
     return [tmp_path / f"{name}.onnx" for name in MODELS]
 
 
+@pytest.mark.slow
 def test_what_run_says_of_a_search(models: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = opsieve("run", *models, "--values", "search", capsys=capsys)
     text = normalised(out + err, MODELS=models[0].parent)

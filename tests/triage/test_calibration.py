@@ -70,6 +70,7 @@ def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) ->
     assert later.reached()[0].probes == later.total - 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64"
 )

@@ -278,7 +278,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "sentence"),
     [
         (("--scheduler", "tcp://127.0.0.1:9"), "no scheduler answers at 'tcp://127.0.0.1:9'"),
-        (("--scheduler", "nonsense://x"), "no scheduler answers at"),
+        pytest.param(("--scheduler", "nonsense://x"), "no scheduler answers at", marks=pytest.mark.slow),
         (("--scheduler", "tcp://127.0.0.1:9", "--coverage", "functions"), "leave --scheduler out"),
         (("--resource", "GPU=many"), "is not NAME=AMOUNT, such as GPU=1"),
     ],
@@ -299,7 +299,7 @@ def test_what_cannot_be_is_said(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((), "no scheduler answers at 'tcp://127.0.0.1:9'"),
+        pytest.param((), "no scheduler answers at 'tcp://127.0.0.1:9'", marks=pytest.mark.slow),
         (("--check", "/bin/true"), "--check runs its script on this machine: leave --scheduler out"),
     ],
 )

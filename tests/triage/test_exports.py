@@ -232,23 +232,16 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
     assert run(write(tmp_path, exported(kind="error", right=())))[1].startswith("BUG: ValueError: broken")
 
 
+HOG = "def __getattr__(name): return bytearray(1 << 34)"
+
+
 @pytest.mark.parametrize(
     ("kind", "source", "told"),
     [
         ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
-        pytest.param(
-            "crash",
-            "import os; os._exit(3)",
-            "the process ended by itself with exit code 3",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("crash", "import os; os._exit(3)", "by itself with exit code 3", marks=pytest.mark.slow),
         pytest.param("hang", "import time; time.sleep(60)", "no answer within 2 s", marks=pytest.mark.slow),
-        pytest.param(
-            "memory",
-            "def __getattr__(name): return bytearray(1 << 34)",
-            "MemoryError",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("memory", HOG, "MemoryError", marks=pytest.mark.slow),
     ],
 )
 def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: str, tmp_path: Path) -> None:
@@ -332,6 +325,7 @@ def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> No
         space["run"](erf.SerializeToString(), {"x": np.ones(2)})
 
 
+@pytest.mark.slow
 def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
     made = exported("fake:wrong@Relu")
     assert list_requirements(made)[0].partition("=")[0] == "opsieve"

@@ -47,6 +47,7 @@ def test_a_cluster_is_closed_and_reopened(store: Path, capsys: pytest.CaptureFix
     assert status(store, capsys) == ["fixed"]
 
 
+@pytest.mark.slow
 def test_a_cluster_that_fails_otherwise_or_is_not_judged_stays(
     made_up: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
