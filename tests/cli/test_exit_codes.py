@@ -231,10 +231,10 @@ def test_one_target_that_did_not_judge_is_not_green(
 
 @pytest.mark.parametrize(
     "closed",
-    keep_quick([(0, 1, 2), (0, 1), (0, 2), (1, 2)], 1),
+    keep_quick([{0, 1, 2}, {0, 1}, {0, 2}, {1, 2}], 1),
     ids=str,
 )
-def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int, ...], folder: Path) -> None:
+def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: set[int], folder: Path) -> None:
     words = "from opsieve.tui.cli import main; main(['run', 'case', '-t', 'fake:wrong@Relu'])"
     closing = " ".join(f"{descriptor}>&-" for descriptor in closed)
     done = subprocess.run(

@@ -232,17 +232,17 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
     assert run(write(tmp_path, exported(kind="error", right=())))[1].startswith("BUG: ValueError: broken")
 
 
-HOG = "def __getattr__(name): return bytearray(1 << 34)"
-
-
 @pytest.mark.parametrize(
     ("kind", "source", "told"),
-    [
-        ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
-        pytest.param("crash", "import os; os._exit(3)", "by itself with exit code 3", marks=pytest.mark.slow),
-        pytest.param("hang", "import time; time.sleep(60)", "no answer within 2 s", marks=pytest.mark.slow),
-        pytest.param("memory", HOG, "MemoryError", marks=pytest.mark.slow),
-    ],
+    keep_quick(
+        [
+            ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
+            ("crash", "import os; os._exit(3)", "the process ended by itself with exit code 3"),
+            ("hang", "import time; time.sleep(60)", "no answer within 2 s"),
+            ("memory", "def __getattr__(name): return bytearray(1 << 34)", "MemoryError"),
+        ],
+        1,
+    ),
 )
 def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: str, tmp_path: Path) -> None:
     compiler(tmp_path, source)
