@@ -22,7 +22,7 @@ import pytest
 from exported import exported, model
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
-from onnx import TensorProto, helper, parser
+from onnx import parser
 from slow_params import keep_quick
 
 from opsieve.backends.compilers.transformers import source as transformed_source
@@ -607,17 +607,3 @@ def test_the_commits_of_a_search_or_of_a_ranking_are_read_from_beside_the_case(t
         '{"releases": {"history": {"ranked": {"0": 1}}}, "commits": {"culprits": [3]}}'
     )
     assert read_artifacts(tmp_path).commits == ()
-
-
-@pytest.mark.parametrize(
-    ("kind", "data"), [("FLOAT16", b"\x00<"), ("BFLOAT16", b"\x80?"), ("FLOAT8E4M3FN", b"8")]
-)
-def test_a_text_is_exact_only_where_it_stores_narrow_floats_as_the_model_does(kind: str, data: bytes) -> None:
-    """The parser writes them as the bits of an integer, which a compiler may read as their value."""
-    stored = model()
-    stored.graph.initializer.append(
-        helper.make_tensor("w", TensorProto.DataType.Value(kind), [1], data, raw=True)
-    )
-    text = print_model(stored.SerializeToString())
-    assert not text.exact
-    assert print_model(parser.parse_model(text.text).SerializeToString()).exact

@@ -1,12 +1,14 @@
-"""Short scripts of issues, run in a process of their own."""
+"""Short scripts of issues, run in a process of their own, and whether a text is exact."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-from exported import exported
+import pytest
+from exported import exported, model
+from onnx import TensorProto, helper, parser
 
-from opsieve.gen.model.text import ModelText
+from opsieve.gen.model.text import ModelText, print_model
 from opsieve.triage.export.issue import write_issue
 from opsieve.triage.export.short_script import write_short_script
 
@@ -22,3 +24,17 @@ def test_a_small_model_without_exact_text_has_a_short_script_with_its_bytes(tmp_
         [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
     )
     assert "AssertionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("FLOAT16", b"\x00<"), ("BFLOAT16", b"\x80?"), ("FLOAT8E4M3FN", b"8")]
+)
+def test_a_text_is_exact_only_where_it_stores_narrow_floats_as_the_model_does(kind: str, data: bytes) -> None:
+    """The parser writes them as the bits of an integer, which a compiler may read as their value."""
+    stored = model()
+    stored.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.DataType.Value(kind), [1], data, raw=True)
+    )
+    text = print_model(stored.SerializeToString())
+    assert not text.exact
+    assert print_model(parser.parse_model(text.text).SerializeToString()).exact
