@@ -171,6 +171,9 @@ def kind_of(mode: int) -> str:
 
 READING_SECONDS = 10.0  # of CPU, and one more for each MiB of the file
 READING_MEMORY = 256 << 20  # bytes of addresses, besides those for the file
+# More of them in a process of several threads: the limit is one for all, each new thread reserves 136
+# MB for its stack and its heap, and OpenBLAS ends the whole process if it gets no memory.
+READING_THREADS = 3 << 30
 # A text with one emoji takes four times its bytes, and its values as much again.
 READING_FACTOR = 8
 _Read = TypeVar("_Read", bound=Callable[..., Any])
@@ -200,7 +203,7 @@ def bound_reading(read: _Read) -> _Read:
         except OSError:
             # A name that is too long, or an unreadable folder: the reader reports it.
             size = 0
-        addresses = measure_addresses()
+        addresses = measure_addresses() + READING_THREADS * (threading.active_count() > 1)
         users, hard = resource.getrlimit(resource.RLIMIT_AS)
         _bounds.append((path, time.process_time() + READING_SECONDS, addresses + READING_MEMORY, users))
         signal.signal(signal.SIGPROF, _check_time)

@@ -6,6 +6,8 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -64,6 +66,7 @@ def test_a_reader_that_goes_on_after_bad_items_ends(monkeypatch: pytest.MonkeyPa
 
 def test_a_reader_that_takes_too_much_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "READING_MEMORY", 64 << 20)
+    monkeypatch.setattr(files, "READING_THREADS", 0)  # those of pytest need little
     kept: list[bytes] = []
     with pytest.raises(BadInput, match="takes more memory to read"):
         hoard(Path("there"), kept)
@@ -73,12 +76,41 @@ def test_a_reader_that_takes_too_much_is_a_sentence(monkeypatch: pytest.MonkeyPa
 def test_a_call_of_c_takes_no_more_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes of a model make a node of a hundred: protobuf itself gets no more memory."""
     monkeypatch.setattr(files, "READING_MEMORY", 8 << 20)
+    monkeypatch.setattr(files, "READING_THREADS", 0)
     graph = b"\x0a\x00" * (1 << 21)
     (tmp_path / "m.onnx").write_bytes(b"\x08\x08\x3a\x80\x80\x80\x02" + graph)
     limit = resource.getrlimit(resource.RLIMIT_AS)
     with pytest.raises(BadInput, match="takes more memory to read"):
         load_program(tmp_path / "m.onnx")
     assert resource.getrlimit(resource.RLIMIT_AS) == limit
+
+
+BESIDE = """
+import threading
+from pathlib import Path
+import numpy as np
+from opsieve.gen.model.files import bound_reading
+
+@bound_reading
+def read(path):
+    matrix = np.ones((200, 200))
+    threads = [threading.Thread(target=lambda: matrix @ matrix) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+waiting = threading.Event()
+threading.Thread(target=waiting.wait, daemon=True).start()
+read(Path("there"))
+print("read")
+"""
+
+
+def test_other_threads_get_what_they_need_meanwhile() -> None:
+    """A thread that multiplies matrices asks OpenBLAS, which ends the process if it gets no memory."""
+    done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
 
 
 def test_external_data_may_take_memory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +121,7 @@ def test_external_data_may_take_memory_of_its_own(tmp_path: Path, monkeypatch: p
         model.graph.initializer.append(tensor)
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="data")
     monkeypatch.setattr(files, "READING_MEMORY", 8 << 20)
+    monkeypatch.setattr(files, "READING_THREADS", 0)
     assert len(load_program(tmp_path / "m.onnx").model) > 60 << 20
 
 

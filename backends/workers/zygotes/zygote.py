@@ -148,12 +148,6 @@ class ChildProcess:
             raise subprocess.TimeoutExpired("zygote", timeout)
         return self._finish(int(ending["status"]))
 
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        # The worker may have ended by itself in the meantime.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-
     def _finish(self, code: int) -> int:
         os.close(self._status)
         self._code = code
