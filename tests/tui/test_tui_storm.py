@@ -2,7 +2,12 @@
 
 import asyncio
 import random
+import signal
+import subprocess
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -38,6 +43,8 @@ KEYS = [
 
 
 ROUNDS, LONG = 40, 500  # at each size, each on a store of its own
+SIZES = ((80, 24), (120, 40), (40, 12))
+BUSY = 8  # in one round of so many, a campaign writes into the store
 
 
 def of_textual_alone(error: Exception) -> bool:
@@ -48,9 +55,25 @@ def of_textual_alone(error: Exception) -> bool:
     return all(frame.name in ("_dispatch_message", "on_event") for frame in frames)
 
 
-def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
-    """Send keys drawn from a seed in bursts; what jobs would run is `true`, and nothing quits. How many
-    faults of Textual alone were shown; of ours there is none.
+@contextmanager
+def running_campaign(store: Path) -> Iterator[None]:
+    """A campaign that goes on writing failures into a store until it is interrupted."""
+    words = ("fuzz", "-t", "fake:crash@Relu", "-t", "fake:wrong@Tanh", "--no-probe", "--seed", "1")
+    with subprocess.Popen(
+        [sys.executable, "-m", "opsieve", *words, "--store", store],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as campaign:
+        yield
+        assert campaign.poll() is None, "the campaign ended before it was interrupted"
+        campaign.send_signal(signal.SIGINT)
+
+
+def storm(folder: Path, seed: int, keys: int, size: tuple[int, int], *, busy: bool = False) -> int:
+    """Send keys drawn from a seed in bursts, with a new size of the terminal now and then, and count the
+    faults of Textual alone; there is none of ours.
+
+    What jobs would run is `true`, and nothing quits. With `busy`, a campaign writes into the store.
     """
     app = app_of(store_at(folder))
     draw, handle, of_textual = random.Random(seed), app._handle_exception, []
@@ -77,13 +100,16 @@ def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
                 sent += 1
             # Mostly the next burst comes while screens of this one are being made.
             await (pilot.pause() if draw.random() < 0.2 else asyncio.sleep(0))
+            if draw.random() < 0.05:
+                await pilot.resize_terminal(*draw.choice(SIZES))
             assert app.is_running
         waiting = app._type_ahead._waiting
         while left := len(waiting):
             await until(pilot, lambda left=left: len(waiting) < left, "the next key is done")  # type: ignore[misc]
         app.exit = quit_for_good  # type: ignore[method-assign]
 
-    drive(app, journey, size)
+    with running_campaign(folder) if busy else nullcontext():
+        drive(app, journey, size)
     return len(of_textual)
 
 
@@ -92,11 +118,11 @@ def test_a_storm_of_keys_ends_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(seconds=300)
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)], ids=["80x24", "120x40", "40x12"])
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40", "40x12"])
 def test_twenty_thousand_keys_end_nothing(tmp_path: Path, size: tuple[int, int]) -> None:
     of_textual = 0
     for seed in range(ROUNDS):
-        of_textual += storm(tmp_path / f"s{seed}", seed, LONG, size)
+        of_textual += storm(tmp_path / f"s{seed}", seed, LONG, size, busy=seed % BUSY == 0)
         print(
             f"{size[0]}x{size[1]}: {(seed + 1) * LONG:,} keys, {count_noun(of_textual, 'fault')} of Textual"
             " alone",
