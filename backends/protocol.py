@@ -172,11 +172,11 @@ class WritesScripts(Protocol):
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> tuple[list[str], list[str]]:
         """Return lines that import, and statements that make the `outputs` by name from `model`, a serialised
-        ModelProto, and `inputs` by name.
+        ModelProto or the text of a module, and `inputs` by name.
 
         They hold what this failure needs and no more: `failed` is `compile` where the compiler ends before
         anything runs, `checker`, `declared` or `load` where what a transformer makes is invalid (by onnx's
         checker, by its declarations, or to onnxruntime), else `run`. Settings that only make runs repeatable
-        are left out. `program` is the OnnxProgram, `options` and `dtypes` are as in `script`. Two empty lists
-        where only `script` shows it.
+        are left out. `program` is the program itself, `options` and `dtypes` are as in `script`. Two empty
+        lists where only `script` shows it.
         """

@@ -292,9 +292,12 @@ class TvmRelax:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """Return the statements of a short script; two empty lists with passes disabled, for a device, and
-        for results other than tensors.
+        """Return the statements of a short script; two empty lists with passes disabled, for a device, for
+        results other than tensors, and for a module that fails when it runs.
         """
+        if program.ir != "onnx":
+            whole = self.script_of_module(program.ir, True, program.passes, options)
+            return tvm_script.cut_brief(whole, program.script) if failed == "compile" else ([], [])
         if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)

@@ -196,6 +196,17 @@ def source(
     return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))
 
 
+def cut_brief(whole: str, text: str) -> tuple[list[str], list[str]]:
+    """Return the imports, and the statements that compile the module, of the source of `run`; `text` is what
+    it reads.
+    """
+    kept = whole if "opsieve.copy_into" in text else whole.replace(PACKED, "")
+    kept = re.split(r"\n    (?:def fed|tensors = )", kept)[0]
+    lines = [line[4:] for line in kept.split("\n")[1:] if "params = module[" not in line]
+    first = lines.index("")
+    return lines[:first], lines[first + 1 :]
+
+
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
     """Return `relax.transform.FuseOps(fuse_opt_level=1)` for `FuseOps:1`; passes of TIR as `tir_call` writes
     them.

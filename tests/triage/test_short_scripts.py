@@ -1,13 +1,17 @@
 """Short scripts of issues, run in a process of their own, and whether a text is exact."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from exported import exported, model
 from onnx import TensorProto, helper, parser
 
+from opsieve.backends.registry import resolve
 from opsieve.gen.model.text import ModelText, print_model
 from opsieve.triage.export.issue import write_issue
 from opsieve.triage.export.short_script import write_short_script
@@ -38,3 +42,22 @@ def test_a_text_is_exact_only_where_it_stores_narrow_floats_as_the_model_does(ki
     text = print_model(stored.SerializeToString())
     assert not text.exact
     assert print_model(parser.parse_model(text.text).SerializeToString()).exact
+
+
+@pytest.mark.parametrize(("ir", "passes"), [("relax", ("FuseOps:1",)), ("tir", ("tirx.NarrowDataType:32",))])
+@pytest.mark.parametrize("text", ["def main(): ...", 'R.call_packed("opsieve.copy_into")'])
+def test_a_module_that_does_not_compile_needs_no_function_that_runs_it(
+    ir: str, passes: tuple[str, ...], text: str
+) -> None:
+    target = resolve("tvm")
+    program = SimpleNamespace(ir=ir, passes=passes, script=text)
+    brief = target.backend.brief  # type: ignore[attr-defined]  # of TVM's backend
+    imports, lines = brief(target.options, set(), program, "compile")
+    source = "\n".join([*imports, *lines])
+    ast.parse(source)
+    assert all(line.startswith(("import ", "from ")) for line in imports)
+    assert re.search(r"module = \S*(FuseOps|NarrowDataType)\S*\)\(module\)", source)
+    assert ("def copy_into" in source) == ("copy_into" in text and ir == "relax")
+    assert "inputs" not in source
+    assert len(lines) <= 14
+    assert brief(target.options, set(), program, "run") == ([], [])

@@ -246,9 +246,9 @@ def write_brief_run(exported: ExportedFailure) -> str:
     return "def run(model, inputs):\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
 
 
-def get_brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
+def get_brief_source(exported: ExportedFailure, text: ModelText | None = None) -> tuple[list[str], list[str]]:
     """Return imports and statements of a short script from the backend (`protocol.WritesScripts`), if it has
-    them.
+    them. For a module of TVM they read its exact `text`.
     """
     backend: Any = exported.target.backend
     seen, program = exported.observation, exported.case.program
@@ -256,7 +256,8 @@ def get_brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
     if seen.exception.rpartition(".")[2] == BROKEN_MODEL:
         failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
-    if not (failed and hasattr(backend, "brief") and ir_of(program).script.serialised):
+    is_read = ir_of(program).script.serialised or (text is not None and text.exact)
+    if not (failed and hasattr(backend, "brief") and is_read):
         return [], []
     imports, lines = backend.brief(exported.target.options, _list_border_dtypes(exported), program, failed)
     return list(imports), list(lines)

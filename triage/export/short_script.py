@@ -47,7 +47,7 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
         return ""
-    imports, lines = get_brief_source(exported)
+    imports, lines = get_brief_source(exported, text)
     whole = "" if lines else write_run(exported, text)
     checks = _write_checks(exported) if verdict.kind == "mismatch" else []
     if checks is None or not (lines or whole):
