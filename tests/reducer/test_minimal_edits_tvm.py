@@ -12,6 +12,8 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax import tree as R
 from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
 from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.program import TirProgram
+from opsieve.gen.irs.tvm.nodes import encode
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.irs.relax.edits import read_tree
@@ -85,6 +87,22 @@ def test_an_edit_of_a_tir_function_changes_only_what_it_states(seed: int) -> Non
             assert is_pass or after.program.passes == before.program.passes
             assert each.name != "values" or after.program.data == before.program.data
     assert tried
+
+
+def test_the_edits_of_a_large_tir_function_hash_as_few_nodes_each_as_those_of_a_small_one() -> None:
+    """Each edit once looked at every node of its type, so a function twice as large took four times as long."""
+
+    def hashed_for_each_edit(count: int) -> float:
+        buffer = N.buffer("a", (count,), "float32")
+        stores = [N.store(buffer, N.real(place), N.integer(place)) for place in range(count)]
+        program = TirProgram(encode(N.module(N.function([buffer], N.sequence(*stores)))).encode())
+        before = TvmSubject(program, {"a": np.zeros(count, np.float32)})
+        tir_edits._content.cache_clear()
+        edits = [edit for each in TirReduction().passes() for edit in each.edits(before)]
+        seen = tir_edits._content.cache_info()
+        return (seen.hits + seen.misses) / len(edits)
+
+    assert hashed_for_each_edit(40) < 1.5 * hashed_for_each_edit(10)
 
 
 @pytest.mark.parametrize("seed", keep_quick(range(4), 2))

@@ -144,24 +144,40 @@ def _buffers(subject: TvmSubject) -> list[str]:
     return [] if function is None else [str(each["name"]) for each in object_nodes(function["params"])]
 
 
-# Nodes are shared between candidates, and each is hashed once instead of once per edit.
-@lru_cache(maxsize=4096)
+# Nodes are shared between the edits of a function, and each is hashed once instead of once per edit.
+@lru_cache(maxsize=1 << 15)
 def _content(node: ObjectNode) -> str:
     """Hash a statement by its content, so that equal statements are one."""
     return hashlib.sha256(encode(node).encode()).hexdigest()
 
 
+# An edit looks its node up among those of one type: asked anew by every edit, they made a pass quadratic.
+@lru_cache(maxsize=256)
+def _by_content(data: bytes, kind: str) -> dict[str, list[ObjectNode]]:
+    """Group the nodes of one type of a module's function by their content, in order."""
+    function, found = _function(data), dict[str, list[ObjectNode]]()
+    for node in () if function is None else N.walk(function):
+        if node.type == kind:
+            found.setdefault(_content(node), []).append(node)
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _inside(node: ObjectNode) -> frozenset[str]:
+    """Return a node's content and that of all statements and expressions inside."""
+    parts = (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item))
+    return frozenset(map(_content, parts))
+
+
 def _edit(subject: TvmSubject, label: str, node: ObjectNode, change: Change) -> TvmEdit:
     """Make an edit of a node, which is known by its content and its turn among those that equal it."""
     wanted, kind = _content(node), node.type
-
-    def equals(subject: TvmSubject) -> list[ObjectNode]:
-        return [item for item in _nodes(subject) if item.type == kind and _content(item) == wanted]
-
-    turn = next(place for place, item in enumerate(equals(subject)) if item is node)
+    equals = _by_content(subject.program.data, kind)[wanted]
+    turn = next(place for place, item in enumerate(equals) if item is node)
 
     def apply(subject: TvmSubject) -> TvmSubject | None:
-        function, found = _function(subject.program.data), equals(subject)[: turn + 1]
+        data = subject.program.data
+        function, found = _function(data), _by_content(data, kind).get(wanted, [])[: turn + 1]
         new = change(found[-1]) if found else None
         return (
             None
@@ -169,14 +185,8 @@ def _edit(subject: TvmSubject, label: str, node: ObjectNode, change: Change) -> 
             else _with(subject, N.replace_node(function, found[-1], new))
         )
 
-    # An edit touches the node with all statements and expressions inside, so that nested edits never merge.
-    touches = frozenset(
-        map(
-            _content,
-            (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item)),
-        )
-    )
-    return edit.Edit(f"{label} {wanted[:8]}", touches, apply, frozenset([wanted]))
+    # With the content of what is inside, so that nested edits never merge.
+    return edit.Edit(f"{label} {wanted[:8]}", _inside(node), apply, frozenset([wanted]))
 
 
 def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
