@@ -237,7 +237,7 @@ class Engine(Generic[S]):
             if left:
                 waiting.insert(0, left)
             if merged is not None and self.form.simpler(merged, self.best):
-                yield partial(_get_same, merged), _label(used)
+                yield partial(lambda subject: subject, merged), _label(used)
             if len(used) > 1:
                 waiting[:0] = _split(used)
 
@@ -334,10 +334,6 @@ def _time_call(ask: Callable[..., CheckResult], *given: object) -> tuple[CheckRe
     """Call a test, and return its result and duration in seconds."""
     since = time.monotonic()
     return ask(*given), time.monotonic() - since
-
-
-def _get_same(subject: S) -> S:
-    return subject
 
 
 def _label(used: Sequence[Edit[S]]) -> str:

@@ -232,7 +232,12 @@ def _tensor(path: Path, name: str, array: Array, counted: bool) -> Iterator[Onnx
         why = "it names axes, sizes or places" if counted and size == 1 else empty
         yield Part("axes of one tensor", f"{key}[{axis}]>", why, less)
     zero = "" if value_complexity(array) else "all is zero"
-    yield Part("values", key + "=", zero, put("zeros for", _zeros))
+    yield Part(
+        "values",
+        key + "=",
+        zero,
+        put("zeros for", lambda held: np.full_like(held, "" if held.dtype.kind in "OUS" else 0)),
+    )
     plain = "float32 is the plainest type" if array.dtype == np.float32 else ""
     yield Part("types", key + ":", plain, put("float32 for", _floats))
 
@@ -366,10 +371,6 @@ def _first(axis: int, array: Array) -> Array:
 
 def _squeezed(axis: int, array: Array) -> Array:
     return array.squeeze(axis) if array.shape[axis : axis + 1] == (1,) else array
-
-
-def _zeros(array: Array) -> Array:
-    return np.full_like(array, "" if array.dtype.kind in "OUS" else 0)
 
 
 def _floats(array: Array) -> Array:

@@ -63,9 +63,15 @@ def settle(
     # Types of the subject are cached, so that only those of the changed model cost an inference.
     before = {} if anew else _by_graph(infer_types(subject))
     known = with_states(model, inputs, inferred, anew)
-    if not anew and _differ(before, _by_graph(known)):
-        anew, known = True, with_states(model, inputs, inferred, True)
     after = _by_graph(known)
+    # A value that was there before has another type now.
+    if not anew and any(
+        after.get(path, {}).get(name, type_) != type_
+        for path, types in before.items()
+        for name, type_ in types.items()
+    ):
+        anew, known = True, with_states(model, inputs, inferred, True)
+        after = _by_graph(known)
     main = after[()]
     kept = {
         name: value for name, value in subject.values.items() if name in main and _fits(value, main[name])
@@ -92,16 +98,6 @@ def settle(
 
 def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
     return {path: types_of(graph) for path, graph in graphs(model.graph)}
-
-
-def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:
-    """Return whether a value that was there before has another type now."""
-    return any(
-        name in after[path] and after[path][name] != type_
-        for path, types in before.items()
-        if path in after
-        for name, type_ in types.items()
-    )
 
 
 def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | None, main: bool) -> None:

@@ -35,7 +35,6 @@ from opsieve.reducer.engine.edit import ListedPass
 from opsieve.reducer.onnx_edit.edits import EDITS
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
-    GraphTensor,
     Step,
     View,
     changing,
@@ -105,7 +104,10 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
             # A body may not return one value twice.
             visible = visible and not (needs_inside and tensor.name in results)
             if tensor.name and visible and item not in step.outputs:
-                (found if _alike(tensor, wanted) else unlike).append(tensor.name)
+                # As far as sizes are known; inference decides the rest.
+                sized = None not in (tensor.shape, wanted.shape)
+                alike = tensor.dtype == wanted.dtype and (not sized or tensor.shape == wanted.shape)
+                (found if alike else unlike).append(tensor.name)
         found = found[:_MOST_STAND_INS] + (unlike[:_MOST_STAND_INS] if len(graph.node) <= _FEW else [])
         # Several results are replaced together, the first stand-in of each, then the second, and so on.
         ways = [
@@ -118,13 +120,6 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         yield _bypass(step.path, step.path[-1], step.node, way)
     if not needs_inside and all(tensors[number].dtype in DTYPES for number in used):
         yield _cut(seen, step, used)
-
-
-def _alike(tensor: GraphTensor, wanted: GraphTensor) -> bool:
-    """Return whether two types are equal as far as they are known; inference decides the rest."""
-    return tensor.dtype == wanted.dtype and (
-        None in (tensor.shape, wanted.shape) or tensor.shape == wanted.shape
-    )
 
 
 def _bypass(path: Path, where: str, node: onnx.NodeProto, names: dict[str, str]) -> OnnxEdit:

@@ -5,6 +5,7 @@ With a dimension of everything go the items that windows, paddings and shapes ha
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import onnx
@@ -41,7 +42,9 @@ def lower_ranks(subject: Subject) -> Iterator[OnnxEdit]:
             names = {
                 "/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source
             }
-            yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
+            what = f"lower rank {rank} everywhere" + (f" by axis {axis}" if axis else "")
+            change = partial(_lower_rank, rank=rank, axis=axis)
+            yield only_simpler(OnnxEdit(what, frozenset((*names, "the highest rank")), change))
     for number, tensor in enumerate(seen.tensors):
         if tensor.source and tensor.shape and not is_counted(seen, number):
             yield _narrow(tensor, tensor.shape)
@@ -63,11 +66,6 @@ def _narrow(tensor: GraphTensor, shape: tuple[int, ...]) -> OnnxEdit:
         return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {key + "[0]"}, change))
     sizes = [f"{key}[{axis}]" for axis in range(len(shape))]
     return only_simpler(changing(f"one element of {tensor.name[:40]!r}", {key}, change, sizes))
-
-
-def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
-    what = f"lower rank {rank} everywhere" + (f" by axis {axis}" if axis else "")
-    return only_simpler(OnnxEdit(what, touches, lambda subject: _lower_rank(subject, rank, axis)))
 
 
 def _lower_rank(subject: Subject, rank: int, axis: int) -> Subject | None:

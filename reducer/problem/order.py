@@ -136,18 +136,6 @@ def _arrays(values: Iterable[Any]) -> Iterator["np.ndarray[Any, Any]"]:
             yield np.asarray(value)
 
 
-def _count(subject: Subject) -> int:
-    return sum(1 for _ in structure.model_nodes(subject.model))
-
-
-def _inputs(subject: Subject) -> int:
-    return len(subject.model.graph.input)
-
-
-def _outputs(subject: Subject) -> int:
-    return len(subject.model.graph.output)
-
-
 def _elements(subject: Subject) -> int:
     stored = sum(max(0, elements(tensor.dims)) for tensor in _iter_stored(subject.model))
     return stored + sum(array.size for array in _arrays(subject.inputs.values()))
@@ -229,27 +217,18 @@ def byte_size(model: onnx.ModelProto) -> int:
     return int(model.ByteSize()) + detached.detached_bytes(model)
 
 
-def _bytes(subject: Subject) -> int:
-    return byte_size(subject.model)
-
-
-def _text(subject: Subject) -> bytes:
-    data: bytes = subject.model.SerializeToString(deterministic=True)
-    return data
-
-
 _PARTS: tuple[Callable[[Subject], int | bytes], ...] = (
-    _count,
-    _inputs,
-    _outputs,
+    lambda subject: sum(1 for _ in structure.model_nodes(subject.model)),
+    lambda subject: len(subject.model.graph.input),
+    lambda subject: len(subject.model.graph.output),
     _elements,
     _attributes,
     _dtypes,
     _values,
     _open_dimensions,
     _versions,
-    _bytes,
-    _text,
+    lambda subject: byte_size(subject.model),
+    lambda subject: bytes(subject.model.SerializeToString(deterministic=True)),
 )
 OnnxEdit: TypeAlias = edit.Edit[Subject]
 OnnxPass: TypeAlias = edit.Pass[Subject]

@@ -233,10 +233,6 @@ def _field(name: str, node: ObjectNode) -> ObjectNode | None:
     return found if isinstance(found, ObjectNode) else None
 
 
-def _serial(loop: ObjectNode) -> ObjectNode | None:
-    return N.with_fields(loop, kind=N.SERIAL, thread_binding=None) if loop["kind"] != N.SERIAL else None
-
-
 def _plain(node: ObjectNode) -> ObjectNode | None:
     said = node.get("annotations")
     return N.with_fields(node, annotations=Pairs()) if isinstance(said, Pairs) and said.items else None
@@ -291,10 +287,6 @@ def _without_memory(block: ObjectNode) -> ObjectNode | None:
     return N.with_fields(block, alloc_buffers=kept) if len(kept) < len(allocated) else None
 
 
-def _without_init(block: ObjectNode) -> ObjectNode | None:
-    return N.with_fields(block, init=None) if block.get("init") is not None else None
-
-
 def _parts(statement: ObjectNode) -> list[ObjectNode]:
     """Return the subexpressions of a statement that can be evaluated alone, so that the rest of it can go."""
     if statement.type == "tirx.Evaluate":
@@ -334,13 +326,21 @@ _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
     "tirx.For": (
         ("two iterations", partial(_shorter, 2)),
         ("one iteration", partial(_shorter, 1)),
-        ("a serial loop", _serial),
+        (
+            "a serial loop",
+            lambda loop: (
+                None if loop["kind"] == N.SERIAL else N.with_fields(loop, kind=N.SERIAL, thread_binding=None)
+            ),
+        ),
         ("drop the annotations of a loop", _plain),
     ),
     "s_tir.SBlockRealize": (("a block's body alone", _unwrap_block),),
     "s_tir.SBlock": (
         ("drop unused memory of a block", _without_memory),
-        ("drop the beginning of a block", _without_init),
+        (
+            "drop the beginning of a block",
+            lambda block: None if block.get("init") is None else N.with_fields(block, init=None),
+        ),
         ("drop the annotations of a block", _plain),
     ),
 }
