@@ -15,7 +15,7 @@ from opsieve.gen.irs.onnx.view import Graph, Subject
 from opsieve.gen.model.structure import copied
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
-from opsieve.reducer.irs.registry import passes_in
+from opsieve.reducer.irs.registry import ReducibleForm, passes_in
 from opsieve.reducer.nodes import localise, node_phase
 from opsieve.reducer.onnx_edit import canonical_names, parts, typed_view
 from opsieve.reducer.onnx_edit.onnx_subprocess import HELPER
@@ -47,7 +47,7 @@ _ORDER = (
 )
 
 
-class OnnxReduction(order.OnnxForm):
+class OnnxReduction(order.OnnxForm, ReducibleForm[Subject]):
     """ONNX models with the order of `OnnxForm`, the passes of the group `opsieve.reductions`, and recorded
     values of the main graph. Each reduction makes its own.
     """
@@ -116,10 +116,6 @@ class OnnxReduction(order.OnnxForm):
         for dimension in (OUTPUTS, NODES, BYPASS):
             # The search leaves little for single steps, unless the needed nodes lay far apart.
             engine.sweep(dimension, together=len(engine.best.model.graph.node) > node_phase.ENOUGH)
-
-    def finished(self, best: Subject, workers: Workers) -> Subject:
-        """Return the subject itself: onnx prints it when it is shown."""
-        return best
 
     def twin(self, subject: Subject) -> str:
         """Return a digest of a small model under canonical names, without its inputs' values."""

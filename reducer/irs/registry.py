@@ -37,26 +37,31 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
 
     def recorded(self, subject: S, source: ResolvedTarget | None, workers: Workers) -> S:
         """Return the subject with the values that a run on `source` records, for passes that need values; it
-        may be the subject itself.
+        is the subject itself without such passes.
         """
+        return subject
 
     def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
-        """Run the first phase, from a large program to a small one; `text` is the compiler's message. It is
-        optional.
+        """Run the first phase, from a large program to a small one; `text` is the compiler's message. None is
+        needed where the rounds begin with the passes that remove most.
         """
+        return
 
     def finished(self, best: S, workers: Workers) -> S:
         """Return the result as it is stored, with its program's text if only a worker can print it."""
+        return best
 
     def twin(self, subject: S) -> str:
         """Return a text that is equal for subjects which look the same to a compiler before it runs them; ""
         if that is unknown.
         """
+        return ""
 
     def control(self, best: S, candidate: S) -> S | None:
         """Return `best` with the side effects of a candidate but without its edit; `None` if there are no
         side effects.
         """
+        return None
 
     def census(self, subject: S) -> Iterable[Part[S]]:
         """Return every part of a subject."""
@@ -65,6 +70,7 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
         """Return `start` without the parts that the first phase kept, to see whether it fails elsewhere too;
         `None` if that is impossible.
         """
+        return None
 
 
 def form_of(program: Program) -> ReducibleForm[Any]:

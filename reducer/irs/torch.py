@@ -2,17 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.questions.programs import get_validator
-from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.torch.argument_edits import (
     argument_weight,
     drop_kwarg,
@@ -25,8 +24,10 @@ from opsieve.gen.irs.torch.program import TorchProgram
 from opsieve.gen.model.tensors import TensorType
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit, ListedPass, Pass
-from opsieve.reducer.engine.engine import DIGITS, Engine
+from opsieve.reducer.engine.engine import DIGITS
 from opsieve.reducer.engine.form import Size, Validator
+from opsieve.reducer.irs.registry import ReducibleForm
+from opsieve.reducer.oracle.validator import WorkerValidator
 from opsieve.reducer.passes.nodes import bypass_operations, drop_operations, drop_outputs, open_bodies
 from opsieve.reducer.passes.values import freeze_inputs, shrink_dimensions, simplify_dtypes, simplify_values
 from opsieve.reducer.problem.order import DTYPE_RANKS, value_complexity
@@ -78,27 +79,6 @@ def torch_parts(subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
         yield Part("values", tensor.key + "=", "" if value_complexity(tensor.array) else "all is zero")
 
 
-class _Validator:
-    """Eager torch; skipped if it refuses the start."""
-
-    def __init__(self, workers: Workers, start: TorchSubject) -> None:
-        self._workers = workers
-        # A start that eager torch refuses is itself the failure, and its smaller forms have to be refused,
-        # too.
-        self._strict = not self._ask([start])[0]
-
-    def complaints(self, subjects: Sequence[TorchSubject]) -> list[str]:
-        """Return torch's error for each subject, "" for a valid one."""
-        return self._ask(subjects) if self._strict else [""] * len(subjects)
-
-    def _ask(self, subjects: Sequence[TorchSubject]) -> list[str]:
-        tests = [Test(subject.program, subject.inputs) for subject in subjects]
-        seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
-        # No torch here: then nothing is known, and every candidate goes to the compiler.
-        fine = ("ok", "environment")
-        return ["" if each.outcome in fine else shown(each.message, 200) or "refused" for each in seen]
-
-
 # In this order a round removes calls before it spends tests on their sizes and values.
 _LISTED: dict[str, Callable[[TorchSubject], Iterator[TorchEdit]]] = {
     "results": yield_values,
@@ -114,7 +94,7 @@ _LISTED: dict[str, Callable[[TorchSubject], Iterator[TorchEdit]]] = {
 }
 
 
-class TorchReduction:
+class TorchReduction(ReducibleForm[TorchSubject]):
     """Fewer calls first, then fewer inputs, outputs, elements, plainer types, arguments and values."""
 
     def subject(self, case: Case) -> TorchSubject:
@@ -141,7 +121,7 @@ class TorchReduction:
 
     def validator(self, workers: Workers, start: TorchSubject) -> Validator[TorchSubject]:
         """Return eager torch as the validator."""
-        return _Validator(workers, start)
+        return WorkerValidator(workers, start)
 
     def recorded(
         self, subject: TorchSubject, source: ResolvedTarget | None, workers: Workers
@@ -160,28 +140,9 @@ class TorchReduction:
             program = TorchProgram.from_graph(replace(subject.graph, types=types), program.name)
         return TorchSubject(program, subject.inputs, values)
 
-    def narrow(self, engine: Engine[TorchSubject], passes: Sequence[TorchPass], text: str) -> None:
-        """Do nothing: the rounds begin with the passes that remove most."""
-
-    def finished(self, best: TorchSubject, workers: Workers) -> TorchSubject:
-        """Return the subject itself, whose text is made from the graph."""
-        return best
-
-    def twin(self, subject: TorchSubject) -> str:
-        """Return "": how programs look to the compiler is unknown."""
-        return ""
-
-    def control(self, best: TorchSubject, candidate: TorchSubject) -> TorchSubject | None:
-        """Return `None`, since an edit has no side effects."""
-        return None
-
     def census(self, subject: TorchSubject) -> Iterator[Part[TorchSubject]]:
         """Yield every part."""
         return torch_parts(subject)
-
-    def rest(self, start: TorchSubject) -> TorchSubject | None:
-        """Return `None`: a first phase does not exist here."""
-        return None
 
 
 def _order_key(subject: TorchSubject) -> tuple[object, ...]:

@@ -2,11 +2,10 @@
 with the passes that belong to them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -14,9 +13,9 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.reducer.engine import edit, form
 from opsieve.reducer.engine.census import Part
-from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.irs.registry import ReducibleForm
 from opsieve.reducer.irs.relax.passes import PASSES, relax_parts
-from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmForm, TvmPass, TvmSubject, TvmValidator
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmForm, TvmPass, TvmSubject
 from opsieve.reducer.irs.tvm.tir_edits import (
     drop_buffers,
     drop_statements,
@@ -26,6 +25,7 @@ from opsieve.reducer.irs.tvm.tir_edits import (
     tir_parts,
     unwrap_statements,
 )
+from opsieve.reducer.oracle.validator import WorkerValidator
 
 
 def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
@@ -70,7 +70,7 @@ def _plain(item: str, subject: TvmSubject) -> TvmSubject | None:
     return TvmSubject(replace(subject.program, passes=passes), subject.inputs)
 
 
-class TvmReduction(TvmForm):
+class TvmReduction(TvmForm, ReducibleForm[TvmSubject]):
     """The common part of both forms. The sequence of passes shrinks first, because a shorter one makes every
     later test cheaper.
     """
@@ -90,14 +90,7 @@ class TvmReduction(TvmForm):
 
     def validator(self, workers: Workers, start: TvmSubject) -> form.Validator[TvmSubject]:
         """TVM's own check, in a worker."""
-        return TvmValidator(workers, start)
-
-    def recorded(self, subject: TvmSubject, source: ResolvedTarget | None, workers: Workers) -> TvmSubject:
-        """Return the subject itself, since edits do not need recorded values."""
-        return subject
-
-    def narrow(self, engine: Engine[TvmSubject], passes: Sequence[TvmPass], text: str) -> None:
-        """Do nothing: the rounds begin with the passes that remove most."""
+        return WorkerValidator(workers, start)
 
     def finished(self, best: TvmSubject, workers: Workers) -> TvmSubject:
         """Return the result with TVM's printed text of the module."""
@@ -105,22 +98,10 @@ class TvmReduction(TvmForm):
         assert isinstance(program, TvmProgram)
         return TvmSubject(program, best.inputs)
 
-    def twin(self, subject: TvmSubject) -> str:
-        """Not implemented for TVM modules; returns ""."""
-        return ""
-
-    def control(self, best: TvmSubject, candidate: TvmSubject) -> TvmSubject | None:
-        """Return `None`, since an edit has no side effects."""
-        return None
-
     def census(self, subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
         """Yield the passes and the parts of the module."""
         yield from pass_parts(subject)
         yield from self.parts(subject)
-
-    def rest(self, start: TvmSubject) -> TvmSubject | None:
-        """Return `None`: a first phase does not exist here."""
-        return None
 
 
 class RelaxReduction(TvmReduction):

@@ -29,7 +29,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.printable import printable
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
+from opsieve.reducer.oracle.nondeterminism_test import replayed_runs, replayed_spread, spread_of
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (
     REPLAYS,
@@ -37,7 +37,6 @@ from opsieve.reducer.oracle.repeats import (
     is_deterministic,
     judged_replays,
     measure_rate,
-    replayed_runs,
     slower,
     sure,
     varying,

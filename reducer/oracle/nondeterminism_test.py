@@ -64,12 +64,15 @@ def replayed_spread(
     subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> Spread:
     """Run a subject `runs` times, each in a process of its own if `fresh`, and return how the runs differ."""
-    return spread_of(_runs(subject, target, runs, workers, fresh))
+    return spread_of(replayed_runs(subject, target, runs, workers, fresh))
 
 
-def _runs(
-    subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool
+def replayed_runs(
+    subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> list[Observation]:
+    """Return `runs` observations of a subject, one after the other, each in a process of its own when
+    `fresh`.
+    """
     return list(workers.observe_many(target, [Test(subject.program, subject.inputs)] * runs, fresh=fresh))
 
 
@@ -115,7 +118,7 @@ class NondeterminismTest:
         answers: list[Observation] = []
         found = Spread(0, 0)
         while len(answers) < self.runs:
-            answers += _runs(
+            answers += replayed_runs(
                 subject, self.target, min(_BATCH, self.runs - len(answers)), self.workers, self.fresh
             )
             found = spread_of(answers)

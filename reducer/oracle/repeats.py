@@ -9,11 +9,11 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import shown
 from opsieve.reducer.engine.interestingness import wilson
-from opsieve.reducer.oracle.nondeterminism_test import left_open, replayed_spread
+from opsieve.reducer.oracle.nondeterminism_test import left_open, replayed_runs, replayed_spread
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 from opsieve.triage.fingerprint.sameness import make_failure
@@ -151,15 +151,6 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
         ),
         "",
     )
-
-
-def replayed_runs(
-    case: Case, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
-) -> list[Observation]:
-    """Return `runs` observations of a case, one after the other, each in a process of its own when
-    `fresh`.
-    """
-    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs, fresh=fresh))
 
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:

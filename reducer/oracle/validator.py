@@ -8,6 +8,7 @@ import onnx
 
 from opsieve.backends.judge.shown_failure import is_acceptance, is_refusal
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.questions.programs import get_validator
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.errors import BadInput, shown
@@ -54,6 +55,27 @@ class OnnxValidator:
     def _degenerate(self, subject: Subject) -> str:
         operator = bad_scale(subject) if self._scaled else ""
         return f"a scale of {operator} is not positive and finite" if operator else ""
+
+
+class WorkerValidator:
+    """The own check of an IR of programs (TVM's, or eager torch) in a worker; skipped if it refuses the
+    start, since that is then the failure.
+    """
+
+    def __init__(self, workers: Workers, start: Runnable):
+        self._workers = workers
+        self._strict = not self._ask([start])[0]
+
+    def complaints(self, subjects: Sequence[Runnable]) -> list[str]:
+        """Return the error of each subject, "" for a valid one."""
+        return self._ask(subjects) if self._strict else [""] * len(subjects)
+
+    def _ask(self, subjects: Sequence[Runnable]) -> list[str]:
+        tests = [Test(subject.program, subject.inputs) for subject in subjects]
+        seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
+        # Where the compiler is not installed, nothing is known, and every candidate goes to the target.
+        fine = ("ok", "environment")
+        return ["" if each.outcome in fine else shown(each.message, 200) or "refused" for each in seen]
 
 
 def structural(subject: Subject) -> str:

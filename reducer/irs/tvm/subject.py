@@ -3,15 +3,12 @@ functions alike.
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.workers.questions.programs import get_validator
-from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.nodes import from_node, to_numpy
 from opsieve.gen.irs.tvm.program import TvmProgram, walk
 from opsieve.gen.model.tensors import Value, misfit
@@ -86,23 +83,3 @@ def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, int, bytes,
         program.data,
         program.passes,
     )
-
-
-class TvmValidator:
-    """TVM's own validation of a module, in a worker; skipped if the initial module is already invalid."""
-
-    def __init__(self, workers: Workers, start: TvmSubject):
-        self._workers = workers
-        self._strict = not self._ask([start])[0]
-
-    def complaints(self, subjects: Sequence[TvmSubject]) -> list[str]:
-        """Return TVM's error for each subject, "" for a valid one."""
-        return self._ask(subjects) if self._strict else [""] * len(subjects)
-
-    def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:
-        tests = [Test(subject.program, subject.inputs) for subject in subjects]
-        seen = self._workers.observe_many(get_validator(subjects[0].program), tests) if tests else ()
-        return [
-            "" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused"
-            for each in seen
-        ]
