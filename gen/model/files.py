@@ -173,7 +173,7 @@ READING_SECONDS = 10.0  # of CPU, and one more for each MiB of the file
 READING_MEMORY = 256 << 20  # bytes of addresses, besides those for the file
 # More of them in a process of several threads: the limit is one for all, each new thread reserves 136
 # MB for its stack and its heap, and OpenBLAS ends the whole process if it gets no memory.
-READING_THREADS = 3 << 30
+READING_THREADS = 1 << 30
 # A text with one emoji takes four times its bytes, and its values as much again.
 READING_FACTOR = 8
 _Read = TypeVar("_Read", bound=Callable[..., Any])
