@@ -38,7 +38,9 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
     That is so for a large model, a flaky failure, and values other than arrays of numbers.
     """
     verdict, facts = exported.verdict, ir_of(exported.case.program).script
-    shown = f"r'''{_join_head(text.text) if facts.parse else text.text}'''"
+    # TVM's printing begins with imports in comments, which are nothing to a reader here.
+    shown = _join_head(text.text) if facts.parse else re.sub(r"^(?:#.*\n)+\n?", "", text.text)
+    shown = f"r'''{shown}'''"
     model = facts.parse.format(shown) if facts.parse else shown
     # Bytes say nothing to a reader, so an issue prints the model beside such a script.
     if encoded := facts.serialised and not text.exact and len(exported.model) <= _MOST_BYTES:
