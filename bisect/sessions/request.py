@@ -15,8 +15,8 @@ class BisectRequest:
     """A failure and where to search for its origin.
 
     `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options
-    ("": the case's own). `packages` hold the same compiler as the searched one, `indexes` are searched
-    besides the configured one, `pre` includes pre-releases; `builds` is a folder of builds. `sweep` tests
+    ("": the case's own). `packages` hold the same compiler as the searched one, `indexes` win
+    over the configured one, `pre` includes pre-releases; `builds` is a folder of builds. `sweep` tests
     every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it,
     None if it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits;
     `then_commits` is a repository in which to continue between the tags of two releases. `history` is a clone

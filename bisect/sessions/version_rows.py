@@ -113,7 +113,7 @@ def _list_releases(
         return []
     found: dict[str, release_source.Version] = {}
     problems: list[BadInput] = []
-    indexes = [CONFIGURED, *map(PackageIndex.named, request.indexes)]
+    indexes = [*map(PackageIndex.named, request.indexes), CONFIGURED]
     for each in dict.fromkeys([package, *request.packages]):
         before = len(found)
         refused = []
@@ -130,7 +130,8 @@ def _list_releases(
                 refused.append(error)
                 continue
             for version in release_source.make_release_row(each, numbers, target.facts.package, index):
-                # The first index wins: the configured one is asked first.
+                # An index that the user named wins over the configured one: it may hold another build of
+                # the number, such as torch without CUDA.
                 found.setdefault(version.name, version)
         if len(found) == before:
             # An index that lacks a package is no problem as long as another one has it.

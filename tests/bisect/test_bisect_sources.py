@@ -15,6 +15,7 @@ from commands import opsieve
 from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 from repository import ROOT
+from wheels import wheel
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
@@ -22,6 +23,8 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.search.search import TestResult
+from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.bisect.sessions.version_rows import assemble_row
 from opsieve.bisect.sources.outcome import (
     ProbeJournal,
     VersionOutcome,
@@ -236,6 +239,22 @@ class CountingStore(ReleaseStore):
     ) -> list[str]:
         self.asked += 1
         return ["1.2", "1.10"]
+
+
+def test_a_named_index_wins_over_the_configured_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same numbers may be other builds, such as torch without CUDA.
+    public = tmp_path / "simple" / "onnxslim"
+    public.parent.mkdir()
+    names = [wheel(public, "onnxslim", version).name for version in ("1.0", "1.1", "1.2")]
+    (public / "index.html").write_text("".join(f'<a href="{name}">{name}</a>' for name in names))
+    wheel(tmp_path / "cpu", "onnxslim", "1.1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", public.parent.as_uri())
+    monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
+    request = BisectRequest(None, indexes=(str(tmp_path / "cpu"),))
+    row = assemble_row(request, "onnxslim", resolve("onnxslim"), print)
+    places = {each.number: each.release.index.place for each in row.versions if each.release}
+    assert places == {"1.0": "", "1.1": str(tmp_path / "cpu"), "1.2": ""}
 
 
 def test_what_the_index_said_is_kept_for_an_hour(tmp_path: Path) -> None:
