@@ -170,6 +170,29 @@ def test_a_fault_of_inductor_is_attributed_to_its_pass(workers: Workers, tmp_pat
     assert (found.answer, found.passes) == ("pass", ("reinplace_inplaceable_ops",))
 
 
+RAISING_PASS = """
+import torch.fx
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+from opsieve.backends.compilers.torch.knobs import wrap_passes
+
+def raising(graph):
+    raise ValueError
+
+module = torch.fx.symbolic_trace(lambda x: x + 1)
+with wrap_passes("", True):
+    GraphTransformObserver(module, "quiet").apply_graph_pass(lambda graph: None)
+    GraphTransformObserver(module, "raising").apply_graph_pass(raising)
+"""
+
+
+@pytest.mark.slow(seconds=15)
+def test_a_pass_that_raises_has_acted() -> None:
+    # Such as that of pytorch 188223, which was not suspected before the parts that hold it.
+    done = subprocess.run([sys.executable, "-c", RAISING_PASS], capture_output=True, text=True, check=False)
+    acted = [line for line in done.stderr.splitlines() if line.startswith("opsieve pass acted")]
+    assert acted == ["opsieve pass acted raising"], done.stderr
+
+
 @pytest.mark.slow
 def test_a_planted_fault_is_reduced_to_its_pattern_and_exported(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SCRIPT)

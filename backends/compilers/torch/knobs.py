@@ -55,9 +55,7 @@ def settings(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of torch._inductor.config for the options. A name that is no part is taken for a
     pass.
     """
-    patches: dict[str, Any] = {}
-    if options["freezing"] == "on":
-        patches["freezing"] = True
+    patches: dict[str, Any] = {"freezing": True} if options["freezing"] == "on" else {}
     named = [name for name in options["disabled"].split("+") if name]
     for part in named:
         patches.update(PARTS.get(part, {}))
@@ -91,18 +89,22 @@ def wrap_passes(skipped: str, traced: bool) -> Iterator[None]:
         report_passes("host", HOSTS)
         report_passes("ran", [name for name in PARTS if name not in HOSTS])
     originals = {name: getattr(observer, name) for name in ("apply_gm_pass", "apply_graph_pass")}
-    names = skipped.split("+")
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def apply(self: Any, function: Any) -> Any:
             # torch's own setting also skips a pass whose name is a part of another one's.
-            if self.passname in names:
+            if self.passname in skipped.split("+"):
                 return None
             if not traced:
                 return original(self, function)
             report_passes("ran", [self.passname])
             before = _print_graphs(self.gm)
-            result = original(self, function)
+            try:
+                result = original(self, function)
+            except Exception:
+                # A pass that raises may leave the graph as it was, and is the first to suspect.
+                report_passes("acted", [self.passname])
+                raise
             if _print_graphs(self.gm) != before:
                 report_passes("acted", [self.passname])
             return result
