@@ -35,7 +35,7 @@ def smaller_models(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candidate
         except Exception:  # noqa: BLE001  whatever they raise, they refuse the model
             continue
         sizes = (dim for info in typed.value_info for dim in info.type.tensor_type.shape.dim)
-        full = all(np.size(result) for result in results)
+        full = all(len(result) if isinstance(result, list) else np.size(result) for result in results)
         if (
             values.keys() == names
             and full
