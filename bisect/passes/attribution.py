@@ -141,8 +141,8 @@ def _iter_suspects(
             break
         suspects += new
         yield suspects
-        # Only a set that leaves the failure as it is makes the next chain of passes act.
-        if case.run_probe(suspects) is not TestResult.BAD:
+        # Where the set leaves the failure, or another one, further passes may act.
+        if case.run_probe(suspects) is TestResult.GOOD:
             break
         trace_now = trace(case.level, suspects)
     most = tuple(dict.fromkeys((*suspects, *first.ran, *switches)))

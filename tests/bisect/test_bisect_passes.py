@@ -20,6 +20,7 @@ from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
+from opsieve.tui.commands.examine.bisect_command import write_sentence
 
 Probe = Callable[[str, tuple[str, ...]], TestResult]
 
@@ -140,6 +141,32 @@ def test_what_acted_is_asked_first() -> None:
     found = blame(LEVELS, PASSES, compiler([{"Pass23"}]), acted=("Pass7", "Pass23"))
     assert (found.passes, found.alone) == (("Pass23",), ("Pass23",))
     assert found.probes <= 9
+
+
+def test_what_acts_in_the_place_of_another_is_found_where_that_fails_elsewhere() -> None:
+    """Both raise the same sentence, Pass31 in another place, so that a probe without Pass3 is no answer."""
+    alike = compiler([{"Pass3"}, {"Pass31"}])
+
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        seen = alike(level, off)
+        return TestResult.SKIP if seen is TestResult.BAD and "Pass3" in off else seen
+
+    def trace(level: str, off: tuple[str, ...]) -> PassTrace:
+        return PassTrace(tuple(PASSES), ("Pass31",) if "Pass3" in off else ("Pass3",))
+
+    found = find_guilty_passes(LEVELS, probe, trace)
+    assert (found.answer, set(found.passes)) == ("set", {"Pass3", "Pass31"})
+    assert found.probes <= 14
+
+
+def test_several_passes_are_told_in_a_sentence() -> None:
+    start = "passes A and B: only skipping all of them cures the failure; "
+    for alone, end in (
+        ((), "none causes it alone"),
+        (("A",), "A causes it alone"),
+        (("A", "B"), "A and B each cause it alone"),
+    ):
+        assert write_sentence("set", ("A", "B"), alone, 4) == start + end
 
 
 def test_what_acts_in_the_place_of_another_is_found() -> None:

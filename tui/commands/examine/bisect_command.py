@@ -312,7 +312,8 @@ def write_sentence(answer: str, passes: Sequence[str], alone: Sequence[str], lev
         )
         return f"pass {names}: skipping it cures the failure; {also}"
     if answer == "set":
-        each = f"{' and '.join(alone)} each cause it alone" if alone else "none causes it alone"
+        verb = "each cause" if len(alone) > 1 else "causes"
+        each = f"{' and '.join(alone) or 'none'} {verb} it alone"
         return f"passes {names}: only skipping all of them cures the failure; {each}"
     if answer in _NO_PASS:
         return _NO_PASS[answer]
