@@ -133,7 +133,7 @@ KeyError: 'pads'
     found = read_and_cluster(tmp_path)
     assert [each.title for each in found.assignments] == [
         "ValueError in check.py test_a: rank <n> is not handled",
-        "KeyError in fuse.py fuse: <name>",
+        "KeyError in fuse.py fuse: a key is missing",
         "Mistake: a < b has no kernel",
     ]
     assert [why for _, why in found.skipped] == ["it holds no failure"]

@@ -82,6 +82,23 @@ def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("'num_heads'", "a key is missing"),
+        ("(1, 'a')", "a key is missing"),
+        ("5", "a key is missing"),
+        ("", "a key is missing"),
+        ("<Op.ADD: 3>", "<Op.ADD: <n>>"),
+        ("no kernel is there", "no kernel is there"),
+    ],
+)
+def test_a_title_says_that_a_key_is_missing_where_the_message_is_only_the_key(said: str, wrong: str) -> None:
+    seen = Observation("onnxruntime", "", "error", "run", exception="KeyError", message=said)
+    verdict = Verdict("fail", "", "error", "run", said)
+    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == f"KeyError: {wrong}"
+
+
+@pytest.mark.parametrize(
     "root",
     [
         "/home/u/.cache/opsieve/releases/onnxslim-0.1.50",

@@ -171,6 +171,9 @@ def make_title(found: Fingerprint) -> str:
         what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
         said = remove_status(found.get_value(ComponentName.MESSAGE))
         text = what + (f" in {where}" if where else "")
+        # The template of a key that was looked up in vain: `<name>`, `(<n>, <name>)`
+        if what == "KeyError" and not any(map(str.isalpha, _PLACEHOLDER.sub("", said))):
+            said = "a key is missing"
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
             text = f"{kind}: {text}" if text != kind else kind
