@@ -25,6 +25,7 @@ from opsieve.backends.workers.sandbox.limited_process import read_limited
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model import files
 from opsieve.gen.model.durable import check_output, write_output
 from opsieve.triage.campaign.coverage_record import load_record
 from opsieve.triage.external.external_records import read_records
@@ -154,8 +155,9 @@ def test_a_script_of_a_report_takes_little(name: str, capsys: Capture) -> None:
     assert len(err.splitlines()) == 1 + (name == "broken models")
 
 
-def test_a_pickle_makes_no_room_for_what_it_does_not_hold() -> None:
+def test_a_pickle_makes_no_room_for_what_it_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places of the memo, and arrays that share what they are made of."""
+    monkeypatch.setattr(files, "READING_THREADS", 0)  # those of earlier tests need little
     for at in (1 << 20, 1 << 29, (1 << 32) - 1):
         Path("oracle.pkl").write_bytes(b"\x80\x04Nr" + struct.pack("<I", at) + b".")
         with pytest.raises(BadInput, match="not an oracle of arrays"):
