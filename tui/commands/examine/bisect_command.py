@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "indexes",
     metavar="URL",
     multiple=True,
-    help="With --releases: also search this package index, or this directory of wheels; repeatable.",
+    help="With --releases: search this package index or directory of wheels first; repeatable.",
 )
 @click.option("--pre", is_flag=True, help="With --releases: also search pre-releases and nightly versions.")
 @click.option(
