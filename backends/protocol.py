@@ -163,7 +163,7 @@ class WritesScripts(Protocol):
         names) that cross the graph's border. "" when these options cannot be asked without opsieve.
         """
 
-    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+    def script_of_module(self, program: Any, text: bool, options: Mapping[str, str]) -> str:
         """Return the same for a module of TVM; `run` is fed TVMScript where `text` says so, else TVM's JSON,
         and runs the passes first.
         """

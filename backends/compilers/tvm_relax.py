@@ -292,12 +292,12 @@ class TvmRelax:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """Return the statements of a short script; two empty lists with passes disabled, for a device, for
-        results other than tensors, and for a module that fails when it runs.
+        """Return the statements of a short script; two empty lists for a module that fails when it runs, and
+        for an ONNX model with passes disabled, on a device, or with results other than tensors.
         """
         if program.ir != "onnx":
-            whole = self.script_of_module(program.ir, True, program.passes, options)
-            return tvm_script.cut_brief(whole, program.script) if failed == "compile" else ([], [])
+            whole = self.script_of_module(program, True, options)
+            return tvm_script.cut_brief(whole) if failed == "compile" else ([], [])
         if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)
@@ -312,10 +312,10 @@ class TvmRelax:
             ]
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 
-    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+    def script_of_module(self, program: Any, text: bool, options: Mapping[str, str]) -> str:
         """Return the same for a module of an IR with its passes, given as TVMScript or else as TVM's JSON."""
         keywords = tvm_relax_modules.KEYWORDS
-        return tvm_script.source(ir, text, passes, self.settings(options), keywords)
+        return tvm_script.source(program, text, self.settings(options), keywords)
 
     def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:
         """Return the parts of a script that depend on the options."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,38 +173,36 @@ def without_remarks(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in kept))
 
 
-def source(
-    ir: str, text: bool, passes: Sequence[str], settings: Mapping[str, Any], keywords: Mapping[str, Any]
-) -> str:
-    """Return the source of `run` for a module of an IR; with `text` it is fed TVMScript, else TVM's JSON.
+def source(program: Any, text: bool, settings: Mapping[str, Any], keywords: Mapping[str, Any]) -> str:
+    """Return the source of `run` for a module with its passes; it is fed TVMScript if
+    `text`, else TVM's JSON.
 
     `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is
     written behind its colon.
     """
     read = "tvm.script.from_source(model)" if text else "tvm.ir.load_json(model)"
-    chosen = passes if settings["opt"] else ()
-    if ir == "relax":
+    chosen = program.passes if settings["opt"] else ()
+    if program.ir == "relax":
         calls = [relax_call(item, keywords) for item in chosen]
         lines = "".join(APPLIED % call for call in calls)
         trips = [trip for name, trip in ROUND_TRIPS.items() if settings["check"] in (name, "all")]
         checks = "".join(["    import tvm_ffi\n\n"] * bool(trips) + [ROUND_TRIP % trip for trip in trips])
         weights = "".join(text for name, text in WEIGHTS.items() if name in chosen)
-        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED, checks=checks, weights=weights)
+        packed = PACKED if b"opsieve.copy_into" in program.data else ""
+        return RELAX % dict(settings, read=read, passes=lines, packed=packed, checks=checks, weights=weights)
     # An item with `=` sets an option of the context and is no pass.
     calls = [tir_call(item) for item in chosen if not item.startswith("=")]
     lines = "".join("        module = %s(module)\n" % call for call in calls)
     return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))
 
 
-def cut_brief(whole: str, text: str) -> tuple[list[str], list[str]]:
-    """Return the imports, and the statements that compile the module, of the source of `run`; `text` is what
-    it reads.
-    """
-    kept = whole if "opsieve.copy_into" in text else whole.replace(PACKED, "")
-    kept = re.split(r"\n    (?:def fed|tensors = )", kept)[0]
-    lines = [line[4:] for line in kept.split("\n")[1:] if "params = module[" not in line]
-    first = lines.index("")
-    return lines[:first], lines[first + 1 :]
+def cut_brief(whole: str) -> tuple[list[str], list[str]]:
+    """Return the imports, and the statements that compile the module, of the source of `run`."""
+    kept = re.split(r"\n    (?:def fed|tensors = )", whole)[0].split("\n")[1:]
+    imports, _, statements = "\n".join(line[4:] for line in kept if "params = module[" not in line).partition(
+        "\n\n"
+    )
+    return imports.split("\n"), statements.split("\n")
 
 
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:

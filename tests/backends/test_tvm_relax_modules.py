@@ -138,7 +138,8 @@ def test_weights_that_passes_move_are_fed_where_they_are_wanted(workers: Workers
 @pytest.mark.parametrize("name", ["LiftTransformParams", "BundleModelParams"])
 def test_a_script_feeds_the_weights_that_a_pass_moves(name: str, tmp_path: Path) -> None:
     target = resolve("tvm")
-    source = target.backend.script_of_module("relax", False, (name,), target.options)
+    program = RelaxProgram(to_json(parametrised()).encode(), (name,))
+    source = target.backend.script_of_module(program, False, target.options)
     (tmp_path / "module.json").write_text(to_json(parametrised()))
     feed = "{name: np.full((2, 3), value, np.float32) for name, value in dict(x=1, w=10, v=100).items()}"
     last = f"print(run(open('module.json').read(), {feed})['output_0'].ravel().tolist())"

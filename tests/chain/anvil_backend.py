@@ -4,8 +4,8 @@ every failure is planted.
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 import onnx.reference.ops._op_list  # noqa: F401 -- once for the zygotes of all releases, in the process before them
 
@@ -75,10 +75,8 @@ class Anvil:
     def classify(self, stage: str, exception: str, message: str) -> str:
         return meaning_of(exception, message, (), NAMED)
 
-    def script_of_module(
-        self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]
-    ) -> str:
-        return "" if text else MODULE_SCRIPT % (dict(options), form)
+    def script_of_module(self, program: Any, text: bool, options: Mapping[str, str]) -> str:
+        return "" if text else MODULE_SCRIPT % (dict(options), program.ir)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         return SCRIPT % (dict(options),)

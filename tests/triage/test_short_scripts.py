@@ -50,7 +50,7 @@ def test_a_module_that_does_not_compile_needs_no_function_that_runs_it(
     ir: str, passes: tuple[str, ...], text: str
 ) -> None:
     target = resolve("tvm")
-    program = SimpleNamespace(ir=ir, passes=passes, script=text)
+    program = SimpleNamespace(ir=ir, passes=passes, data=text.encode())
     brief = target.backend.brief  # type: ignore[attr-defined]  # of TVM's backend
     imports, lines = brief(target.options, set(), program, "compile")
     source = "\n".join([*imports, *lines])

@@ -227,7 +227,7 @@ def write_run(exported: ExportedFailure, text: ModelText | None = None) -> str:
         )
     if not hasattr(backend, "script_of_module"):
         return ""
-    return str(backend.script_of_module(program.ir, text is not None and text.exact, program.passes, options))
+    return str(backend.script_of_module(program, text is not None and text.exact, options))
 
 
 def write_brief_run(exported: ExportedFailure) -> str:

@@ -89,11 +89,12 @@ def wrap_passes(skipped: str, traced: bool) -> Iterator[None]:
         report_passes("host", HOSTS)
         report_passes("ran", [name for name in PARTS if name not in HOSTS])
     originals = {name: getattr(observer, name) for name in ("apply_gm_pass", "apply_graph_pass")}
+    names = skipped.split("+")
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def apply(self: Any, function: Any) -> Any:
             # torch's own setting also skips a pass whose name is a part of another one's.
-            if self.passname in skipped.split("+"):
+            if self.passname in names:
                 return None
             if not traced:
                 return original(self, function)

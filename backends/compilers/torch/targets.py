@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from opsieve.backends.compilers.torch import knobs
 from opsieve.backends.compilers.torch.program_scripts import write_run
@@ -185,7 +185,7 @@ class Torch(Adapter):
         }
         return ways[request.options["tell"]](request)
 
-    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+    def script_of_module(self, program: Any, text: bool, options: Mapping[str, str]) -> str:
         """Return the source of `run` for a PyTorch program as text; "" where there is no text."""
         plain = text and options.get("device", "cpu") == "cpu"
         return write_run(options, knobs.settings(options) if "level" in options else {}) if plain else ""
