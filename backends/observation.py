@@ -64,11 +64,11 @@ class Observation:
     `outputs` maps output names to values (see `opsieve.backends.workers.inside.wire`); None unless the
     outcome is `ok`. `exception` is the qualified name of the exception's class. `signal` is the number of the
     signal that killed the process, 0 otherwise. `seconds` is wall time by stage, `cpu_seconds` the CPU time
-    of all threads in one run (the median of several), None where it was not asked for; `peak_memory` the
-    worker's resident peak in bytes. `log` is the printed text, bounded. `reached` holds the numbers of the
-    probes that this run was the first of its campaign to reach, None where none were planted. `notes` say
-    what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in
-    force.
+    of all threads and finished child processes in one run (the median of several), 0 if none ended;
+    `peak_memory` the worker's resident peak in bytes. `log` is the printed text, bounded. `reached` holds the
+    numbers of the probes that this run was the first of its campaign to reach, None where none were planted.
+    `notes` say what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism
+    settings in force.
     """
 
     target: str
@@ -82,7 +82,7 @@ class Observation:
     traceback: str = ""
     signal: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    cpu_seconds: float | None = None
+    cpu_seconds: float = 0.0
     peak_memory: int = 0
     log: str = ""
     notes: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ def _run_oracle(
     baseline, margin = target.baseline, choice.slowdown_margin
     if glance and baseline is not None:
         done, usual = (lab.observe(build, program, inputs) for build in (target, baseline))
-        if usual.outcome != "ok" or not performance.may_be_slower(done, usual, margin):
+        if usual.outcome != "ok" or not performance.is_slower(done.cpu_seconds, usual.cpu_seconds, margin):
             return None
     return performance.measure_slowdown(program, inputs, target, lab, choice.rounds, margin)
 

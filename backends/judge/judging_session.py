@@ -85,13 +85,19 @@ class JudgingSession:
         return self.answers[target]
 
     def observe(
-        self, target: registry.ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+        self,
+        target: registry.ResolvedTarget,
+        program: Program,
+        inputs: Values,
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         """Observe like a Lab; runs of the judged program become evidence."""
         # By identity: another program object may hold the same bytes with other inputs.
-        if program is self.program and not fresh:
+        if program is self.program and not fresh and not repeat:
             return self.run_target(target)
-        return self.lab.observe(target, program, inputs, fresh=fresh)
+        return self.lab.observe(target, program, inputs, fresh=fresh, repeat=repeat)
 
     def list_asked(self) -> list[str]:
         """List every implementation that ran beside the target, with its outcome."""

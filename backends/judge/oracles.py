@@ -30,9 +30,17 @@ class Lab(Protocol):
     """Runs programs on targets."""
 
     def observe(
-        self, target: registry.ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+        self,
+        target: registry.ResolvedTarget,
+        program: Program,
+        inputs: Values,
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> observation.Observation:
-        """Run the program on the target; in a process forked for it alone if `fresh`."""
+        """Run the program on the target; in a process forked for it alone if `fresh`, and `repeat` more
+        times to measure its time.
+        """
 
 
 def is_independent(target: registry.ResolvedTarget, other: registry.ResolvedTarget) -> bool:

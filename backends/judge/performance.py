@@ -1,8 +1,8 @@
 """Two optional oracles: is the optimised build slower, or does it need more memory, than the unoptimised one?
 
 Both compare a target with the unoptimised build of the same compiler, run in turn so that other load affects
-both. Time is judged by a margin and a sign test over the pairs; memory by a margin over the least of several
-runs.
+both. Time is the CPU time of all threads, which other load affects little. It is judged by a margin and a
+sign test over the pairs; memory by a margin over the least of several runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,8 @@ from opsieve.gen.model.program import Program
 ROUNDS = 15
 # The optimised build may take this many times the time of the unoptimised one
 MARGIN = 1.5
+# The smallest difference in CPU seconds: below it, the cost of the call dominates.
+TIME_FLOOR = 50e-6
 # Level of the one-sided sign test. It needs no distribution of times, which are neither normal nor
 # independent of the machine.
 LEVEL = 0.01
@@ -34,7 +36,7 @@ _Sides = tuple[list[Observation], list[Observation]]
 def judge_slowdown(
     optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN
 ) -> verdict.Verdict:
-    """Judge paired wall times in seconds.
+    """Judge paired CPU times in seconds.
 
     `fail` if the medians are more than `margin` apart and the sign test says that the optimised build takes
     more than `margin` times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must);
@@ -42,12 +44,12 @@ def judge_slowdown(
     """
     if len(optimised) != len(unoptimised) or not optimised:
         raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
-    slower = sum(a > margin * b for a, b in zip(optimised, unoptimised, strict=True))
+    slower = sum(is_slower(*pair, margin) for pair in zip(optimised, unoptimised, strict=True))
     chance = compute_sign_test(slower, len(optimised))
     # A clock may measure 0 for a tiny program.
     ratio = median(optimised) / max(median(unoptimised), 1e-12)
     reason = (
-        f"the optimised build takes {ratio:.2f} times the time of the unoptimised one"
+        f"the optimised build takes {ratio:.2f} times the CPU time of the unoptimised one"
         f" ({1e3 * median(optimised):.3g} for {1e3 * median(unoptimised):.3g} ms; over {margin:g} times in"
         f" {slower} of {len(optimised)} pairs)"
     )
@@ -92,10 +94,8 @@ def measure_slowdown(
     slow = next((k for k in range(rounds + 1) if compute_sign_test(k, rounds) <= LEVEL), rounds + 1)
 
     def is_settled(sides: _Sides) -> bool:
-        return (
-            sum(a <= margin * b for a, b in zip(_list_times(sides[0]), _list_times(sides[1]), strict=True))
-            > rounds - slow
-        )
+        pairs = zip(_list_times(sides[0]), _list_times(sides[1]), strict=True)
+        return sum(not is_slower(*pair, margin) for pair in pairs) > rounds - slow
 
     sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled, ir_of(program).timed_repeats)
     return (
@@ -106,13 +106,12 @@ def measure_slowdown(
 
 
 def _list_times(side: Sequence[Observation]) -> list[float]:
-    return [observation.seconds.get("run", 0.0) for observation in side]
+    return [observation.cpu_seconds for observation in side]
 
 
-def may_be_slower(target: Observation, unoptimised: Observation, margin: float) -> bool:
-    """Whether two earlier runs leave a slowdown possible."""
-    took, usual = _list_times((target, unoptimised))
-    return bool(took > margin * usual)
+def is_slower(took: float, usual: float, margin: float) -> bool:
+    """Return whether a run took more than `margin` times the CPU seconds of the unoptimised build."""
+    return took > margin * usual and took - usual > TIME_FLOOR
 
 
 def measure_memory(
@@ -164,9 +163,8 @@ def _run_in_turn(
         # Who goes first alternates: the second of a pair may find warmer caches.
         order = ((target, sides[0]), (baseline, sides[1]))
         for who, side in order if turn % 2 == 0 else reversed(order):
-            more = {"repeat": repeat} if repeat else {}
             # A fresh process each: memory that an earlier test took would count for the next one.
-            observation = lab.observe(who, program, inputs, fresh=True, **more)
+            observation = lab.observe(who, program, inputs, fresh=True, repeat=repeat)
             if observation.outcome != "ok":
                 return reasons.make_verdict(
                     "undecided",

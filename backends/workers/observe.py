@@ -42,7 +42,6 @@ def _read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
     seconds = dict(reply["seconds"])
     if reply.get("repeats"):
         seconds["run"] = statistics.median(reply["repeats"])
-    cpu_seconds = statistics.median(reply["cpu"]) if reply.get("cpu") else None
     hazards = tuple(
         Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"]))
         for item in reply.get("hazards", ())
@@ -55,7 +54,7 @@ def _read_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         "ok",
         outputs=outputs,
         seconds=seconds,
-        cpu_seconds=cpu_seconds,
+        cpu_seconds=statistics.median(reply.get("cpu") or [0.0]),
         peak_memory=reply["peak"],
         log=reply.get("log", ""),
         notes=tuple(reply.get("notes", ())),

@@ -265,12 +265,18 @@ class _Variants:
         return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         """Observe a program for the judge; the case itself on the searched backend runs in a fork."""
         of_case = program == self._case.program and inputs is self._case.inputs
-        if fresh or target.name != self._target.name or not of_case:
-            return self._lab.observe(target, program, inputs, fresh=fresh)
+        if fresh or repeat or target.name != self._target.name or not of_case:
+            return self._lab.observe(target, program, inputs, fresh=fresh, repeat=repeat)
         if target not in self._known:
             # Kept by target: the judge asks for the same run several times, and each costs a fork.
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)

@@ -161,7 +161,7 @@ class IR(Generic[P]):
     checked_by: str = ""
     declared_types: Callable[[P], Mapping[str, ValueType]] = lambda program: {}
     can_be_undefined: Callable[[P], bool] = lambda program: False
-    timed_repeats: int = 0
+    timed_repeats: int = 3
     other_builds: Mapping[str, OtherBuilds] = field(default_factory=dict)
     strategies: Mapping[str, int] = field(default_factory=dict)
     usual_features: float = 25.0

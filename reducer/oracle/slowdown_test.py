@@ -3,19 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.judge.performance import LEVEL, MARGIN, compute_sign_test, measure_memory
+from opsieve.backends.judge.performance import LEVEL, MARGIN, compute_sign_test, is_slower, measure_memory
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.irs.registry import ir_of
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.subset_search import Trials
 from opsieve.reducer.oracle.target_test import Runnable
-
-# The number of runs in one process whose median counts.
-REPEAT = 3
-# The smallest difference in CPU seconds: below it, the cost of the call dominates.
-FLOOR = 50e-6
 
 
 @dataclass(frozen=True)
@@ -23,16 +19,14 @@ class SlowdownTest:
     """A test that says `same` if the target takes more than `margin` times the CPU time of its unoptimised
     build, by a sequential test over pairs of runs.
 
-    It counts the CPU time of all threads, which other load on the machine affects little. The two builds
-    take turns at running first. A candidate that fails or gives other results than the unoptimised build is
-    another failure.
+    The two builds take turns at running first. A candidate that fails or gives other results than the
+    unoptimised build is another failure.
     """
 
     workers: Workers
     target: ResolvedTarget
     baseline: ResolvedTarget
     margin: float = MARGIN
-    floor: float = FLOOR
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -46,9 +40,9 @@ class SlowdownTest:
         slower = 0
         for turn in range(runs):
             pair = self._pair(subject, turn)
-            if not _has_times(pair):
+            if any(run.outcome != "ok" for run in pair):
                 return 0, 0
-            slower += self._slower(pair)
+            slower += self._is_slower(pair)
         return slower, runs
 
     def shown(self, seen: int, runs: int) -> bool:
@@ -59,21 +53,21 @@ class SlowdownTest:
         trials = Trials()
         while trials.decision == "open":
             pair = self._pair(subject, trials.count)
-            if not _has_times(pair):
+            if any(run.outcome != "ok" for run in pair):
                 failed = pair[1].outcome == "ok" and self._fails(subject, pair)
                 return CheckResult("slippage" if failed else "gone", f"{pair[0].outcome}, {pair[1].outcome}")
             # Outputs are compared in the first pair only: the later ones run the same program on the same
             # inputs.
             if not trials.count and self._fails(subject, pair):
                 return CheckResult("slippage", "the builds give different results")
-            trials = trials.with_one(self._slower(pair))
+            trials = trials.with_one(self._is_slower(pair))
         kind = f"over {self.margin:g} times in {trials.successes} of {trials.count} pairs"
         return CheckResult("same" if trials.decision == "yes" else "gone", kind)
 
     def _pair(self, subject: Runnable, turn: int) -> tuple[Observation, Observation]:
-        both = (self.target, self.baseline)
+        both, repeat = (self.target, self.baseline), ir_of(subject.program).timed_repeats
         answers = {
-            target: self.workers.observe(target, subject.program, subject.inputs, repeat=REPEAT)
+            target: self.workers.observe(target, subject.program, subject.inputs, repeat=repeat)
             # The second run of a pair finds warm caches, so the order alternates.
             for target in (both if turn % 2 == 0 else reversed(both))
         }
@@ -85,13 +79,8 @@ class SlowdownTest:
         verdict = judge_run(subject.program, subject.inputs, self.target, run, self.workers, right=right)
         return verdict.verdict == "fail"
 
-    def _slower(self, pair: tuple[Observation, Observation]) -> bool:
-        took, usual = pair[0].cpu_seconds or 0.0, pair[1].cpu_seconds or 0.0
-        return took > self.margin * usual and took - usual > self.floor
-
-
-def _has_times(pair: tuple[Observation, Observation]) -> bool:
-    return all(answer.outcome == "ok" and answer.cpu_seconds is not None for answer in pair)
+    def _is_slower(self, pair: tuple[Observation, Observation]) -> bool:
+        return is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin)
 
 
 @dataclass(frozen=True)

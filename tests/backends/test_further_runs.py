@@ -19,7 +19,7 @@ NAME = next(iter(PROGRAM.outputs()))
 
 
 def gives(value: float = 1.0, seconds: float = 0.1, **more: object) -> Observation:
-    return Observation("", "1", "ok", outputs={NAME: np.float32([value])}, seconds={"run": seconds}, **more)
+    return Observation("", "1", "ok", outputs={NAME: np.float32([value])}, cpu_seconds=seconds, **more)
 
 
 def kind_of(lab: TableLab, *names: str, glance: bool = False) -> str | None:

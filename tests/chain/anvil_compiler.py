@@ -130,12 +130,18 @@ def compile_module(form, model, faults, stage):
     found = [
         fault for fault in engine.parse("+".join(faults), "") if f'"{fault.paths[0][0]}"'.encode() in model
     ]
+    at_run = [fault for fault in found if fault.kind in engine.VALUE_FAULTS or fault.stage == "run"]
     for fault in found:
-        if fault.kind not in engine.VALUE_FAULTS:
+        if fault not in at_run:
             fault.act(None)
-    if not found:
-        return run
-    return lambda inputs: {name: alter_value(found[0].kind, value) for name, value in run(inputs).items()}
+
+    def run_with_faults(inputs):
+        outputs = run(inputs)
+        for fault in at_run:
+            outputs = {name: fault.act(None, value) for name, value in outputs.items()}
+        return outputs
+
+    return run_with_faults
 
 
 def forgiving(model, run):

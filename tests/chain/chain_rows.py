@@ -93,9 +93,10 @@ def sentence_of(cause: Cause) -> str:
 
 def usual_cells(row: Row) -> dict[str, Cell]:
     """What each step does where nothing stands in its way."""
-    reason = sentence_of(row.cause) if row.cause is not None else ""
+    # A row without a cause is known by its kind alone.
+    reason = f"(?: {row.kind} at \\w+:)? {sentence_of(row.cause)}" if row.cause else f" {row.kind} at \\w+: "
     return {
-        "run": Cell(1, rf"fail +\S.*(?: {row.kind} at \w+:)? {reason}"),
+        "run": Cell(1, rf"fail +\S.*{reason}"),
         "reduce": Cell(0, rf"(?s)after +{row.nodes} .*verified: the reduced model still shows the same failure\n.*1-minimal"),
         "verify": Cell(0, "1-minimal: no single remaining edit preserves the failure"),
         "attribute": Cell(0, rf"pass {row.guilty}: skipping it cures the failure; it causes the failure alone"),
@@ -310,6 +311,7 @@ ROWS: tuple[Row, ...] = (
     Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
     Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
     Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=100),
+    Row("tir-slowdown", None, "slowdown", "anvil:drag@tirx.exp/run", "tir", options=("--oracle", "slowdown"), nodes=2, guilty="Fusetirx.exp", cells=NO_SCRIPT, slow=100),
     Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=100, limits=("--seconds", "2")),
 )  # fmt: skip
 # Bugs of real releases: the sample is the program, and `bad` the first release with the bug.

@@ -53,7 +53,13 @@ class TableLab:
         self.answers, self.asked = answers, list[str]()
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         turn = sum(name.removesuffix(" fresh") == str(target) for name in self.asked)
         self.asked.append(str(target) + (" fresh" if fresh else ""))

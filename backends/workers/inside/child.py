@@ -163,7 +163,7 @@ class TestServer:
         request.ir, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
             self.wire.attach_tensors(request, test["outside"], files[-1], facts_of(self.backend).maps_tensors)
-        reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
+        reply: Dict[str, Any] = {"ok": True, "seconds": seconds, "cpu": []}
         try:
             stage("import")
             inputs = request.inputs = self.wire.unpack_values(test["inputs"], values, 0)[0]
@@ -172,7 +172,9 @@ class TestServer:
             # A negative number asks for compilation only (workers.COMPILED).
             if test["repeat"] >= 0:
                 stage("run")
+                cpu = _used_cpu()
                 outputs = run(inputs)
+                reply["cpu"].append(_used_cpu() - cpu)
             if test["repeat"] > 0:
                 reply["repeats"], reply["cpu"] = self.time_runs(run, inputs, test["repeat"])
             stage("done")
@@ -210,18 +212,16 @@ class TestServer:
     def time_runs(
         run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int
     ) -> Tuple[List[float], List[float]]:
-        """Return wall seconds of `repeat` further runs, and CPU seconds of all threads; a self-timed run
-        gives both.
-        """
+        """Return the wall and CPU seconds of `repeat` further runs; a self-timed run gives both."""
         timed = getattr(run, "timed", None)
         if timed is not None:
             said = [float(timed(inputs)) for _ in range(repeat)]
             return said, said
         took, used = [], []
         for _ in range(repeat):
-            start, cpu = time.perf_counter(), time.process_time()
+            start, cpu = time.perf_counter(), _used_cpu()
             run(inputs)
-            used.append(time.process_time() - cpu)
+            used.append(_used_cpu() - cpu)
             took.append(time.perf_counter() - start)
         return took, used
 
@@ -591,6 +591,14 @@ class ForkServer:
         # it may not remove the folder itself: marked, it goes with the next sweep
         with contextlib.suppress(OSError):
             os.close(os.open(os.path.join(self.config["scratch"], OWNER), os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _used_cpu() -> float:
+    """Return the CPU seconds of this process's threads and of its finished children, in which command targets
+    run.
+    """
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def find_uncompiled() -> List[str]:
