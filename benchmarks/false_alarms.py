@@ -66,7 +66,13 @@ class Lab:
     backends = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND}  # noqa: RUF012
 
     def observe(
-        self, target: ResolvedTarget, program: OnnxProgram, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: OnnxProgram,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         backend: Any = self.backends[target.name]
         stages = ["import"]

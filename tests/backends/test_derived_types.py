@@ -63,7 +63,13 @@ class Alike(InProcessLab):
         self.outputs, self.real = outputs, real
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         if target in self.real:
             return super().observe(target, program, inputs, fresh=fresh)

@@ -28,7 +28,13 @@ class BrokenCompiler(InProcessLab):
         self.broken, self.fused = broken, fused
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         if target != TARGET:
             return super().observe(target, program, inputs, fresh=fresh)

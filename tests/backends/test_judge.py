@@ -373,7 +373,13 @@ class Whole(TableLab):
         self.most, self.missing = most, missing
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         if target.name == "reference":
             return InProcessLab().observe(target, program, inputs, fresh=fresh)
@@ -520,7 +526,13 @@ class Broken(InProcessLab):
         self.change = change
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         observation = super().observe(target, program, inputs, fresh=fresh)
         if target.name == "onnxruntime" and target.options["level"] != "disable_all" and observation.outputs:

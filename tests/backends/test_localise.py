@@ -44,7 +44,13 @@ class Compilers(InProcessLab):
         self.factors = factors
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         assert isinstance(program, OnnxProgram)
         if target == OTHER and len(program.proto.graph.node) > 1:

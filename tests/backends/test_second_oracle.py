@@ -128,7 +128,9 @@ class SharedFault(TableLab):
         super().__init__({})
         self.workers = workers
 
-    def observe(self, target: Any, program: Any, inputs: Any, *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: Any, program: Any, inputs: Any, *, fresh: bool = False, repeat: int = 0
+    ) -> Observation:
         if target.name != "tvm":
             return self.workers.observe(target, program, inputs, fresh=fresh)
         wrong = np.array([np.inf, 2.3132617], np.float32)

@@ -148,7 +148,7 @@ class Table:
         self.baseline = baseline
 
     def observe(
-        self, target: object, program: Program, inputs: object, *, fresh: bool = False
+        self, target: object, program: Program, inputs: object, *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         return Observation(str(target), "1", self.baseline)  # type: ignore[arg-type]
 

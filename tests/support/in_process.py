@@ -20,7 +20,13 @@ class InProcessLab:
         self.asked: list[str] = []
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         self.asked.append(str(target) + (" fresh" if fresh else ""))
         backend = BACKENDS[target.name]

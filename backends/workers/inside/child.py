@@ -1,25 +1,20 @@
 """The program that runs compilers: a zygote that imports one of them once, and the workers it forks.
 
-Run as `python -I child.py CONFIG`, never imported by the main process. It needs the standard library and
-numpy only, on Python 3.8 and newer, so that it can serve releases that are years old in environments of their
-own. It loads the package `opsieve` from the folder in which it lies itself, without a change of `sys.path`:
-modules of ours are imported by their full names, and none can shadow a package of the environment.
+Run as `python -I child.py CONFIG`, never imported by the main process. Releases may be years old, so it needs
+the standard library and numpy only, on Python 3.8 and newer. It loads the package `opsieve` from the folder
+above it without a change of `sys.path`, so that no module of ours shadows one of the environment.
 
 The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and
 cleans up; it runs no kernel and starts no thread, for a fork of a process whose threads have run can hang. A
-worker gets a socket on which it serves frames of tests (`wire.py`), a memory file for all that is printed, a
-small memory file in which it notes the test and stage it is in (read by the main process when it died), and a
-pipe over which the zygote reports how it ended.
+worker gets a socket for frames of tests (`wire.py`), a memory file for what is printed, another in which it
+notes its test and stage (the main process reads it when it died), and a pipe that reports how it ended.
 
-Releases take one more step: a *template process* is a zygote that imports no compiler, only what all releases
-of a backend share (numpy, above all), and forks zygotes. Each of these puts the folder of its release on its
-path and imports the compiler there.
+A *template process* is a zygote for releases: it imports only what they share (numpy, above all) and forks
+zygotes, each of which puts the folder of its release on its path and imports the compiler there.
 
-Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as
-the kernel lets it (`shut_in.py`).
+A zygote shuts itself in before it imports a compiler, and each worker further (`shut_in.py`).
 
-One that is given a listening socket takes requests of every process of its user that connects: of all lanes
-of a campaign.
+With a listening socket it takes requests of its user's processes: of all lanes of a campaign.
 
 Every process here ends with its requesters: the zygote sees the last control socket close, kills the workers'
 process groups, adopts and kills processes that escaped them, and removes the scratch folders.
@@ -594,9 +589,7 @@ class ForkServer:
 
 
 def _used_cpu() -> float:
-    """Return the CPU seconds of this process's threads and of its finished children, in which command targets
-    run.
-    """
+    # Commands run in children.
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
