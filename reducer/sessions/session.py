@@ -65,11 +65,8 @@ from opsieve.reducer.sessions.reduction import (
     reduce_by_check,
     reduce_failure,
 )
-from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
-# A failure on a rewritten program is a mismatch there.
-_SCRIPTED = (*KINDS, "metamorphic")
 # The generator named in the case of a result, by which its folder is recognised later.
 GENERATOR = "reduce"
 # The largest check, in bytes; a check may be a compiled program.
@@ -221,15 +218,16 @@ class Session:
         result = replace(result, best=form.finished(result.best, self.pool[0]))
         premise = result.premise or premise
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
+        text = ""
+        if premise is not None:
+            try:
+                text = script(result.best, premise, self.pool[0])
+            except BadInput as error:
+                self.listener.say(f"there is no {SCRIPT}: {error}")
         facts |= {
             "output": escape_surrogates(folder / model_name(result.best.program)),
-            "script": escape_surrogates(folder / SCRIPT)
-            if premise is not None
-            and premise.failure.verdict.kind in _SCRIPTED
-            and not premise.target.oracles
-            else "",
+            "script": escape_surrogates(folder / SCRIPT) if text else "",
         }
-        text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         oracle = "" if premise is None else name_optional_oracle(premise.failure.verdict, result.best.program)
         right = None if premise is None else find_stand_in(result.best, premise, self.pool[0])
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle, right)

@@ -206,10 +206,10 @@ OF_BUILD = {"bisect": Cell(0, r"First bad release anvil@\S*-2\.0 \(last good anv
 NO_SCRIPT = {
     "export": Cell(
         2,
-        "a failure of kind slowdown cannot be shown by a script; export the case",
-        why="a script measures no time",
+        "a failure of kind (slowdown|memory) cannot be shown by a script; export the case",
+        why="a script measures neither time nor memory",
     ),
-    "script": Cell(-1, "there is no script", why="a script measures no time"),
+    "script": Cell(-1, "there is no script", why="a script measures neither time nor memory"),
 }
 FLAKY = {
     "run": Cell(1, "flaky +.*ended with `error` in 2 of 4 equal runs: "),
@@ -312,6 +312,7 @@ ROWS: tuple[Row, ...] = (
     Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
     Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=100),
     Row("tir-slowdown", None, "slowdown", "anvil:drag@tirx.exp/run", "tir", options=("--oracle", "slowdown"), nodes=2, guilty="Fusetirx.exp", cells=NO_SCRIPT, slow=100),
+    Row("memory-oracle", None, "memory", "anvil:hog@Relu", options=("--oracle", "memory"), cells=NO_SCRIPT, slow=100),
     Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=100, limits=("--seconds", "2")),
 )  # fmt: skip
 # Bugs of real releases: the sample is the program, and `bad` the first release with the bug.
