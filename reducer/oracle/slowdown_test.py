@@ -42,7 +42,7 @@ class SlowdownTest:
             pair = self._pair(subject, turn)
             if any(run.outcome != "ok" for run in pair):
                 return 0, 0
-            slower += self._is_slower(pair)
+            slower += is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin)
         return slower, runs
 
     def shown(self, seen: int, runs: int) -> bool:
@@ -60,7 +60,7 @@ class SlowdownTest:
             # inputs.
             if not trials.count and self._fails(subject, pair):
                 return CheckResult("slippage", "the builds give different results")
-            trials = trials.with_one(self._is_slower(pair))
+            trials = trials.with_one(is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin))
         kind = f"over {self.margin:g} times in {trials.successes} of {trials.count} pairs"
         return CheckResult("same" if trials.decision == "yes" else "gone", kind)
 
@@ -78,9 +78,6 @@ class SlowdownTest:
         run, right = pair
         verdict = judge_run(subject.program, subject.inputs, self.target, run, self.workers, right=right)
         return verdict.verdict == "fail"
-
-    def _is_slower(self, pair: tuple[Observation, Observation]) -> bool:
-        return is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,22 @@ def test_the_edits_of_a_large_tir_function_hash_as_few_nodes_each_as_those_of_a_
     assert hashed_for_each_edit(40) < 1.5 * hashed_for_each_edit(10)
 
 
+def test_the_edits_of_a_tir_function_are_found_again_after_many_other_functions() -> None:
+    """Two caches of different sizes once disagreed about which nodes a function has."""
+
+    def list_edits(number: int) -> list[str]:
+        buffer = N.buffer("a", (1,), "float32")
+        stores = [N.store(buffer, N.real(number + each), N.integer(0)) for each in (0.25, 0.5)]
+        program = TirProgram(encode(N.module(N.function([buffer], N.sequence(*stores)))).encode())
+        subject = TvmSubject(program, {"a": np.zeros(1, np.float32)})
+        return [edit.label for edit in tir_edits.drop_statements(subject)]
+
+    first = list_edits(0)
+    for number in range(1, 80):
+        list_edits(number)
+    assert list_edits(0) == first
+
+
 @pytest.mark.parametrize("seed", keep_quick(range(4), 2))
 def test_an_edit_of_a_relax_module_changes_only_what_it_states(seed: int) -> None:
     before = start("relax", seed)

@@ -27,9 +27,10 @@ _HOLDERS = ("tirx.PrimFunc", "tirx.AllocBuffer", "s_tir.SBlock")
 
 def tir_parts(subject: TvmSubject) -> Iterator[census.Part[TvmSubject]]:
     """Yield the statements of a function, loops and branches among them, and its buffers."""
-    for node in _nodes(subject):
+    nodes = _nodes(subject)
+    for node in nodes:
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
-            nothing = _edit(subject, "do nothing for", node, _nothing)
+            nothing = _edit(nodes[0], "do nothing for", node, _nothing)
             yield census.Part(
                 "statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,)
             )
@@ -45,51 +46,52 @@ def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
         items = object_nodes(node["seq"]) if node.type == "tirx.SeqStmt" else ()
         # From the end, because a later statement reads what an earlier one wrote.
         for item in reversed(list(items)):
-            yield _edit(subject, f"drop {item.type}", item, _nothing)
+            yield _edit(nodes[0], f"drop {item.type}", item, _nothing)
     for node in nodes:
         if node.type == "tirx.For":
             # After the drops, which may remove the loop altogether.
-            yield _edit(subject, f"run {node.type} once", node, _once)
+            yield _edit(nodes[0], f"run {node.type} once", node, _once)
         if node.type == "tirx.IfThenElse":
-            yield _edit(subject, "take a branch", node, partial(_field, "then_case"))
+            yield _edit(nodes[0], "take a branch", node, partial(_field, "then_case"))
 
 
 def unwrap_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Drop attributes, blocks, stores and branches around statements and expressions, the outer ones first;
     simplify kinds, extents and annotations of loops. A loop of fewer iterations stays inside every buffer.
     """
-    for node in _nodes(subject):
+    nodes = _nodes(subject)
+    for node in nodes:
         for label, change in _AROUND.get(node.type, ()):
             if change(node) is not None:
-                yield _edit(subject, label, node, change)
+                yield _edit(nodes[0], label, node, change)
         for place in range(len(_parts(node)) if node.type in N.STATEMENTS else 0):
-            yield _edit(subject, f"evaluate part {place} alone", node, partial(_alone, place))
+            yield _edit(nodes[0], f"evaluate part {place} alone", node, partial(_alone, place))
 
 
 def simplify_expressions(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Put one of its operands, or a constant, in the place of each expression, the outer ones first. An index
     gives way to 0 alone, which is inside every buffer.
     """
-    function = _function(subject.program.data)
-    for hole in scope.holes(function) if function is not None else ():
+    nodes = _nodes(subject)
+    for hole in scope.holes(nodes[0]) if nodes else ():
         node, kind = hole.node, N.dtype(hole.node)
         number = node["value"] if node.type in ("ir.IntImm", "ir.FloatImm") else None
         for less in list_lesser(number) if hole.role in ("value", "condition", "index", "extent") else ():
             # A loop without iterations hides what its body does.
             if less or hole.role != "extent":
-                yield _edit(subject, f"{less} instead", node, partial(_constant, less))
+                yield _edit(nodes[0], f"{less} instead", node, partial(_constant, less))
         if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
             continue
         known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
         # A type such as float32x4 has lanes, for which a scalar constant is of another type.
         if known and "x" not in kind:
             inside = hole.role in ("index", "part")
-            yield _edit(subject, "a constant instead", node, partial(_constant, 0 if inside else 1))
+            yield _edit(nodes[0], "a constant instead", node, partial(_constant, 0 if inside else 1))
         if hole.role in ("index", "part"):
             continue
         for place, operand in enumerate(N.children(node)):
             if N.dtype(operand) == kind and not N.is_buffer(operand):
-                yield _edit(subject, f"operand {place} instead", node, partial(_operand, place))
+                yield _edit(nodes[0], f"operand {place} instead", node, partial(_operand, place))
 
 
 def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -100,15 +102,15 @@ def drop_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
 
 def shrink_buffers(subject: TvmSubject) -> Iterator[TvmEdit]:
     """Shrink each axis of a buffer that only constants index, to sizes that hold them."""
-    function = _function(subject.program.data)
-    for buffer in filter(N.is_buffer, _nodes(subject)):
-        sizes, needed = N.shape(buffer), _indexed(function, buffer)
+    nodes = _nodes(subject)
+    for buffer in filter(N.is_buffer, nodes):
+        sizes, needed = N.shape(buffer), _indexed(nodes[0], buffer)
         for axis, size in enumerate(sizes or ()):
             least = size if needed is None else needed[axis] if axis < len(needed) else 1
             for target in dict.fromkeys((1, 2, size // 2, size - 1)):
                 if least <= target < size:
                     yield _edit(
-                        subject, f"size {target} of axis {axis} for", buffer, partial(_resized, axis, target)
+                        nodes[0], f"size {target} of axis {axis} for", buffer, partial(_resized, axis, target)
                     )
 
 
@@ -153,10 +155,10 @@ def _content(node: ObjectNode) -> str:
 
 # An edit looks its node up among those of one type: asked anew by every edit, they made a pass quadratic.
 @lru_cache(maxsize=256)
-def _by_content(data: bytes, kind: str) -> dict[str, list[ObjectNode]]:
-    """Group the nodes of one type of a module's function by their content, in order."""
-    function, found = _function(data), dict[str, list[ObjectNode]]()
-    for node in () if function is None else N.walk(function):
+def _by_content(function: ObjectNode, kind: str) -> dict[str, list[ObjectNode]]:
+    """Group the nodes of one type of a function by their content, in order."""
+    found = dict[str, list[ObjectNode]]()
+    for node in N.walk(function):
         if node.type == kind:
             found.setdefault(_content(node), []).append(node)
     return found
@@ -169,21 +171,16 @@ def _inside(node: ObjectNode) -> frozenset[str]:
     return frozenset(map(_content, parts))
 
 
-def _edit(subject: TvmSubject, label: str, node: ObjectNode, change: Change) -> TvmEdit:
-    """Make an edit of a node, which is known by its content and its turn among those that equal it."""
+def _edit(function: ObjectNode, label: str, node: ObjectNode, change: Change) -> TvmEdit:
+    """Make an edit of a node of a function, known by its content and its turn among those that equal it."""
     wanted, kind = _content(node), node.type
-    equals = _by_content(subject.program.data, kind)[wanted]
-    turn = next(place for place, item in enumerate(equals) if item is node)
+    turn = next(place for place, item in enumerate(_by_content(function, kind)[wanted]) if item is node)
 
     def apply(subject: TvmSubject) -> TvmSubject | None:
-        data = subject.program.data
-        function, found = _function(data), _by_content(data, kind).get(wanted, [])[: turn + 1]
-        new = change(found[-1]) if found else None
-        return (
-            None
-            if function is None or new is None
-            else _with(subject, N.replace_node(function, found[-1], new))
-        )
+        now = _function(subject.program.data)
+        equals = [] if now is None else _by_content(now, kind).get(wanted, [])[: turn + 1]
+        new = change(equals[-1]) if equals else None
+        return None if now is None or new is None else _with(subject, N.replace_node(now, equals[-1], new))
 
     # With the content of what is inside, so that nested edits never merge.
     return edit.Edit(f"{label} {wanted[:8]}", _inside(node), apply, frozenset([wanted]))
