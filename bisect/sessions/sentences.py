@@ -2,7 +2,7 @@
 
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources import commit_source, version_sequence
-from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone
+from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone, is_same_trait
 
 # For which versions could not be tested
 _MOST_REASONS = 8
@@ -12,9 +12,9 @@ _LONGEST_REASON = 200
 
 def make_version_answer(timeline: version_sequence.Timeline, package: str) -> VersionAnswer:
     """Make the answer of a search or sweep through the versions of `package`."""
-    changes = find_transitions(timeline.versions, timeline.seen)
     outcome = timeline.outcome
     wanted = timeline.wanted
+    changes = find_transitions(timeline.versions, timeline.seen, wanted)
     # A failure that only changes its message is still the same failure for whoever searches its origin.
     followed = [change for change in changes if change.kind != "symptom"]
     # A search tests few versions, so changes between versions that it skipped are not its answer.
@@ -123,6 +123,15 @@ def _write_version_sentence(
                 " release"
             )
         )
+        hiding = [
+            version
+            for version, item in zip(timeline.versions, timeline.seen, strict=True)
+            if item is not None and item.state == "bad" and not is_same_trait(item, timeline.wanted)
+        ]
+        if hiding:
+            sentences.append(
+                f"another failure may hide it in {' and '.join(dict.fromkeys((hiding[0], hiding[-1])))}"
+            )
     # Untestable versions matter only where they keep the answer open.
     if not changes or (outcome is not None and outcome.suspects is not None and not outcome.is_exact):
         sentences += _describe_untestable(timeline)
@@ -135,7 +144,7 @@ def _write_version_sentence(
 
 def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> str:
     """Describe the range of versions in which the case fails differently."""
-    later = find_transitions(timeline.versions, timeline.seen)
+    later = find_transitions(timeline.versions, timeline.seen, timeline.wanted)
     at = timeline.versions.index(change.first_after)
     end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
     if end is None:

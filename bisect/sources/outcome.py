@@ -220,10 +220,18 @@ def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> Tes
         return TestResult.GOOD
     if seen.state == "skip":
         return TestResult.SKIP
-    # The trait, since the key holds line numbers that differ between releases.
-    if wanted is None or seen.trait == wanted.trait:
+    if wanted is None or is_same_trait(seen, wanted):
         return TestResult.BAD
     return TestResult.GOOD if _get_progress(seen) > _get_progress(wanted) else TestResult.SKIP
+
+
+def is_same_trait(seen: VersionOutcome, wanted: VersionOutcome | None) -> bool:
+    """Whether a failure is the wanted one, or any is wanted; keys hold line numbers that change.
+
+    A crash whose stack has no names is that of any release with the same signal in the same stage.
+    """
+    short, long = sorted((seen.trait, wanted.trait if wanted else seen.trait), key=len)
+    return short == long or (short.startswith("crash ") and long.startswith(f"{short} "))
 
 
 def lacks_failure(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
@@ -261,8 +269,13 @@ class Transition:
         return self.last_before if self.kind == "fix" else self.first_after
 
 
-def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:
-    """Find the changes among `versions`, oldest first; untested and skipped ones are passed over."""
+def find_transitions(
+    versions: Sequence[str], seen: Sequence[VersionOutcome | None], wanted: VersionOutcome | None = None
+) -> list[Transition]:
+    """Find the changes among `versions`, oldest first; untested and skipped ones are passed over.
+
+    The end or begin of another failure than `wanted` is a change of symptom.
+    """
     found: list[Transition] = []
     last = -1
     for place, now in enumerate(seen):
@@ -272,8 +285,9 @@ def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | No
         # A version that keeps state and trait may still word its message anew; that is no change.
         if then is not None and (then.state, then.trait) != (now.state, now.trait):
             kind: Literal["regression", "fix", "symptom"] = "symptom"
-            if then.state != now.state:
-                kind = "regression" if now.state == "bad" else "fix"
+            failing = now if now.state == "bad" else then
+            if then.state != now.state and is_same_trait(failing, wanted):
+                kind = "regression" if failing is now else "fix"
             exact = place == last + 1
             found.append(Transition(kind, versions[last], versions[place], exact, then.symptom, now.symptom))
         last = place

@@ -127,6 +127,14 @@ def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_p
         assert f"{2 + (last is lack)} (1.3 to {'1.5' if last is lack else '1.4'}): no kernel" in answer
 
 
+def test_another_failure_in_old_versions_may_hide_the_failure() -> None:
+    here, other = VersionOutcome("bad", trait="error x"), VersionOutcome("bad", trait="error y")
+    seen = Timeline(("1", "2", "3", "4"), (other, other, here, here), here, None, 4, 0)
+    assert make_version_answer(seen, "thing").answer == (
+        "it fails in every testable release; another failure may hide it in 1 and 2"
+    )
+
+
 MAPPING = HEAD + "    import onnx\n    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE\n"
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,9 @@ WRONG = VersionOutcome("bad", "k1", "mismatch value", "value mismatch", "done")
 RAISES = VersionOutcome("bad", "k2", "error run x", "error at run", "run")
 UNSUPPORTED = VersionOutcome("skip", symptom="unsupported", stage="run")
 STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "compile")
+DIES = VersionOutcome("bad", "k4", "crash compile SIGSEGV", "crash at compile", "compile")
+DIES_IN_F = replace(DIES, key="k5", trait="crash compile SIGSEGV f")
+DIES_IN_G = replace(DIES, key="k6", trait="crash compile SIGSEGV g")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,11 @@ STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "comp
         (UNSUPPORTED, RAISES, TestResult.SKIP),
         (LOST, STOPS, TestResult.SKIP),
         (STOPS, None, TestResult.BAD),
+        # A release without symbols has no names on its stack.
+        (DIES, DIES_IN_F, TestResult.BAD),
+        (DIES_IN_F, DIES, TestResult.BAD),
+        (DIES_IN_G, DIES_IN_F, TestResult.SKIP),
+        (DIES, STOPS, TestResult.SKIP),
     ],
 )
 def test_another_failure_is_never_bad(
@@ -80,6 +89,14 @@ def test_every_change_is_told_once() -> None:
     ]
     assert not is_monotone(found)
     assert is_monotone(found[:2])
+
+
+def test_the_end_of_another_failure_is_no_fix() -> None:
+    row = [LOST, STOPS, STOPS, FINE, RAISES, WRONG, FINE]
+    found = find_transitions("abcdefg", row, RAISES)
+    assert [t.kind for t in found] == ["symptom", "regression", "symptom", "symptom"]
+    assert is_monotone(found)
+    assert [t.kind for t in find_transitions("abcdefg", row)] == ["fix", "regression", "symptom", "fix"]
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ from opsieve.triage.fingerprint.component import (
     make_component,
 )
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, make_fingerprint
-from opsieve.triage.fingerprint.sameness import Level, is_same
+from opsieve.triage.fingerprint.sameness import Level, get_trait, is_same
 from opsieve.triage.store.failure_record import parse_components
 
 
@@ -53,6 +53,13 @@ def test_a_level_compares_what_its_table_says(
     a: Fingerprint, b: Fingerprint, level: Level, wanted: bool
 ) -> None:
     assert is_same(a, b, level) is wanted
+
+
+def test_the_name_of_a_signal_is_no_place() -> None:
+    """A release without symbols says only how it died, which must not look like another failure."""
+    seen = Observation("tvm", "", "crash", "compile", message="Segmentation fault", signal=11)  # type: ignore[arg-type]
+    verdict = Verdict("fail", "", "crash", "compile", seen.message)  # type: ignore[arg-type]
+    assert get_trait(make_fingerprint(verdict, seen, ["Relu"])) == "crash compile SIGSEGV"
 
 
 def test_components_are_read_back_as_they_were() -> None:

@@ -22,6 +22,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.model.program import Program
 from opsieve.triage.fingerprint.component import NOTHING, ComponentName
+from opsieve.triage.fingerprint.death_signal import list_signal_words
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, get_essence, make_fingerprint
 from opsieve.triage.fingerprint.program_graph import ProgramNames
 
@@ -98,6 +99,8 @@ def get_trait(found: Fingerprint) -> str:
     place = found.get_value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
     # Of a broken model not who refuses it, but what is wrong with it, tells two faults apart.
     message = _CHANGING.sub("", ": ".join(filter(None, said)))
+    # The name of the signal, which is in the trait already.
+    message = "" if message in list_signal_words() else message
     parts = [
         found.get_value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)
     ]
