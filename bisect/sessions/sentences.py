@@ -25,12 +25,12 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
             for c in changes
             if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
         ]
-    # A change of symptom can bring the failure that was followed.
-    followed_symptom = wanted.symptom if wanted else None
     regressions = [
         change
         for change in followed
-        if change.kind == "regression" or (change.kind == "symptom" and change.after == followed_symptom)
+        # A change of symptom can bring the failure that was followed.
+        if change.kind == "regression"
+        or (change.kind == "symptom" and wanted is not None and change.after == wanted.symptom)
     ]
     fixes = [change for change in followed if change.kind == "fix"]
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
@@ -43,7 +43,6 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
         for change in [*regressions, *fixes, *turned]
         for version in (change.last_before, change.first_after)
     )
-    seen = [(version, seen_at[version]) for version in beside]
     return VersionAnswer(
         package=package,
         answer=_write_version_sentence(timeline, regressions, fixes, turned, wrong),
@@ -64,8 +63,8 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
         ),
         evidence=tuple(
             SeenBeside(version, item.symptom, item.text, item.message)
-            for version, item in seen
-            if item is not None
+            for version in beside
+            if (item := seen_at[version]) is not None
         ),
         fingerprint=wanted.key if wanted else "",
         symptom=wanted.symptom if wanted else "",
@@ -170,8 +169,11 @@ def _describe_untestable(timeline: version_sequence.Timeline) -> list[str]:
         for why, versions in groups[:_MOST_REASONS]
     ]
     more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
-    skipped = sum(len(versions) for versions in reasons.values())
-    return [f"{skipped} of {len(timeline.versions)} could not be tested", *described, *more]
+    return [
+        f"{sum(map(len, reasons.values()))} of {len(timeline.versions)} could not be tested",
+        *described,
+        *more,
+    ]
 
 
 def make_commit_answer(found: commit_source.CommitResult) -> CommitAnswer:
