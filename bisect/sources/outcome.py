@@ -226,10 +226,7 @@ def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> Tes
 
 
 def is_same_trait(seen: VersionOutcome, wanted: VersionOutcome | None) -> bool:
-    """Whether a failure is the wanted one, or any is wanted; keys hold line numbers that change.
-
-    A crash whose stack has no names is that of any release with the same signal in the same stage.
-    """
+    """Whether a failure is the wanted one; a crash without a named stack is any of its signal and stage."""
     short, long = sorted((seen.trait, wanted.trait if wanted else seen.trait), key=len)
     return short == long or (short.startswith("crash ") and long.startswith(f"{short} "))
 
@@ -272,9 +269,9 @@ class Transition:
 def find_transitions(
     versions: Sequence[str], seen: Sequence[VersionOutcome | None], wanted: VersionOutcome | None = None
 ) -> list[Transition]:
-    """Find the changes among `versions`, oldest first; untested and skipped ones are passed over.
+    """Find the changes among `versions`, oldest first, without the untested and skipped ones.
 
-    The end or begin of another failure than `wanted` is a change of symptom.
+    Where another failure than `wanted` begins or ends, the symptom changes.
     """
     found: list[Transition] = []
     last = -1
