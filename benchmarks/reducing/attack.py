@@ -128,12 +128,12 @@ def _make(seed: int) -> tuple[Subject, str]:
         short = replace(host, text=re.sub(r":\d+\}", f":{_CHAIN}}}", host.text))
         with tempfile.TemporaryDirectory(prefix="opsieve-attack-") as folder:
             model = onnx.load(write_host(short, Path(folder))[0])
-        name = host.name
-    else:
-        model, name = generate("mix", seed, GenRequest(nodes=8)).program.proto, "mix"
-    stored = {tensor.name for tensor in model.graph.initializer}
-    fed = {key: value for key, value in seeded_inputs(model, seed).items() if key not in stored}
-    return Subject(model, fed, {}), name
+        stored = {tensor.name for tensor in model.graph.initializer}
+        fed = {key: value for key, value in seeded_inputs(model, seed).items() if key not in stored}
+        return Subject(model, fed, {}), host.name
+    case = generate("mix", seed, GenRequest(nodes=8))
+    # Its own inputs: a shape that is fed has to fit the model.
+    return Subject(case.program.proto, dict(case.inputs), {}), "mix"
 
 
 def _wanted(start: Subject, draw: random.Random) -> tuple[Callable[[Subject], bool], str]:

@@ -216,8 +216,9 @@ def settle_types(
     if attrs.get("num_outputs", outputs) != outputs:
         return (0,), ()
     if not operator.domain:
-        had = form(operator.name, opset)
-        if opset < max(OLDEST, operator.since) or had is None or len(ins) < had.least_inputs:
+        # Declarations are written for `OLDEST` and later; many forms are older and have not changed since.
+        had = form(operator.name, max(OLDEST, opset))
+        if had is None or opset < max(had.since, operator.since) or len(ins) < had.least_inputs:
             return None
     types: Sequence[Typed | None] = ()
     try:

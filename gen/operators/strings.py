@@ -75,6 +75,7 @@ OPERATORS = (
             Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),
             flag("is_case_sensitive", 0.3),
         ),
+        unmodelled=declaration.has_attribute("stopwords"),
         undefined=(properties.case_by_locale,),
         ranks=(1, 2),
         sizes_unsaid=True,

@@ -209,3 +209,15 @@ def test_values_that_are_fed_bind_open_sizes() -> None:
     three = np.zeros(3, np.float32)
     assert check_model(model, {"x": three, "w": three}).types["y"] == ("float32", (3,))
     assert check_model(model, {"x": three, "w": np.zeros(2, np.float32)}).fault
+
+
+@pytest.mark.parametrize("opset", [10, 11, 13])
+def test_a_form_that_is_older_than_the_declarations_is_checked(opset: int) -> None:
+    def fault(corners: int) -> str:
+        text = f"""g (float[1,2,{corners}] b, float[1,1,2] s, int64[1] m) => (int64[N,3] y) {{
+            y = NonMaxSuppression (b, s, m) }}"""
+        return check_model(parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>{text}'), {}).fault
+
+    assert not fault(4)
+    # Opset 10 has another form of it.
+    assert bool(fault(1)) == (opset > 10)
