@@ -2,6 +2,9 @@
 (docs/reference/exit-codes.md).
 """
 
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
@@ -55,3 +58,15 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean NAME?` for the closest of `names`, "" if all are too different."""
     close = get_close_matches(name[:60], list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def format_install_command(requirement: str) -> str:
+    """Return the command that installs a requirement where opsieve is installed.
+
+    The `pip` of the shell is another environment's after `uv tool install` and `pipx install`, and where an
+    environment is not activated; sqlite-utils brings pip into each.
+    """
+    pip = shutil.which("pip")
+    is_ours = pip is not None and Path(pip).parent == Path(sys.executable).parent
+    program = "pip" if is_ours else f"{shlex.quote(sys.executable)} -m pip"
+    return f"{program} install {shlex.quote(requirement)}"

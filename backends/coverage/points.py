@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opsieve.backends.coverage import elf, sanitizer, sources
-from opsieve.gen.errors import BadInput
+from opsieve.gen.errors import BadInput, format_install_command
 
 GRANULARITIES = ("functions", "blocks")
 # The version of cached files; others are rebuilt.
@@ -144,7 +144,8 @@ def _blocks(library: elf.Library, starts: elf.Addresses, sizes: elf.Addresses) -
         capstone: Any = importlib.import_module("capstone")
     except ImportError:
         raise BadInput(
-            "coverage of blocks needs capstone (pip install 'opsieve[coverage]'); functions need nothing"
+            f"coverage of blocks needs capstone ({format_install_command('opsieve[coverage]')}); functions"
+            " need nothing"
         ) from None
     reader = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     text, base = library.bytes_of(".text"), library.text.address

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput, format_install_command, shown
 from opsieve.gen.model.printable import printable
 
 Minor = tuple[int, int]
@@ -294,4 +294,4 @@ def _uv() -> str:
     try:
         return find_uv_bin()
     except FileNotFoundError:
-        raise BadInput("uv, which installs releases, is not here: pip install uv") from None
+        raise BadInput(f"uv, which installs releases, is not here: {format_install_command('uv')}") from None

@@ -40,7 +40,7 @@ from opsieve.backends.workers.zygotes.zygote import (
     Worker,
     Zygote,
 )
-from opsieve.gen.errors import BadInput
+from opsieve.gen.errors import BadInput, format_install_command
 
 # numpy and onnx come in when a question is asked: compilers start while the main process imports them.
 if TYPE_CHECKING:
@@ -503,7 +503,7 @@ class Workers:
         except Unavailable as error:
             name = f"{source.facts.name} {target.release or target.build}".strip()
             hint = (
-                f" (pip install 'opsieve[{source.facts.extra}]')"
+                f" ({format_install_command(f'opsieve[{source.facts.extra}]')})"
                 if source.facts.extra and not (target.release or target.build)
                 else ""
             )

@@ -25,6 +25,7 @@ from opsieve.__main__ import main as start_opsieve, reduce as start_reduce
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.workers.questions import probe_backend
 from opsieve.gen.case.case import open_case, save
+from opsieve.gen.errors import format_install_command
 from opsieve.triage.corpus.corpus_file import read_bugs
 from opsieve.tui.cli import COMMANDS
 
@@ -205,9 +206,35 @@ def test_doctor_tells_what_is_there(
     assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap", "memory", "walls", "lacks"}
     assert backends["onnxruntime"]["newest_opset"] >= 20
     assert backends["reference"]["problem"] == ""
-    assert backends["openvino"]["install"] == "pip install 'opsieve[openvino]'"
+    assert backends["openvino"]["install"].endswith("pip install 'opsieve[openvino]'")
     assert not {"command", "oracle"} & {*backends}
     assert told["oracles"] == []
+
+
+def test_an_install_command_reaches_the_environment_of_opsieve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "uv tools" / "bin"
+    for folder in (home, tmp_path / "other"):
+        folder.mkdir(parents=True)
+        (folder / "pip").touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(home / "python"))
+    monkeypatch.setenv("PATH", str(home))
+    assert format_install_command("opsieve[tvm]") == "pip install 'opsieve[tvm]'"
+    # After `uv tool install` or `pipx install`, the shell's pip is another environment's.
+    for path in (tmp_path / "other", tmp_path):
+        monkeypatch.setenv("PATH", str(path))
+        assert format_install_command("uv") == f"'{home / 'python'}' -m pip install uv"
+
+
+def test_a_line_of_doctor_in_a_pipe_is_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(probe_backend, "names", lambda: ("fake",))
+    code, out, _ = opsieve("doctor", capsys=capsys)
+    (line,) = (line for line in out.splitlines() if line.startswith("Pythons for old releases"))
+    assert (code, line[-1], [each for each in out.splitlines() if each != each.rstrip()]) == (0, ".", [])
 
 
 def test_doctor_says_how_to_install_each_compiler_that_is_no_part_of_the_base() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput, format_install_command, shown
 from opsieve.triage.campaign import lane_messages, lane_spawn
 from opsieve.triage.distributed import remote_lane
 from opsieve.triage.distributed.remote_lane import Installed
@@ -64,7 +64,7 @@ class Cluster:
         try:
             from distributed import Client
         except ImportError:
-            raise BadInput("--scheduler needs Dask: pip install 'opsieve[cluster]'") from None
+            raise BadInput(f"--scheduler needs Dask: {format_install_command('opsieve[cluster]')}") from None
         self.address = address
         self._say = say
         self._known: dict[

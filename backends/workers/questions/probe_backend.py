@@ -13,6 +13,7 @@ from opsieve.backends.registry import ORACLE, ResolvedTarget, names, plugin, res
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
+from opsieve.gen.errors import format_install_command
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 
@@ -61,7 +62,7 @@ def _examine_backend(name: str, workers: Workers) -> Examination:
     except BadTarget as error:
         return Examination(name, "", str(error), 0, 0, {}, (), "")
     # Shown next to an absent backend, as its next step.
-    install = f"pip install 'opsieve[{facts.extra}]'" if facts.extra else ""
+    install = format_install_command(f"opsieve[{facts.extra}]") if facts.extra else ""
     options = dict(facts.options)
     try:
         version = workers.version(resolve(name))

@@ -95,9 +95,9 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
 
     from opsieve.backends.stacks import native
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for line in _summarise(backends):
-        console.print(escape(line), soft_wrap=True)
+        console.print(escape(line))
     for item in (each for each in backends if each.version):
         console.print(
             f"\n[bold]{item.name}[/bold]  [green]{escape(item.version)}[/], IR up to {item.newest_ir},"
@@ -105,11 +105,11 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
             f" to {item.newest_opset}"
         )
         for name, legal in item.options.items():
-            console.print(f"  {name}: {escape(', '.join(legal) if legal else 'any text')}", soft_wrap=True)
+            console.print(f"  {name}: {escape(', '.join(legal) if legal else 'any text')}")
         for sentence in item.lacks:
-            console.print(f"  lacks: {escape(sentence)}", soft_wrap=True)
+            console.print(f"  lacks: {escape(sentence)}")
         if item.problem:
-            console.print(f"  {escape(item.problem)}", soft_wrap=True)
+            console.print(f"  {escape(item.problem)}")
     if facts["oracles"]:
         console.print(f"\nOracles of yours (--oracle NAME): {escape(', '.join(facts['oracles']))}.")
     console.print(
@@ -118,12 +118,11 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
     )
     frames = "whole, by a small C shim" if facts["native_frames"] else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
-    console.print(f"Isolation: {escape(isolated.describe())}.", soft_wrap=True)
+    console.print(f"Isolation: {escape(isolated.describe())}.")
     if facts["variables_left_out"]:
         left_out = ", ".join(facts["variables_left_out"])
         console.print(
-            f"Environment variables that compilers do not get (--env NAME hands one on): {escape(left_out)}.",
-            soft_wrap=True,
+            f"Environment variables that compilers do not get (--env NAME hands one on): {escape(left_out)}."
         )
     if not facts["supported_platform"]:
         console.print(
