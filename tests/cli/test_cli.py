@@ -273,6 +273,12 @@ def test_a_table_in_a_pipe_is_whole(
     assert lines == [line.rstrip() for line in lines]
 
 
+def test_an_empty_target_is_not_the_default(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "reduce", "export", "attribute", "bisect"):
+        code, _, err = opsieve(command, model, "-t", "", capsys=capsys)
+        assert (code, err.startswith("opsieve: '' is not a target: ")) == (2, True), (command, err)
+
+
 @pytest.mark.parametrize("variable", keep_quick(["", "NO_COLOR=1", "TERM=dumb"], 2))
 def test_color_is_for_terminals_that_want_it(model: Path, variable: str) -> None:
     name, _, value = variable.partition("=")

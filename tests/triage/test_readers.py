@@ -5,12 +5,15 @@ What was found is kept as an explicit example. `make test-all` draws ten times a
 """
 
 import base64
+import ctypes
 import gzip
 import io
 import json
 import lzma
 import pickle
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -281,3 +284,25 @@ def test_a_figure_that_is_no_integer(
     else:
         with pytest.raises(BadInput):
             READERS[name].read(folder)
+
+
+def _drop_rights() -> None:
+    """Make permissions hold for root, too, in the program that this process becomes."""
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_is_readable(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    filled(store, [done(0, finding("no kernel", frames=["main", "f"]))])
+    store.chmod(0o555)
+    for command, code, words in (("clusters", 0, "no kernel"), ("pin c1", 2, "a readonly database")):
+        told = subprocess.run(
+            [sys.executable, "-m", "opsieve", *command.split(), "--store", store],
+            preexec_fn=_drop_rights,  # noqa: PLW1509 (no thread of this process holds a lock here)
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (told.returncode, words in told.stdout + told.stderr) == (code, True), told
+    assert {entry.name for entry in store.iterdir()} == {"cases", "index.sqlite", "lock", "staging"}

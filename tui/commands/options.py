@@ -21,7 +21,8 @@ def allow_builds(context: click.Context, _parameter: click.Parameter, value: Any
     """Callback of target options: check a named build and allow it to run."""
     for text in (value,) if isinstance(value, str) else value or ():
         # Only a build or a command needs this; resolving every target would import its backend for --help.
-        if may_be_own(text):
+        # The empty text would stand for the default, whose place a variable of a script was to take.
+        if not text or may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
             from opsieve.backends.releases.consent import name_oracles
@@ -132,8 +133,7 @@ TARGET = click.option(
     "--target",
     metavar="TARGET",
     shell_complete=completions.complete_targets,
-    callback=allow_builds,
-    default="",
+    callback=lambda *given: allow_builds(*given) or "",
     help=(
         "Compiler to test: backend[==release | @path][:option,...].  [default: the target recorded in the"
         " case, else onnxruntime]"

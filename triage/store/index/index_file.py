@@ -155,7 +155,10 @@ def read_version(path: Path) -> int:
 
 
 def _make_uri(path: Path) -> str:
-    return f"{path.absolute().as_uri()}?mode=ro"
+    # In a folder that cannot be written SQLite cannot make its shared memory. Without a log, the index is
+    # whole and has no writer.
+    is_still = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_still}"
 
 
 def _check_schema(connection: sqlite3.Connection, folder: Path) -> None:
@@ -290,7 +293,9 @@ def join_index(folder: Path) -> Iterator[Database]:
             f"{shown(folder, 200)} is not a store: it has no {INDEX}; opsieve fuzz --store DIR makes one"
         )
     try:
-        connection = sqlite3.connect(path, timeout=_BUSY)
+        # Readers join, too, and may have no right to write.
+        place = path.absolute().as_uri() if os.access(folder, os.W_OK) else _make_uri(path)
+        connection = sqlite3.connect(place, uri=True, timeout=_BUSY)
         try:
             restrict_connection(connection, reading=False)
             _check_schema(connection, folder)
