@@ -50,7 +50,8 @@ class Unconfirmed(BadInput):
 
 def shown(text: object, limit: int = 60) -> str:
     """Text from a file or a user, quoted, on one line and at most about `limit` characters long."""
-    whole = ascii(str(text) if isinstance(text, Path) else text)
+    # `repr` escapes what could rewrite a terminal or split a line, and keeps letters of every language.
+    whole = repr(str(text) if isinstance(text, Path) else text)
     return whole if len(whole) <= limit else f"{whole[: limit // 2]}...{whole[-(limit // 2) :]}"
 
 

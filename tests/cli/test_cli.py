@@ -273,6 +273,11 @@ def test_a_table_in_a_pipe_is_whole(
     assert lines == [line.rstrip() for line in lines]
 
 
+def test_a_message_shows_a_name_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = opsieve("run", "modèle 模型\x1b[2J\u202e\udcff.onnx", capsys=capsys)
+    assert (code, err.partition(".onnx")[0]) == (2, "opsieve: cannot read 'modèle 模型\\x1b[2J\\u202e\\udcff")
+
+
 def test_an_empty_target_is_not_the_default(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("run", "reduce", "export", "attribute", "bisect"):
         code, _, err = opsieve(command, model, "-t", "", capsys=capsys)
