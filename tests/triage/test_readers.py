@@ -299,7 +299,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_readable(tmp_path: Path) 
     for command, code, words in (("clusters", 0, "no kernel"), ("pin c1", 2, "a readonly database")):
         told = subprocess.run(
             [sys.executable, "-m", "opsieve", *command.split(), "--store", store],
-            preexec_fn=_drop_rights,  # noqa: PLW1509 (no thread of this process holds a lock here)
+            preexec_fn=_drop_rights,
             capture_output=True,
             text=True,
             check=False,
