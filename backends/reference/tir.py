@@ -15,7 +15,7 @@ import numpy as np
 
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.arguments import arguments
-from opsieve.gen.irs.tvm.nodes import ObjectNode
+from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 
 # The limit on statements and expressions: a few seconds, only run if results differ.
 STEPS = 1_000_000
@@ -77,13 +77,13 @@ def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -
         convert: Callable[[Any], Number] = float if "float" in N.dtype(of) else int
         # Depth 0: arguments are outside of all loops and so shared by their iterations.
         machine.memory[of] = _Memory(given.shape, 0, [convert(item) for item in given.ravel().tolist()])
-    body = function["body"]
-    assert isinstance(body, ObjectNode)
     try:
-        machine.statement(body)
+        machine.statement(function.node("body"))
     # Nothing is known of the program then; it is no fault of its own.
     except RecursionError:
         raise Unknown("nested too deep") from None
+    except MalformedGraph as error:
+        raise Unknown(str(error)) from None
     found = {}
     for name, of in wanted.items():
         kind = "float64" if double and "float" in N.dtype(of) else N.dtype(of)
@@ -119,8 +119,8 @@ class _Machine:
             self.statement(item)
 
     def store(self, node: ObjectNode) -> None:
-        value = self.expression(_node(node, "value"))
-        into = _node(node, "buffer")
+        value = self.expression(node.node("value"))
+        into = node.node("buffer")
         memory, at = self.place(into, node)
         self.meet(memory, at, True)
         memory.elements[at] = value
@@ -133,13 +133,13 @@ class _Machine:
         # It reorders statements across iterations, which a run in order would not show.
         if any(str(key).startswith("software_pipeline") for key, _ in getattr(said, "items", ())):
             raise Unknown("a software pipeline")
-        first, extent = int(self.expression(_node(node, "min"))), int(self.expression(_node(node, "extent")))
+        first, extent = int(self.expression(node.node("min"))), int(self.expression(node.node("extent")))
         kind = node["kind"]
         if kind == N.THREAD:
             thread = node["thread_binding"]
             if not isinstance(thread, ObjectNode) or not str(thread["thread_tag"]).startswith("vthread"):
                 raise Unknown("threads of a device")
-        self.iterate(_node(node, "loop_var"), first, extent, _node(node, "body"), kind in _INDEPENDENT)
+        self.iterate(node.node("loop_var"), first, extent, node.node("body"), kind in _INDEPENDENT)
 
     def iterate(self, var: ObjectNode, first: int, extent: int, body: ObjectNode, independent: bool) -> None:
         self.depth += 1
@@ -155,34 +155,34 @@ class _Machine:
         self.depth -= 1
 
     def attribute(self, node: ObjectNode) -> None:
-        key, about = str(node["attr_key"]), node["node"]
+        key = str(node["attr_key"])
         if key in ("virtual_thread", "thread_extent"):
-            assert isinstance(about, ObjectNode)
+            about = node.node("node")
             if not str(about["thread_tag"]).startswith("vthread"):
                 raise Unknown("threads of a device")
-            extent = int(self.expression(_node(node, "value")))
-            self.iterate(_node(about, "var"), 0, extent, _node(node, "body"), True)
+            extent = int(self.expression(node.node("value")))
+            self.iterate(about.node("var"), 0, extent, node.node("body"), True)
         elif key.startswith("pragma_") or key in ("double_buffer_scope", "storage_alignment", "extern_scope"):
-            self.statement(_node(node, "body"))
+            self.statement(node.node("body"))
         else:
             raise Unknown(f"an attribute {key}")
 
     def branch(self, node: ObjectNode) -> None:
         other = node.get("else_case")
-        if self.expression(_node(node, "condition")):
-            self.statement(_node(node, "then_case"))
+        if self.expression(node.node("condition")):
+            self.statement(node.node("then_case"))
         elif isinstance(other, ObjectNode):
             self.statement(other)
 
     def while_(self, node: ObjectNode) -> None:
-        while self.expression(_node(node, "condition")):
-            self.statement(_node(node, "body"))
+        while self.expression(node.node("condition")):
+            self.statement(node.node("body"))
 
     def bind(self, node: ObjectNode) -> None:
-        self.values[_node(node, "var")] = self.expression(_node(node, "value"))
+        self.values[node.node("var")] = self.expression(node.node("value"))
 
     def allocate(self, node: ObjectNode) -> None:
-        self._allocate_buffer(_node(node, "buffer"))
+        self._allocate_buffer(node.node("buffer"))
 
     def _allocate_buffer(self, of: ObjectNode) -> None:
         sizes = N.shape(of)
@@ -191,7 +191,7 @@ class _Machine:
         self.memory[of] = _Memory(sizes, self.depth)
 
     def evaluate(self, node: ObjectNode) -> None:
-        value = _node(node, "value")
+        value = node.node("value")
         if value.type == "ir.Call" and _name(value) == "tirx.assume":
             if not self.expression(N.list_nodes(value["args"])[0]):
                 raise Undefined("an assumption that does not hold")
@@ -199,22 +199,22 @@ class _Machine:
         self.expression(value)
 
     def assertion(self, node: ObjectNode) -> None:
-        if not self.expression(_node(node, "condition")):
+        if not self.expression(node.node("condition")):
             raise Undefined("an assertion that does not hold")
 
     def block(self, node: ObjectNode) -> None:
-        block = _node(node, "block")
+        block = node.node("block")
         if block["match_buffers"]:
             raise Unknown("a matched buffer")
         values = [self.expression(item) for item in N.list_nodes(node["iter_values"])]
-        if not self.expression(_node(node, "predicate")):
+        if not self.expression(node.node("predicate")):
             return
         first = True
         for item, value in zip(N.list_nodes(block["iter_vars"]), values, strict=True):
-            self.values[_node(item, "var")] = value
-            domain = _node(item, "dom")
+            self.values[item.node("var")] = value
+            domain = item.node("dom")
             # a reduction under way
-            if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):
+            if item["iter_type"] == 2 and value != self.expression(domain.node("min")):
                 first = False
         for of in N.list_nodes(block["alloc_buffers"]):
             # A block in a loop is entered many times and keeps what it allocated.
@@ -223,7 +223,7 @@ class _Machine:
         init = block.get("init")
         if isinstance(init, ObjectNode) and first:
             self.statement(init)
-        self.statement(_node(block, "body"))
+        self.statement(block.node("body"))
 
     # Memory
 
@@ -252,19 +252,14 @@ class _Machine:
             # Every iteration has its own
             if memory.depth >= turn.depth:
                 continue
-            writer = turn.writers.get(key)
-            if writer is not None and writer != turn.now:
+            writer, reader = turn.writers.get(key, turn.now), turn.readers.get(key, turn.now)
+            if writer != turn.now or (writes and reader != turn.now):
                 raise Undefined("iterations of a parallel, vectorised or thread loop meet in memory")
-            reader = turn.readers.get(key)
             if writes:
-                if reader is not None and reader != turn.now:
-                    raise Undefined("iterations of a parallel, vectorised or thread loop meet in memory")
                 turn.writers[key] = turn.now
-            elif reader is None or reader == turn.now:
-                turn.readers[key] = turn.now
             else:
-                # Several readers: a writer conflicts with at least one.
-                turn.readers[key] = -1
+                # -1 for several readers: a writer conflicts with at least one.
+                turn.readers[key] = turn.now if reader == turn.now else -1
 
     # Expressions
 
@@ -303,14 +298,14 @@ class _Machine:
         return value
 
     def load(self, node: ObjectNode) -> Number:
-        memory, at = self.place(_node(node, "source"), node)
+        memory, at = self.place(node.node("source"), node)
         if not memory.written[at]:
             raise Undefined("a value is read before it is written")
         self.meet(memory, at, False)
         return memory.elements[at]
 
     def cast(self, node: ObjectNode) -> Number:
-        value, kind = self.expression(_node(node, "value")), N.dtype(node)
+        value, kind = self.expression(node.node("value")), N.dtype(node)
         if kind == "bool":
             return int(value != 0)
         return math.trunc(value) if kind in _LIMITS else value
@@ -318,22 +313,22 @@ class _Machine:
     def select(self, node: ObjectNode) -> Number:
         # Both sides are computed, as TVM does it: an invalid one makes the program undefined.
         condition, yes, no = (
-            self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value")
+            self.expression(node.node(name)) for name in ("condition", "true_value", "false_value")
         )
         return yes if condition else no
 
     def let(self, node: ObjectNode) -> Number:
-        self.values[_node(node, "var")] = self.expression(_node(node, "value"))
-        return self.expression(_node(node, "body"))
+        self.values[node.node("var")] = self.expression(node.node("value"))
+        return self.expression(node.node("body"))
 
     def negate_value(self, node: ObjectNode) -> Number:
-        value = self.expression(_node(node, "a"))
+        value = self.expression(node.node("a"))
         if node.type == "prim.Not":
             return int(not value)
         return ~int(value) if not N.dtype(node).startswith("u") else _LIMITS[N.dtype(node)][1] - int(value)
 
     def pair(self, node: ObjectNode) -> Number:
-        a, b = self.expression(_node(node, "a")), self.expression(_node(node, "b"))
+        a, b = self.expression(node.node("a")), self.expression(node.node("b"))
         return _pair(node.type.removeprefix("prim."), a, b, N.dtype(node))
 
     def call(self, node: ObjectNode) -> Number:
@@ -467,13 +462,6 @@ _EXPRESSIONS: dict[str, Callable[[_Machine, ObjectNode], Number]] = {
     "ir.TensorLoad": _Machine.load,
     "ir.Call": _Machine.call,
 }
-
-
-def _node(node: ObjectNode, name: str) -> ObjectNode:
-    value = node.get(name)
-    if not isinstance(value, ObjectNode):
-        raise Unknown(f"{node.type} without {name}")
-    return value
 
 
 def _name(node: ObjectNode) -> str:

@@ -30,8 +30,7 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
     for param in params if isinstance(params, tuple) else ():
         if not isinstance(param, ObjectNode) or not N.is_buffer(param):
             return None
-        sizes, kind = N.shape(param), param["ty"]
-        assert isinstance(kind, ObjectNode)
+        sizes, kind = N.shape(param), param.node("ty")
         if sizes is None or kind["strides"] or not _numpy(N.dtype(param)) or not sizes:
             return None
         elements += int(np.prod(sizes))
@@ -44,16 +43,13 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
 
 def with_own_names(function: ObjectNode) -> ObjectNode:
     """Return the function with a name for each argument that no other one has."""
-    params = function["params"]
-    assert isinstance(params, tuple)
     names: set[str] = set()
-    for at, param in enumerate(params):
-        if isinstance(param, ObjectNode) and str(param["name"]) in names:
+    for at, param in enumerate(N.list_nodes(function["params"])):
+        if str(param["name"]) in names:
             other = N.with_fields(param, name=f"{param['name']!s}_{at}")
             function = N.replace_node(function, param, other)
             param = other
-        if isinstance(param, ObjectNode):
-            names.add(str(param["name"]))
+        names.add(str(param["name"]))
     return function
 
 

@@ -32,22 +32,18 @@ from opsieve.gen.irs.tir.statements import (
     statement,
     write,
 )
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs
+from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs
 
 # The last two belong to GPUs, which code generation for a CPU refuses.
 TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
 
 
-def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def loop_nesting(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Wrap new loops around a statement, and use their variables in some of its indices; or change the kind
     or annotations of a loop, or split it.
     """
-    hole = _statement_hole(rng, function)
-    if hole is None:
-        return None
     if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
-        changed = rng.choice((annotate_loop, of_other_kind, split))(rng, hole.node, hole.scope)
-        return None if changed is None else put(function, hole.path, changed)
+        return rng.choice((annotate_loop, of_other_kind, split))(rng, hole.node, hole.scope)
     # Each loop multiplies the work of what is inside, so the depth is bounded.
     around = len(hole.scope.kinds)
     if around > 5:
@@ -58,44 +54,33 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
             _replace_indices(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
         )
 
-    return put(function, hole.path, wrap_in_loops(rng, hole.scope, body, 3 if around < 2 else 1))
+    return wrap_in_loops(rng, hole.scope, body, 3 if around < 2 else 1)
 
 
-def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def memory_operation(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Add a load, a store or a buffer before or behind a statement, or take a value from memory instead."""
-    hole = _statement_hole(rng, function)
-    if hole is None:
-        return None
     way = rng.random()
     if way < 0.25 and hole.node.type == "tirx.BufferStore":
-        return put(function, hole.path, _through_buffer(rng, hole))
+        return _through_buffer(rng, hole)
     if way < 0.4:
-        return _with_attribute(rng, function, hole)
+        return _with_attribute(rng, hole)
     if not hole.scope.buffers:
         made = allocation(rng, hole.scope, general.FUEL)
     else:
         made = rng.choice((write, make_accumulation, make_accumulation, allocation))(
             rng, hole.scope, rng.between(1, general.FUEL)
         )
-    return put(
-        function,
-        hole.path,
-        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
-    )
+    return N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made)
 
 
-def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def thread_binding(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Run a statement in threads: virtual ones, those of a parallel loop, or those of a GPU, which code
     generation for a CPU refuses.
     """
-    hole = _statement_hole(rng, function)
-    if hole is None:
-        return None
     extent, way = rng.choice((1, 2, 3, 4, 8)), rng.random()
     tag = rng.choice(TAGS[:4]) if rng.chance(RATES.usual_tag) else rng.choice(TAGS[4:])
     axis = N.thread_axis(tag, N.integer(extent))
-    var = axis["var"] if way > 0.6 else N.variable("p")
-    assert isinstance(var, ObjectNode)
+    var = axis.node("var") if way > 0.6 else N.variable("p")
     inner = hole.scope.with_variable(var, 0, extent - 1)
     body = _replace_indices(rng, hole.node, inner, hole.scope)
     if rng.chance(RATES.more_in_thread):
@@ -107,11 +92,11 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         # TVM does not take parallel loops inside of parallel ones.
         if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
             return None
-        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.PARALLEL))
+        return N.loop(var, N.integer(extent), body, N.PARALLEL)
     if way < 0.6:
-        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.THREAD, thread=axis))
+        return N.loop(var, N.integer(extent), body, N.THREAD, thread=axis)
     key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
-    return put(function, hole.path, N.attribute(key, N.integer(extent), body, axis))
+    return N.attribute(key, N.integer(extent), body, axis)
 
 
 def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
@@ -141,21 +126,16 @@ def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> 
         )
         try:
             wrap = put(wrap, hole.path, index(rng, scope, hole.bound))
-        except (KeyError, IndexError, AssertionError):
+        except (KeyError, IndexError, MalformedGraph):
             # An earlier change has removed this place.
             continue
-    result = wrap["body"]
-    assert isinstance(result, ObjectNode)
-    return result
+    return wrap.node("body")
 
 
 def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     """Redirect a store through a small buffer of its own."""
     node = hole.node
-    into, value, at = node["buffer"], node["value"], node["indices"]
-    assert isinstance(into, ObjectNode)
-    assert isinstance(value, ObjectNode)
-    assert isinstance(at, tuple)
+    value = node.node("value")
     small = N.buffer(
         # Small buffers are candidates for registers, which is what passes on storage decide about.
         f"c{rng.below(1000)}",
@@ -174,7 +154,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     return N.sequence(*steps)
 
 
-def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
+def _with_attribute(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Put a statement behind a branch on memory, or into a loop with a double-buffered allocation."""
     if not hole.scope.buffers:
         return None
@@ -182,7 +162,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
         condition = N.binary(
             "GT", N.cast(element(rng, hole.scope, rng.choice(hole.scope.buffers)), "float32"), N.real(0.0)
         )
-        return put(function, hole.path, N.branch(condition, hole.node))
+        return N.branch(condition, hole.node)
     of = N.buffer(
         f"d{rng.below(1000)}",
         [rng.choice(EXTENTS[1:5])],
@@ -198,11 +178,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
         hole.node,
     )
     said = Pairs() if rng.chance(RATES.bare_double_buffer) else annotations(rng)
-    return put(
-        function,
-        hole.path,
-        N.sequence(N.allocate(of), N.loop(var, N.integer(rng.between(2, 4)), body, N.SERIAL, said)),
-    )
+    return N.sequence(N.allocate(of), N.loop(var, N.integer(rng.between(2, 4)), body, N.SERIAL, said))
 
 
 DOMAIN: tuple[general.Mutator, ...] = (loop_nesting, memory_operation, thread_binding)
@@ -341,13 +317,21 @@ class SeedPool:
             self.pool.append(_Seed(candidate.function, candidate.sequence))
 
 
+def mutate_once(rng: Rng, function: ObjectNode, mutator: general.Mutator) -> ObjectNode | None:
+    """Mutate the function in a hole that the mutator takes; `None` where there is none or it fails there."""
+    pick = _statement_hole if mutator in DOMAIN else general.pick_hole
+    hole = pick(rng, function)
+    part = None if hole is None else mutator(rng, hole)
+    return None if hole is None or part is None else put(function, hole.path, part)
+
+
 def mutate_function(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
     """Mutate the function once, and return the mutator's name; after some failed tries the function is
     unchanged.
     """
     for _ in range(TRIES):
         mutator = rng.choice((*general.GENERAL, *DOMAIN) if domain else general.GENERAL)
-        changed = mutator(rng, function)
+        changed = mutate_once(rng, function, mutator)
         if changed is not None and changed is not function and nodes.size(changed) <= 2 * LARGEST:
             return changed, mutator.__name__
     return function, "none"

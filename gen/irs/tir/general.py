@@ -1,5 +1,5 @@
 """The three general mutators of Tzer (section 3.2): insertion, deletion, replacement, each under the
-constraints of a hole.
+constraints of a hole. A mutator returns the part that takes the place of the hole's node, or None.
 """
 
 from collections.abc import Callable
@@ -7,25 +7,22 @@ from collections.abc import Callable
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import expressions, loops, nodes as N
 from opsieve.gen.irs.tir.expressions import build_operator, constant, expression, index, operation
-from opsieve.gen.irs.tir.scope import RATES, Hole, Scope, after, defines, free, open_holes, put
+from opsieve.gen.irs.tir.scope import RATES, Hole, Scope, after, defines, free, open_holes
 from opsieve.gen.irs.tir.statements import statement
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
-Mutator = Callable[[Rng, ObjectNode], ObjectNode | None]
+Mutator = Callable[[Rng, Hole], ObjectNode | None]
 # The most operators of a new part.
 FUEL = 6
 
 
-def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def insertion(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Put a new part in the place of another, or next to it if that is a statement."""
-    hole = pick_hole(rng, function)
-    if hole is None:
-        return None
     if hole.role != "statement":
-        return put(function, hole.path, fresh(rng, hole))
+        return fresh(rng, hole)
     made = statement(rng, hole.scope, rng.between(1, FUEL))
     if rng.chance(RATES.replaced_whole):
-        return put(function, hole.path, made)
+        return made
     if hole.node.type == "tirx.SeqStmt":
         items = list(N.list_nodes(hole.node["seq"]))
         at = rng.between(0, len(items))
@@ -34,19 +31,12 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         for item in items[:at]:
             scope = after(item, scope)
         made = statement(rng, scope, rng.between(1, FUEL))
-        return put(function, hole.path, N.sequence(*items[:at], made, *items[at:]))
-    return put(
-        function,
-        hole.path,
-        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
-    )
+        return N.sequence(*items[:at], made, *items[at:])
+    return N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made)
 
 
-def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def deletion(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Replace a node by one of its own parts of the same type; a sequence of statements loses one."""
-    hole = pick_hole(rng, function)
-    if hole is None:
-        return None
     known = {*hole.scope.variables, *hole.scope.buffers}
     if hole.role == "statement":
         if hole.node.type == "tirx.SeqStmt":
@@ -61,13 +51,13 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
             if not loose:
                 return None
             at = rng.choice(loose)
-            return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
+            return N.sequence(*items[:at], *items[at + 1 :])
         inner = [
             part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known
         ]
         if not inner:
             return None
-        return put(function, hole.path, rng.choice(inner))
+        return rng.choice(inner)
     kind = N.dtype(hole.node)
     parts = [
         part
@@ -80,42 +70,30 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     # An index or extent has bounds that a part of it need not keep.
     if not parts or hole.role not in ("value", "condition"):
         return None
-    return put(function, hole.path, rng.choice(parts))
+    return rng.choice(parts)
 
 
-def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+def replacement(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Give a leaf another value, replace an operator over the same parts, or change a loop's kind or
     extent.
     """
-    hole = pick_hole(rng, function)
-    if hole is None:
-        return None
     node, kind = hole.node, N.dtype(hole.node)
     if hole.role == "statement":
-        changed = _other_statement(rng, node, hole.scope)
-        return None if changed is None else put(function, hole.path, changed)
+        return _other_statement(rng, node, hole.scope)
     if hole.role in ("index", "extent", "bound"):
-        return put(function, hole.path, fresh(rng, hole))
+        return fresh(rng, hole)
     if node.type in ("ir.IntImm", "ir.FloatImm", "ir.Var"):
         leaves = [item for item in hole.scope.of(kind) if item is not node]
-        return put(
-            function,
-            hole.path,
-            rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind),
-        )
+        return rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind)
     parts = [
         part
         for part in N.children(node)
         if N.dtype(part) and not N.is_buffer(part) and free(part) <= _list_visible(hole.scope)
     ]
     if rng.chance(RATES.swapped) and (swapped := _swap_operator(rng, node, kind)) is not None:
-        return put(function, hole.path, swapped)
+        return swapped
     forms = expressions.giving(kind)
-    return (
-        put(function, hole.path, build_operator(rng, hole.scope, rng.choice(forms), kind, FUEL, parts))
-        if forms
-        else None
-    )
+    return build_operator(rng, hole.scope, rng.choice(forms), kind, FUEL, parts) if forms else None
 
 
 def pick_hole(rng: Rng, function: ObjectNode) -> Hole | None:
@@ -177,9 +155,7 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         then, other = node["then_case"], node.get("else_case")
         if isinstance(then, ObjectNode) and isinstance(other, ObjectNode):
             return N.with_fields(node, then_case=other, else_case=then)
-        condition = node["condition"]
-        assert isinstance(condition, ObjectNode)
-        return N.with_fields(node, condition=N.negation(condition))
+        return N.with_fields(node, condition=N.negation(node.node("condition")))
     if node.type == "tirx.SeqStmt":
         items = list(N.list_nodes(node["seq"]))
         at = rng.below(len(items))

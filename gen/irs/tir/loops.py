@@ -47,11 +47,10 @@ def independent(body: ObjectNode, var: ObjectNode) -> bool:
     """
     own = {of for item in N.walk(body) for of in defines(item)}
     for item in N.walk(body):
-        if item.type == "tirx.BufferStore" and item["buffer"] not in own:
-            indices = item["indices"]
-            assert isinstance(indices, tuple)
-            if not any(var in N.walk(index) for index in indices if isinstance(index, ObjectNode)):
-                return False
+        if item.type != "tirx.BufferStore" or item["buffer"] in own:
+            continue
+        if not any(var in N.walk(index) for index in N.list_nodes(item["indices"])):
+            return False
     return True
 
 
@@ -70,8 +69,7 @@ def parallel_inside(node: ObjectNode) -> bool:
 
 def make_pipeline(rng: Rng, body: ObjectNode) -> Pairs:
     """Draw the annotations of a software pipeline over the statements of a body."""
-    items = body["seq"] if body.type == "tirx.SeqStmt" else ()
-    assert isinstance(items, tuple)
+    items = N.list_nodes(body["seq"]) if body.type == "tirx.SeqStmt" else ()
     stages = sorted(rng.below(2) for _ in items)
     order = (
         list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffle_items(range(len(items)))
@@ -113,9 +111,7 @@ def wrap_in_loops(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], m
 
 def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     """Return a loop of another kind."""
-    var, body = node["loop_var"], node["body"]
-    assert isinstance(var, ObjectNode)
-    assert isinstance(body, ObjectNode)
+    var, body = node.node("loop_var"), node.node("body")
     if node["kind"] == N.THREAD:
         return None
     kind = kind_for(rng, scope.kinds, var, N.number(node["extent"]), body)
@@ -124,13 +120,8 @@ def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None
 
 def annotate_loop(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
     """Add annotations to a loop."""
-    body = node["body"]
-    if (
-        isinstance(body, ObjectNode)
-        and body.type == "tirx.SeqStmt"
-        and N.VECTORIZED not in scope.kinds
-        and rng.chance(RATES.pipelined_anew)
-    ):
+    body = node.node("body")
+    if body.type == "tirx.SeqStmt" and N.VECTORIZED not in scope.kinds and rng.chance(RATES.pipelined_anew):
         return N.with_fields(node, annotations=make_pipeline(rng, body))
     said = annotations(rng)
     while not said.items:
@@ -140,7 +131,7 @@ def annotate_loop(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
 
 def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     """Split a loop in two, as schedules do: with a branch inside if the factor does not divide the extent."""
-    extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
+    extent, var, body = N.number(node["extent"]), node.node("loop_var"), node.node("body")
     if (
         extent is None
         or extent < 2
@@ -149,8 +140,6 @@ def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
         or N.dtype(var) != "int32"
     ):
         return None
-    assert isinstance(var, ObjectNode)
-    assert isinstance(body, ObjectNode)
     factor = rng.choice([size for size in (2, 3, 4, 8) if size <= extent])
     outer, inner = N.variable("o"), N.variable("i")
     whole = N.binary("Add", N.binary("Mul", outer, N.integer(factor)), inner)

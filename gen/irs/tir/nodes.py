@@ -108,11 +108,7 @@ def is_buffer(node: Value) -> bool:
 
 def shape(of: ObjectNode) -> tuple[int, ...] | None:
     """Return the sizes of a buffer; `None` if one of them is not constant."""
-    kind = of["ty"]
-    assert isinstance(kind, ObjectNode)
-    sizes = kind["shape"]
-    assert isinstance(sizes, tuple)
-    found = [number(size) for size in sizes]
+    found = [number(size) for size in list_nodes(of.node("ty")["shape"])]
     return tuple(size for size in found if size is not None) if None not in found else None
 
 
@@ -180,12 +176,10 @@ def sequence(*items: ObjectNode) -> ObjectNode:
     """Make a sequence of statements: inner sequences are flattened, and a single statement is returned as
     it is.
     """
-    flat: list[Value] = []
+    flat: list[ObjectNode] = []
     for item in items:
-        inner = item["seq"] if item.type == "tirx.SeqStmt" else (item,)
-        assert isinstance(inner, tuple)
-        flat += inner
-    if len(flat) == 1 and isinstance(flat[0], ObjectNode):
+        flat += list_nodes(item["seq"]) if item.type == "tirx.SeqStmt" else (item,)
+    if len(flat) == 1:
         return flat[0]
     return ObjectNode("tirx.SeqStmt", {"span": None, "seq": tuple(flat)}) if flat else evaluate(integer(0))
 

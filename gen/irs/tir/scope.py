@@ -131,34 +131,22 @@ def put(root: ObjectNode, path: Path, new: ObjectNode) -> ObjectNode:
     if not path:
         return new
     (name, at), rest = path[0], path[1:]
-    value = root.fields[name]
     if at < 0:
-        assert isinstance(value, ObjectNode)
-        return N.with_fields(root, **{name: put(value, rest, new)})
-    assert isinstance(value, tuple)
-    inner = value[at]
-    assert isinstance(inner, ObjectNode)
-    return N.with_fields(root, **{name: (*value[:at], put(inner, rest, new), *value[at + 1 :])})
+        return N.with_fields(root, **{name: put(root.node(name), rest, new)})
+    items = N.list_nodes(root[name])
+    return N.with_fields(root, **{name: (*items[:at], put(items[at], rest, new), *items[at + 1 :])})
 
 
 def holes(function: ObjectNode) -> list[Hole]:
     """List every place of a function's body, outer ones first."""
-    params = function["params"]
-    assert isinstance(params, tuple)
     scope = Scope()
-    for param in params:
+    for param in N.list_nodes(function["params"]):
         if N.is_buffer(param):
-            assert isinstance(param, ObjectNode)
             scope = scope.with_buffer(param)
-        elif isinstance(param, ObjectNode) and N.dtype(param) in ("int32", "int64", "float32"):
+        elif N.dtype(param) in ("int32", "int64", "float32"):
             scope = scope.with_variable(param)
     body = function["body"]
     return list(_statement(body, (("body", -1),), scope)) if isinstance(body, ObjectNode) else []
-
-
-def _field(node: ObjectNode, name: str) -> ObjectNode | None:
-    value = node.get(name)
-    return value if isinstance(value, ObjectNode) else None
 
 
 def _statement(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
@@ -177,19 +165,19 @@ def _inside(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     elif kind == "tirx.IfThenElse":
         yield from _one(node, "condition", path, scope, "condition")
         for name in ("then_case", "else_case"):
-            if (part := _field(node, name)) is not None:
+            if (part := node.find_node(name)) is not None:
                 yield from _statement(part, (*path, (name, -1)), scope)
     elif kind == "tirx.While":
         yield from _one(node, "condition", path, scope, "condition")
-        yield from _statement(node["body"], (*path, ("body", -1)), scope)  # type: ignore[arg-type]
+        yield from _statement(node.node("body"), (*path, ("body", -1)), scope)
     elif kind == "tirx.AttrStmt":
         inner = scope
         about = node["node"]
         if isinstance(about, ObjectNode) and about.type == "tirx.IterVar":
             extent = N.number(node["value"])
             low, high = (0, extent - 1) if extent else (None, None)
-            inner = scope.with_variable(about["var"], low, high)  # type: ignore[arg-type]
-        yield from _statement(node["body"], (*path, ("body", -1)), inner)  # type: ignore[arg-type]
+            inner = scope.with_variable(about.node("var"), low, high)
+        yield from _statement(node.node("body"), (*path, ("body", -1)), inner)
     elif kind == "tirx.BufferStore":
         yield from _one(node, "value", path, scope, "value")
         yield from _indices(node, "buffer", path, scope)
@@ -203,7 +191,7 @@ def _inside(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
 def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     for name, role in (("min", "bound"), ("extent", "extent")):
         yield from _one(node, name, path, scope, role)
-    var, first, extent = _field(node, "loop_var"), N.number(node["min"]), N.number(node["extent"])
+    var, first, extent = node.find_node("loop_var"), N.number(node["min"]), N.number(node["extent"])
     if var is None:
         return
     kind = node["kind"]
@@ -213,14 +201,14 @@ def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
         inner = inner.with_variable(var, first, first + extent - 1)
     else:
         inner = inner.with_variable(var)
-    yield from _statement(node["body"], (*path, ("body", -1)), inner)  # type: ignore[arg-type]
+    yield from _statement(node.node("body"), (*path, ("body", -1)), inner)
 
 
 def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     """Yield the holes of a block. It sees its own iteration variables and no outer loop, and only the buffers
     that it declares as written.
     """
-    block = _field(node, "block")
+    block = node.find_node("block")
     if block is None:
         return
     # A write to a buffer that the block does not declare would make it invalid.
@@ -228,7 +216,7 @@ def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     inner = replace(scope, variables=(), ranges=(), block=True)
     inner = replace(inner, buffers=tuple(of for of in scope.buffers if of in said))
     for item in N.list_nodes(block["iter_vars"]):
-        var, domain = _field(item, "var"), _field(item, "dom")
+        var, domain = item.find_node("var"), item.find_node("dom")
         if var is not None and domain is not None:
             first, extent = N.number(domain["min"]), N.number(domain["extent"])
             bounds = (first, first + extent - 1) if first is not None and extent else (None, None)
@@ -236,29 +224,29 @@ def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     inner = inner.with_buffer(*N.list_nodes(block["alloc_buffers"]))
     here = (*path, ("block", -1))
     for name in ("init", "body"):
-        if (part := _field(block, name)) is not None:
+        if (part := block.find_node(name)) is not None:
             yield from _statement(part, (*here, (name, -1)), inner)
 
 
 def after(item: ObjectNode, scope: Scope) -> Scope:
     """Return the scope behind a statement."""
     if item.type == "tirx.Bind":
-        var = _field(item, "var")
+        var = item.find_node("var")
         return scope.with_variable(var) if var is not None and N.dtype(var) else scope
     if item.type in ("tirx.AllocBuffer", "tirx.DeclBuffer"):
-        of = _field(item, "buffer")
+        of = item.find_node("buffer")
         return scope.with_buffer(of) if of is not None else scope
     return scope
 
 
 def _one(node: ObjectNode, name: str, path: Path, scope: Scope, role: str, bound: int = 0) -> Iterator[Hole]:
-    value = _field(node, name)
+    value = node.find_node(name)
     if value is not None:
         yield from _expression(value, (*path, (name, -1)), scope, role, bound)
 
 
 def _indices(node: ObjectNode, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
-    of = _field(node, name)
+    of = node.find_node(name)
     sizes = N.shape(of) if of is not None and N.is_buffer(of) else None
     for at, index in enumerate(N.list_nodes(node["indices"])):
         bound = sizes[at] if sizes is not None and at < len(sizes) else 0
@@ -276,7 +264,7 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
         yield from _indices(node, "source", path, scope)
     elif node.type == "prim.Let":
         yield from _one(node, "value", path, scope, inner)
-        yield from _one(node, "body", path, scope.with_variable(node["var"]), inner)  # type: ignore[arg-type]
+        yield from _one(node, "body", path, scope.with_variable(node.node("var")), inner)
     elif node.type == "ir.Call":
         for at, item in enumerate(N.list_nodes(node["args"])):
             yield from _expression(item, (*path, ("args", at)), scope, inner, 0)
@@ -286,11 +274,23 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
                 yield from _expression(value, (*path, (name, -1)), scope, inner, 0)
 
 
+# The field in which a node has the variable or buffer that it defines.
+_DEFINED = {
+    "tirx.For": "loop_var",
+    "tirx.Bind": "var",
+    "prim.Let": "var",
+    "tirx.IterVar": "var",
+    "tirx.AllocBuffer": "buffer",
+    "tirx.DeclBuffer": "buffer",
+}
+# Statements whose definition holds for the statements behind them.
+_DEFINED_BEHIND = ("tirx.Bind", "tirx.AllocBuffer", "tirx.DeclBuffer")
+
+
 def defines(item: ObjectNode) -> set[ObjectNode]:
     """Return the variables that a statement defines for the following ones."""
-    name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
-    var = item.get(name) if name else None
-    return {var} if isinstance(var, ObjectNode) else set()
+    var = item.find_node(_DEFINED[item.type]) if item.type in _DEFINED_BEHIND else None
+    return set() if var is None else {var}
 
 
 def open_holes(function: ObjectNode) -> list[Hole]:
@@ -300,23 +300,6 @@ def open_holes(function: ObjectNode) -> list[Hole]:
 
 def free(node: ObjectNode) -> set[ObjectNode]:
     """Return the variables and buffers that a tree reads but does not define."""
-    defined: set[ObjectNode] = set()
-    used: set[ObjectNode] = set()
-    for item in N.walk(node):
-        if item.type == "ir.Var":
-            used.add(item)
-        for name in ("loop_var", "var") if item.type != "tirx.AllocBuffer" else ("buffer",):
-            if item.type in (
-                "tirx.For",
-                "tirx.Bind",
-                "prim.Let",
-                "tirx.IterVar",
-                "tirx.AllocBuffer",
-                "tirx.DeclBuffer",
-            ):
-                var = item.get(name)
-                if isinstance(var, ObjectNode):
-                    defined.add(var)
-        if item.type == "tirx.DeclBuffer" and isinstance(of := item.get("buffer"), ObjectNode):
-            defined.add(of)
-    return used - defined
+    found = list(N.walk(node))
+    defined = {item.find_node(_DEFINED[item.type]) for item in found if item.type in _DEFINED}
+    return {item for item in found if item.type == "ir.Var"} - defined

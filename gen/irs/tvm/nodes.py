@@ -76,6 +76,18 @@ class ObjectNode:
         """Return a field; `None` if it is absent."""
         return self.fields.get(name)
 
+    def node(self, name: str) -> "ObjectNode":
+        """Return a field that holds a node; MalformedGraph where it holds none."""
+        value = self[name]
+        if not isinstance(value, ObjectNode):
+            raise MalformedGraph(f"the field {name!r} of type {self.type[:60]!r} holds no node")
+        return value
+
+    def find_node(self, name: str) -> "ObjectNode | None":
+        """Return the node that a field holds; `None` where the field is absent or holds none."""
+        value = self.get(name)
+        return value if isinstance(value, ObjectNode) else None
+
     def children(self) -> Iterator["Value"]:
         """Return the values of the fields."""
         return iter(self.fields.values())

@@ -52,7 +52,7 @@ def drop_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
             # After the drops, which may remove the loop altogether.
             yield _edit(nodes[0], f"run {node.type} once", node, _once)
         if node.type == "tirx.IfThenElse":
-            yield _edit(nodes[0], "take a branch", node, partial(_field, "then_case"))
+            yield _edit(nodes[0], "take a branch", node, lambda node: node.find_node("then_case"))
 
 
 def unwrap_statements(subject: TvmSubject) -> Iterator[TvmEdit]:
@@ -200,12 +200,9 @@ def _flat(node: ObjectNode) -> ObjectNode | None:
     """Return a sequence without statements that do nothing."""
     if node.type != "tirx.SeqStmt":
         return None
-    items = node["seq"]
-    assert isinstance(items, tuple)
+    items = N.list_nodes(node["seq"])
     # A branch or loop whose body became nothing goes in the same edit.
-    kept = [
-        N.rewritten(item, _flat) for item in items if isinstance(item, ObjectNode) and not _is_nothing(item)
-    ]
+    kept = [N.rewritten(item, _flat) for item in items if not _is_nothing(item)]
     same = len(kept) == len(items) and all(a is b for a, b in zip(kept, items, strict=True))
     return node if same else N.sequence(*kept)
 
@@ -221,13 +218,8 @@ def _is_nothing(node: ObjectNode) -> bool:
 
 
 def _once(loop: ObjectNode) -> ObjectNode | None:
-    var, start, body = (_field(name, loop) for name in ("loop_var", "min", "body"))
+    var, start, body = (loop.find_node(name) for name in ("loop_var", "min", "body"))
     return None if var is None or start is None or body is None else N.replace_node(body, var, start)
-
-
-def _field(name: str, node: ObjectNode) -> ObjectNode | None:
-    found = node.get(name)
-    return found if isinstance(found, ObjectNode) else None
 
 
 def _plain(node: ObjectNode) -> ObjectNode | None:
@@ -245,8 +237,8 @@ def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
 
 def _fewer(extent: int, attribute: ObjectNode) -> ObjectNode | None:
     """Return an attribute of fewer threads, which is also one of any smaller number."""
-    end, axis = _typed(attribute["value"], N.integer(extent)), _field("node", attribute)
-    domain = None if axis is None else _field("dom", axis)
+    end, axis = _typed(attribute["value"], N.integer(extent)), attribute.find_node("node")
+    domain = None if axis is None else axis.find_node("dom")
     if (N.number(attribute["value"]) or 0) <= extent:
         return None
     if axis is None or domain is None:
@@ -260,15 +252,15 @@ def _unwrap_block(realize: ObjectNode) -> ObjectNode | None:
     """Return a block's body, with the values of its iteration variables; `None` for a block with memory or an
     initialisation.
     """
-    block = _field("block", realize)
+    block = realize.find_node("block")
     # Memory, its initialisation and views of buffers belong to the block and would be lost with it.
     if block is None or any(block.get(name) for name in ("init", "alloc_buffers", "match_buffers")):
         return None
-    body = _field("body", block)
+    body = block.find_node("body")
     for item, value in zip(
         object_nodes(block["iter_vars"]), object_nodes(realize["iter_values"]), strict=True
     ):
-        var = _field("var", item)
+        var = item.find_node("var")
         if body is not None and var is not None:
             body = N.replace_node(body, var, value)
     return body
@@ -276,7 +268,7 @@ def _unwrap_block(realize: ObjectNode) -> ObjectNode | None:
 
 def _without_memory(block: ObjectNode) -> ObjectNode | None:
     """Return a block without its unused buffers."""
-    allocated, body, init = block["alloc_buffers"], _field("body", block), _field("init", block)
+    allocated, body, init = block["alloc_buffers"], block.find_node("body"), block.find_node("init")
     if not isinstance(allocated, tuple) or body is None:
         return None
     used = {*N.walk(body), *(() if init is None else N.walk(init))}
@@ -314,12 +306,12 @@ def _alone(place: int, statement: ObjectNode) -> ObjectNode | None:
 
 _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
     "tirx.AttrStmt": (
-        ("drop an attribute", partial(_field, "body")),
+        ("drop an attribute", lambda node: node.find_node("body")),
         ("two threads", partial(_fewer, 2)),
         ("one thread", partial(_fewer, 1)),
     ),
-    "tirx.While": (("go once through a while", partial(_field, "body")),),
-    "tirx.IfThenElse": (("take the other branch", partial(_field, "else_case")),),
+    "tirx.While": (("go once through a while", lambda node: node.find_node("body")),),
+    "tirx.IfThenElse": (("take the other branch", lambda node: node.find_node("else_case")),),
     "tirx.For": (
         ("two iterations", partial(_shorter, 2)),
         ("one iteration", partial(_shorter, 1)),
@@ -369,10 +361,8 @@ def _indexed(function: ObjectNode | None, buffer: ObjectNode) -> list[int] | Non
 
 
 def _resized(axis: int, size: int, buffer: ObjectNode) -> ObjectNode | None:
-    kind = buffer["ty"]
-    assert isinstance(kind, ObjectNode)
-    sizes = kind["shape"]
-    assert isinstance(sizes, tuple)
+    kind = buffer.node("ty")
+    sizes = N.list_nodes(kind["shape"])
     # Strides belong to the sizes that they were computed for.
     if kind["strides"]:
         return None
@@ -387,7 +377,7 @@ def _operand(place: int, node: ObjectNode) -> ObjectNode | None:
 
 def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:
     function = _function(subject.program.data)
-    body = None if function is None else _field("body", function)
+    body = None if function is None else function.find_node("body")
     params = [] if function is None else list(object_nodes(function["params"]))
     gone = next((item for item in params if str(item["name"]) == name), None)
     # The last argument stays: without one a function has no output to observe.
