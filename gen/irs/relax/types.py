@@ -107,6 +107,14 @@ class AnyType:
 
 
 Type = RelaxTensorType | ShapeType | PrimType | TupleType | FuncType | StringType | AnyType
+# The fields of a type or size that hold others.
+_PARTS: Mapping[type, tuple[str, ...]] = {
+    SizeOp: ("left", "right"),
+    RelaxTensorType: ("shape",),
+    ShapeType: ("sizes",),
+    TupleType: ("fields",),
+    FuncType: ("params", "result"),
+}
 
 
 def size_value(size: Size, known: Mapping[str, int]) -> int:
@@ -124,37 +132,20 @@ def size_value(size: Size, known: Mapping[str, int]) -> int:
 
 def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
     """Yield the names of the symbols that a type or size reads, in order, with repeats."""
-    if isinstance(item, Sym):
-        yield item.name
-    elif isinstance(item, SizeOp):
-        yield from symbols(item.left)
-        yield from symbols(item.right)
-    elif isinstance(item, tuple):
-        for part in item:
-            yield from symbols(part)
-    elif isinstance(item, RelaxTensorType):
-        yield from symbols(item.shape)
-    elif isinstance(item, ShapeType):
-        yield from symbols(item.sizes)
-    elif isinstance(item, TupleType):
-        yield from symbols(item.fields)
-    elif isinstance(item, FuncType):
-        yield from symbols(item.params)
-        yield from symbols(item.result)
+    return (part.name for part in _walk(item) if isinstance(part, Sym))
 
 
 def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]:
     """Yield the tensor types in a type, in order."""
-    if isinstance(kind, RelaxTensorType):
-        yield kind
-    elif isinstance(kind, tuple):
-        for part in kind:
-            yield from tensors(part)
-    elif isinstance(kind, TupleType):
-        yield from tensors(kind.fields)
-    elif isinstance(kind, FuncType):
-        yield from tensors(kind.params)
-        yield from tensors(kind.result)
+    return (part for part in _walk(kind) if isinstance(part, RelaxTensorType))
+
+
+def _walk(item: Any) -> Iterator[Any]:
+    """Yield a type or size and everything in it, in order."""
+    yield item
+    parts = item if isinstance(item, tuple) else [getattr(item, name) for name in _PARTS.get(type(item), ())]
+    for part in parts:
+        yield from _walk(part)
 
 
 def replace_sizes(kind: "Type", size: Callable[[Size], Size], dtype: Callable[[str], str] = str) -> "Type":
