@@ -154,7 +154,7 @@ def find_refused_type(program: Program, target: registry.ResolvedTarget, lab: La
         return ""
     held = {tensor.data_type for tensor in structure.tensors_of(model)} - _COMMON
     passed = {
-        _get_element_type(value.type)
+        tensors.element_type(value.type)
         for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
     }
     passed |= {
@@ -197,13 +197,6 @@ def _is_refused(
         if lab.observe(target, program, {} if constant else {"x": array}).outcome not in _REFUSALS:
             return False
     return True
-
-
-def _get_element_type(declared: TypeProto) -> int:
-    kind = declared.WhichOneof("value")
-    if kind in ("sequence_type", "optional_type"):
-        return _get_element_type(getattr(declared, kind).elem_type)
-    return int(declared.tensor_type.elem_type) if kind == "tensor_type" else TensorProto.UNDEFINED
 
 
 def _get_type_name(number: int) -> str:

@@ -8,6 +8,7 @@ in a worker (`opsieve.gen.irs.onnx.model_file.check`).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -291,24 +292,12 @@ def _check_functions(model: onnx.ModelProto) -> None:
 
 
 def _check_recursion(calls: dict[tuple[str, str, str], set[tuple[str, str, str]]]) -> None:
-    """Raise BadInput if a function calls itself, by Kahn's elimination of functions without remaining
-    callees.
-    """
-    left = {key: callees & calls.keys() for key, callees in calls.items()}
-    callers: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {key: [] for key in left}
-    for key, callees in left.items():
-        for callee in callees:
-            callers[callee].append(key)
-    ready = [key for key, callees in left.items() if not callees]
-    while ready:
-        done = ready.pop()
-        del left[done]
-        for caller in callers[done]:
-            left[caller].discard(done)
-            if not left[caller]:
-                ready.append(caller)
-    if left:
-        raise BadInput(f"the function {shown(min(left)[1])} calls itself")
+    """Raise BadInput if a function calls itself, directly or through others."""
+    try:
+        # Sorted, so that every run finds the same cycle.
+        TopologicalSorter({key: sorted(callees & calls.keys()) for key, callees in calls.items()}).prepare()
+    except CycleError as error:
+        raise BadInput(f"the function {shown(min(error.args[1])[1])} calls itself") from None
 
 
 def _check_initializer(tensor: onnx.TensorProto, seen: set[str]) -> None:
