@@ -192,6 +192,20 @@ def _choose_scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> l
     return [tensor for tensor in free if body.rng.random() < body.style.rates.handed_on][:2]
 
 
+def _make_results(
+    body: GraphBuilder, states: Sequence[Tensor], name: str
+) -> tuple[list[Tensor], list[Tensor]] | None:
+    """Fill a body and return its results: the next states, then the values that are stacked; `None` if there
+    are neither.
+    """
+    _grow(body)
+    outputs = _make_next_turn(body, states)
+    if outputs is None:
+        return None
+    collected = _choose_scanned(body, outputs, name)
+    return (outputs, collected) if outputs or collected else None
+
+
 def _loop(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
     if builder.scope.depth >= _DEPTH:
         return None
@@ -200,13 +214,10 @@ def _loop(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
     number = _add_input(builder, body, "int64", (), 0.0, trips - 1.0)
     going = _add_input(builder, body, "bool", (), 0.0, 1.0)
     starts, inputs = _draw_carried(builder, body, "Loop")
-    _grow(body)
-    outputs = _make_next_turn(body, inputs)
-    if outputs is None:
+    results = _make_results(body, inputs, "Loop")
+    if results is None:
         return None
-    collected = _choose_scanned(body, outputs, "Loop")
-    if not outputs and not collected:
-        return None
+    outputs, collected = results
     # Without a turn the stacked values would be empty tensors.
     if not collected and rng.random() < builder.style.rates.no_turn:
         trips = 0
@@ -258,13 +269,10 @@ def _scan(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
         )
         for tensor, at in apart
     ]
-    _grow(body)
-    outputs = _make_next_turn(body, states)
-    if outputs is None:
+    results = _make_results(body, states, "Scan")
+    if results is None:
         return None
-    collected = _choose_scanned(body, outputs, "Scan")
-    if not outputs and not collected:
-        return None
+    outputs, collected = results
     given = [*outputs, *collected]
     if not _distinct(given):
         return None
