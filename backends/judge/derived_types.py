@@ -90,13 +90,10 @@ def judge_types(session: judging_session.JudgingSession, outputs: oracles.Values
     if (rejected := session.run_target(oracles.NATIVE)).outcome == "rejected":
         return reasons.make_verdict("invalid", reasons.make_reason(reasons.Cause.NO_MEANING, ending=rejected))
     names = tuple(wrong)
-    # A result that varies from run to run is reported as such, whatever its type is.
-    changed = session.judge_repetition(outputs, names)
-    if changed is not None:
-        return changed
-    host = session.find_agreeing_host(outputs, names)
-    if host is not None:
-        return session.judge_host_fault(host, worst)
+    # A result that varies from run to run is judged as such, whatever its type is.
+    other = session.judge_other_causes(outputs, names, worst)
+    if other is not None:
+        return other
     baseline = session.target.baseline
     plain = session.run_target(baseline).outputs if baseline is not None else None
     # If the unoptimised build gives the derived type, an optimisation has changed it.

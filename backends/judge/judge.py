@@ -240,12 +240,9 @@ def _judge_by_expected(session: JudgingSession, outputs: Values, expected: Mappi
     target, baseline = session.target, session.target.baseline
     found = compare(outputs, expected, session.dtypes, session.policy)
     names = tuple(found.mismatches)
-    changed = session.judge_repetition(outputs, names)
-    if changed is not None:
-        return changed
-    host = session.find_agreeing_host(outputs, names)
-    if host is not None:
-        return session.judge_host_fault(host, found.worst)
+    other = session.judge_other_causes(outputs, names, found.worst)
+    if other is not None:
+        return other
     others = (oracle for oracle in session.oracles if is_independent(target, oracle))
     # An independent compiler that gives the same outputs puts the expected ones in doubt.
     against = next((oracle for oracle in others if session.is_agreeing(oracle, outputs, names)), None)

@@ -161,6 +161,16 @@ class JudgingSession:
             and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
         )
 
+    def judge_other_causes(
+        self, outputs: Values, names: Sequence[str], worst: verdict.Mismatch | None
+    ) -> verdict.Verdict | None:
+        """Judge outputs that change from run to run, or that the host gives by itself; None for others."""
+        changed = self.judge_repetition(outputs, names)
+        if changed is not None:
+            return changed
+        host = self.find_agreeing_host(outputs, names)
+        return None if host is None else self.judge_host_fault(host, worst)
+
     def judge_repetition(self, outputs: Values, names: Sequence[str]) -> verdict.Verdict | None:
         """Judge a target that gives other outputs in a fresh process; None if it gives the same.
 
