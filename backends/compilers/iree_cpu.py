@@ -18,9 +18,8 @@ import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
     Adapter,
-    drop_fed_defaults,
     numpy_name,
-    refuse_border,
+    read_onnx,
 )
 
 if TYPE_CHECKING:
@@ -90,9 +89,7 @@ class IreeCpu(Adapter):
         import iree.runtime as runtime
         import onnx
 
-        model = onnx.load_model_from_string(request.model)
-        drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, "IREE", numpy_name, lambda name: name in CARRIED)
+        model = read_onnx(request, "IREE", numpy_name, lambda name: name in CARRIED)
         given = {tensor.name for tensor in model.graph.initializer}
         names = [item.name for item in model.graph.input if item.name not in given]
         outputs = [(item.name, numpy_name(item.type.tensor_type.elem_type)) for item in model.graph.output]

@@ -13,9 +13,8 @@ import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
     Adapter,
-    drop_fed_defaults,
     onnx_name,
-    refuse_border,
+    read_onnx,
 )
 
 if TYPE_CHECKING:
@@ -108,12 +107,9 @@ class OpenvinoCpu(Adapter):
 
     def prepare(self, request: "Request") -> "Run":
         """Read and compile the model; shapes that it leaves open stay open."""
-        import onnx
         import openvino
 
-        model = onnx.load_model_from_string(request.model)
-        drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, "openvino", onnx_name, lambda name: name not in BARRED)
+        model = read_onnx(request, "openvino", onnx_name, lambda name: name not in BARRED)
         refuse_narrowed(model.graph, request.inputs)
         core = openvino.Core()
         read = core.read_model(model.SerializeToString())

@@ -15,9 +15,8 @@ import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
     Adapter,
-    drop_fed_defaults,
     numpy_name,
-    refuse_border,
+    read_onnx,
     version_of,
 )
 
@@ -133,14 +132,11 @@ class TinygradOnnx(Adapter):
         """Parse the model and build its lazy graph once, so that a refusal by the front end counts as
         `compile`.
         """
-        import onnx
         from tinygrad import Tensor
         from tinygrad.helpers import Context, ContextVar
         from tinygrad.nn.onnx import OnnxRunner
 
-        model = onnx.load_model_from_string(request.model)
-        drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
+        model = read_onnx(request, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
         # Before 0.13 the environment alone names the device
         known = ContextVar._cache
         chosen = {name: value for name, value in self.settings(request.options).items() if name in known}

@@ -13,9 +13,8 @@ import numpy as np
 
 from opsieve.backends.compilers.worker_common import (
     Adapter,
-    drop_fed_defaults,
     numpy_name,
-    refuse_border,
+    read_onnx,
 )
 
 if TYPE_CHECKING:
@@ -134,12 +133,9 @@ class TractCpu(Adapter):
 
     def prepare(self, request: "Request") -> "Run":
         """Read, analyse and optimise the model for the types and shapes of the values that will be fed."""
-        import onnx
         import tract
 
-        model = onnx.load_model_from_string(request.model)
-        drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, "tract", numpy_name, lambda name: name in FACTS)
+        model = read_onnx(request, "tract", numpy_name, lambda name: name in FACTS)
         inferred = read(tract, model.SerializeToString())
         names = [inferred.input_name(place) for place in range(inferred.input_count())]
         missing = [name for name in names if name not in request.inputs]

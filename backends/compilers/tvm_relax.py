@@ -22,10 +22,9 @@ import numpy as np
 from opsieve.backends.compilers import tvm_capture, tvm_relax_modules, tvm_script, tvm_tir, tvm_tir_seeds
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
-    drop_fed_defaults,
     meaning_of,
     onnx_name,
-    refuse_border,
+    read_onnx,
 )
 
 if TYPE_CHECKING:
@@ -242,17 +241,14 @@ class TvmRelax:
 
     def from_onnx(self, request: "Request") -> "Run":
         """Prepare an ONNX model by the importer; open shapes are those of the values that will be fed."""
-        import onnx
         import tvm
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
         # First, so that a missing device is reported before the compile time is spent.
         device = device_of(tvm, request)
-        model = onnx.load_model_from_string(request.model)
-        drop_fed_defaults(model.graph, request)
-        refuse_border(
-            model.graph, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",))
+        model = read_onnx(
+            request, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",))
         )
         module = from_onnx(
             model, shape_dict=open_shapes(model.graph, request.inputs), keep_params_in_input=False

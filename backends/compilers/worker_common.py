@@ -153,6 +153,22 @@ def refuse_border(
                 )
 
 
+def read_onnx(
+    request: "Request",
+    compiler: str,
+    name_of: Callable[[int], str],
+    carried: Callable[[str], bool],
+    containers: Tuple[Collection[str], Collection[str]] = ((), ()),
+) -> Any:
+    """Read the model without the default values of what is fed; the rest is for `refuse_border`."""
+    import onnx
+
+    model = onnx.load_model_from_string(request.model)
+    drop_fed_defaults(model.graph, request)
+    refuse_border(model.graph, compiler, name_of, carried, containers)
+    return model
+
+
 def meaning_of(
     exception: str,
     message: str,

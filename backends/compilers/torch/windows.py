@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
@@ -42,12 +42,17 @@ def extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
     return [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations)]
 
 
-def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
-    """Compute a convolution over one to three dimensions."""
+def read_window(n: Any, x: Any) -> Tuple[int, List[int], List[int]]:
+    """Return the number of spatial dimensions (one to three), the strides and the dilations."""
     rank = x.dim() - 2
     if not 1 <= rank <= 3:
         n.refuse("%d spatial dimensions" % rank)
-    strides, dilations = n("strides", [1] * rank), n("dilations", [1] * rank)
+    return rank, n("strides", [1] * rank), n("dilations", [1] * rank)
+
+
+def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
+    """Compute a convolution over one to three dimensions."""
+    rank, strides, dilations = read_window(n, x)
     pads = same(n, x.shape[2:], extents(w.shape[2:], dilations), strides)
     padding = pads[:rank]
     # torch pads both ends alike, and by no negative number.
@@ -58,10 +63,7 @@ def conv(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
 
 def conv_transpose(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
     """Compute all that the kernel reaches, cut or extend it as the pads say, then add the bias."""
-    rank = x.dim() - 2
-    if not 1 <= rank <= 3:
-        n.refuse("%d spatial dimensions" % rank)
-    strides, dilations = n("strides", [1] * rank), n("dilations", [1] * rank)
+    rank, strides, dilations = read_window(n, x)
     extra, shape = n("output_padding", [0] * rank), n("output_shape")
     # Without torch's own paddings, which cannot differ between the ends.
     full = TRANSPOSED[rank - 1](x, w, None, strides, 0, 0, n("group", 1), dilations)
