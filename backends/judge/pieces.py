@@ -154,7 +154,7 @@ def find_refused_type(program: Program, target: registry.ResolvedTarget, lab: La
         return ""
     held = {tensor.data_type for tensor in structure.tensors_of(model)} - _COMMON
     passed = {
-        tensors.element_type(value.type)
+        structure.element_type(value.type)
         for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
     }
     passed |= {

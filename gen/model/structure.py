@@ -337,6 +337,16 @@ def _text(value: str | bytes, what: str) -> str:
     return value
 
 
+def element_type(proto: onnx.TypeProto) -> int:
+    """Return the number of the element type of a tensor, or of the tensors in a sequence or optional; 0 for
+    other values.
+    """
+    kind = proto.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return element_type(getattr(proto, kind).elem_type)
+    return int(proto.tensor_type.elem_type)
+
+
 # Types that a model declares: whether some are missing, and a copy that has those that inference found.
 
 

@@ -113,16 +113,6 @@ def read_type(proto: onnx.TypeProto) -> ValueType:
     return OtherType((kind or "untyped value").removesuffix("_type").replace("_", " "))
 
 
-def element_type(proto: onnx.TypeProto) -> int:
-    """Return the number of the element type of a tensor, or of the tensors in a sequence or optional; 0 for
-    other values.
-    """
-    kind = proto.WhichOneof("value")
-    if kind in ("sequence_type", "optional_type"):
-        return element_type(getattr(proto, kind).elem_type)
-    return int(proto.tensor_type.elem_type)
-
-
 def type_of(value: Any) -> onnx.TypeProto | None:
     """Return the static type of a value; `None` if the value does not determine it (such as an empty
     sequence).

@@ -19,7 +19,7 @@ from onnx import AttributeProto, TensorProto
 
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.gen.model import detached, structure
-from opsieve.gen.model.tensors import DTYPES, Value, element_type, elements, read_tensor
+from opsieve.gen.model.tensors import DTYPES, Value, elements, read_tensor
 from opsieve.reducer.engine import edit, engine, form
 
 # Ranks of dtypes: the lower, the more compilers handle them well. Dtypes that are missing here come last.
@@ -172,7 +172,7 @@ def _integer(value: int) -> int:
 def _dtypes(subject: Subject) -> int:
     numbers = [tensor.data_type for tensor in _iter_stored(subject.model)]
     for graph in structure.all_graphs(subject.model.graph, *subject.model.functions):
-        numbers += (element_type(info.type) for info in (*graph.input, *graph.output))
+        numbers += (structure.element_type(info.type) for info in (*graph.input, *graph.output))
     numbers += (
         attribute.i
         for node in structure.model_nodes(subject.model)

@@ -92,7 +92,7 @@ def given_back(side: R.Seq) -> set[str]:
 
 def _results(binding: R.Binding) -> Iterator[str]:
     if isinstance(binding, R.Bind) and _is_planned(binding.value):
-        yield from _dtypes(binding.value.type)
+        yield from (tensor.dtype for tensor in T.tensors(binding.value.type))
 
 
 def _is_planned(value: R.Expr) -> bool:
@@ -100,14 +100,6 @@ def _is_planned(value: R.Expr) -> bool:
     return (
         isinstance(value, R.Call) and isinstance(value.op, R.RelaxOperator) and value.op.name not in _PACKED
     )
-
-
-def _dtypes(kind: T.Type) -> Iterator[str]:
-    if isinstance(kind, T.RelaxTensorType):
-        yield kind.dtype
-    elif isinstance(kind, T.TupleType):
-        for field in kind.fields:
-            yield from _dtypes(field)
 
 
 def _handed_on(binding: R.Binding) -> set[str]:

@@ -27,52 +27,44 @@ Rewrite = Callable[[R.Module, str], R.Module]
 def closure(module: R.Module, name: str) -> R.Module:
     """Turn the function into a local closure of a new function of its name."""
     function, names = _function(module, name), view.FreshNames(all_names(module))
-    params, renamed = _signature(function, names)
-    body = Body(names, list(params))
     # Among the attributes is the global symbol, which a local function must not have.
     inner = replace(function, attrs=())
-    local = body.bind(inner, inner.type, "f")
-    kind = renamed(function.result)
-    result = body.bind(R.Call(local, params, kind), kind)
-    return _with(module, {name: replace(function, params=params, body=body.seq(result), result=kind)})
+    return _with(module, {name: _caller(function, names, lambda body: body.bind(inner, inner.type, "f"))})
 
 
 def wrap_function(module: R.Module, name: str) -> R.Module:
     """Return the function from a new one without parameters, and call it through that."""
     function, names = _function(module, name), view.FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
-    signature = replace(function, attrs=()).type
+    inner = replace(function, attrs=())
     # The maker yields a local function that calls the original one.
-    inner_params, inner_renamed = _signature(function, names)
-    inner_body = Body(names, list(inner_params))
-    inner_kind = inner_renamed(function.result)
-    called = inner_body.bind(R.Call(R.GlobalVar(inner_name, signature), inner_params, inner_kind), inner_kind)
-    local = R.Function(inner_params, inner_body.seq(called), inner_kind)
-    maker_body = Body(names)
-    made = maker_body.bind(local, local.type, "f")
-    maker = R.Function((), maker_body.seq(made), local.type)
+    local = _caller(inner, names, lambda body: R.GlobalVar(inner_name, inner.type))
+    body = Body(names)
+    made = body.bind(local, local.type, "f")
+    maker = R.Function((), body.seq(made), local.type)
     # In the place of the original: get the function, call it.
-    params, renamed = _signature(function, names)
-    body = Body(names, list(params))
-    got = body.bind(R.Call(R.GlobalVar(maker_name, maker.type), (), local.type), local.type)
-    kind = renamed(function.result)
-    result = body.bind(R.Call(got, params, kind), kind)
-    outer = replace(function, params=params, body=body.seq(result), result=kind)
-    return _with(module, {inner_name: replace(function, attrs=()), maker_name: maker, name: outer})
+    get = R.Call(R.GlobalVar(maker_name, maker.type), (), local.type)
+    outer = _caller(function, names, lambda body: body.bind(get, local.type))
+    return _with(module, {inner_name: inner, maker_name: maker, name: outer})
 
 
 def return_call(module: R.Module, name: str) -> R.Module:
     """Move the function's body to a new function whose call it returns."""
     function, names = _function(module, name), view.FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
-    params, renamed = _signature(function, names)
-    body = Body(names, list(params))
-    kind = renamed(function.result)
     moved = replace(function, attrs=())
-    result = body.bind(R.Call(R.GlobalVar(inner, moved.type), params, kind), kind)
-    return _with(
-        module, {inner: moved, name: replace(function, params=params, body=body.seq(result), result=kind)}
-    )
+    outer = _caller(function, names, lambda body: R.GlobalVar(inner, moved.type))
+    return _with(module, {inner: moved, name: outer})
+
+
+def _caller(
+    function: R.Function, names: view.FreshNames, callee: Callable[[Body], R.GlobalVar | R.Var]
+) -> R.Function:
+    """Return a function of the same signature that returns a call of what `callee` gives in its body."""
+    params, renamed = _signature(function, names)
+    body, kind = Body(names, list(params)), renamed(function.result)
+    result = body.bind(R.Call(callee(body), params, kind), kind)
+    return replace(function, params=params, body=body.seq(result), result=kind)
 
 
 REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrap_function, "returned": return_call}
