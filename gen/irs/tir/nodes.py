@@ -8,6 +8,7 @@ https://tvm.apache.org/docs/reference/api/python/tirx/ (statements and expressio
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from opsieve.gen.irs.tvm import program
 from opsieve.gen.irs.tvm.nodes import Dtype, ObjectNode, Pairs, Value
 
 # TVM's numbers of the kinds of loops (`ForKind`).
@@ -280,30 +281,18 @@ def with_fields(node: ObjectNode, **fields: Value) -> ObjectNode:
     return ObjectNode(node.type, {**node.fields, **fields}, node.raw)
 
 
+# Fields that hold no part of the program itself.
+_TYPES = ("ty", "span")
+
+
 def list_nodes(value: Value) -> tuple[ObjectNode, ...]:
     """List the nodes of a field that holds a list of them."""
     return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
 
 
-def children(node: Value) -> Iterator[ObjectNode]:
-    """Yield the nodes right under this one, through tuples and maps, types and spans left out."""
-    if isinstance(node, ObjectNode):
-        for name, value in node.fields.items():
-            if name not in ("ty", "span"):
-                yield from children_of(value)
-
-
-def children_of(value: Value) -> Iterator[ObjectNode]:
-    """Yield the nodes of a field."""
-    if isinstance(value, ObjectNode):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from children_of(item)
-    elif isinstance(value, Pairs):
-        for key, item in value.items:
-            yield from children_of(key)
-            yield from children_of(item)
+def children(node: ObjectNode) -> list[ObjectNode]:
+    """List the nodes right under this one, through tuples and maps, types and spans left out."""
+    return program.list_children(node, _TYPES)
 
 
 def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None]) -> ObjectNode:
@@ -314,8 +303,7 @@ def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None
     if other is not None:
         return other
     fields = {
-        name: value if name in ("ty", "span") else _rewritten(value, change)
-        for name, value in node.fields.items()
+        name: value if name in _TYPES else _rewritten(value, change) for name, value in node.fields.items()
     }
     # Unchanged parts stay the same object, because nodes are compared by identity.
     if all(fields[name] is node.fields[name] for name in fields):
@@ -352,18 +340,8 @@ def replace_node(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNo
 
 
 def walk(node: ObjectNode) -> Iterator[ObjectNode]:
-    """Yield every node of a tree once, parents first."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        # Nodes are shared: a variable is one node for all its readers.
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        yield at
-        # Reversed, since a stack gives its last item first.
-        stack.extend(reversed(list(children(at))))
+    """Yield every node of a tree once, parents first, types and spans left out."""
+    return program.walk(node, _TYPES)
 
 
 def size(node: ObjectNode) -> int:

@@ -19,7 +19,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -87,10 +87,6 @@ class ObjectNode:
         """Return the node that a field holds; `None` where the field is absent or holds none."""
         value = self.get(name)
         return value if isinstance(value, ObjectNode) else None
-
-    def children(self) -> Iterator["Value"]:
-        """Return the values of the fields."""
-        return iter(self.fields.values())
 
 
 Value = Union[None, bool, int, float, str, bytes, Dtype, Pairs, ObjectNode, "tuple[Value, ...]"]

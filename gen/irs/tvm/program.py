@@ -6,7 +6,7 @@ gen/irs/relax and gen/irs/tir define the inputs and outputs of the two IRs in su
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -214,23 +214,36 @@ def attribute_of(function: ObjectNode, name: str) -> Value:
     return table.get(name) if isinstance(table, Pairs) else None
 
 
-def walk(root: ObjectNode) -> Iterator[ObjectNode]:
-    """Yield every node under `root`, each once, parents first."""
+def list_parts(value: Value) -> Sequence[Value]:
+    """List the values that lists and maps hold, in order; any other value by itself."""
+    if isinstance(value, tuple):
+        return [part for item in value for part in list_parts(item)]
+    return list_parts(value.items) if isinstance(value, Pairs) else (value,)
+
+
+def list_children(node: ObjectNode, skip: Collection[str] = ()) -> list[ObjectNode]:
+    """List the nodes right under one, through lists and maps, without those of the fields `skip`."""
+    return [
+        part
+        for name, value in node.fields.items()
+        if name not in skip
+        for part in ((value,) if isinstance(value, ObjectNode) else list_parts(value))
+        if isinstance(part, ObjectNode)
+    ]
+
+
+def walk(root: ObjectNode, skip: Collection[str] = ()) -> Iterator[ObjectNode]:
+    """Yield every node under `root`, each once, parents first; those of the fields `skip` are left out."""
     seen: set[int] = set()
-    stack: list[Value] = [root]
+    stack = [root]
     while stack:
-        item = stack.pop()
-        if isinstance(item, ObjectNode):
-            if id(item) in seen:
-                continue
-            seen.add(id(item))
-            yield item
+        node = stack.pop()
+        # Nodes are shared: a variable is one node for all its readers.
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
             # Reversed, since a stack gives its last item first.
-            stack.extend(reversed(list(item.children())))
-        elif isinstance(item, tuple):
-            stack.extend(reversed(item))
-        elif isinstance(item, Pairs):
-            stack.extend(part for pair in reversed(item.items) for part in reversed(pair))
+            stack += reversed(list_children(node, skip))
 
 
 def _texts(root: ObjectNode) -> Iterator[str]:
@@ -240,15 +253,8 @@ def _texts(root: ObjectNode) -> Iterator[str]:
     for node in walk(root):
         if isinstance(node.raw, str) and node.type not in ("ffi.Tensor", "ir.Op"):
             yield node.raw
-        stack: list[Value] = list(node.children())
-        while stack:
-            item = stack.pop()
-            if isinstance(item, str):
-                yield item
-            elif isinstance(item, tuple):
-                stack.extend(item)
-            elif isinstance(item, Pairs):
-                stack.extend(part for pair in item.items for part in pair)
+        for value in node.fields.values():
+            yield from (part for part in list_parts(value) if isinstance(part, str))
 
 
 def _operators(function: ObjectNode) -> Iterator[str]:
