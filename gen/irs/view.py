@@ -5,7 +5,7 @@ inputs. It is never changed in place: an edit returns a new one, or `None` where
 Operations without readers stay, and types are updated.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -124,6 +124,7 @@ class ProgramView(Protocol):
 
 
 S = TypeVar("S")
+K = TypeVar("K", bound=Hashable)
 
 
 class ProgramEdits(Protocol[S]):
@@ -157,6 +158,18 @@ class ProgramEdits(Protocol[S]):
 
     def retype(self, subject: S, classes: Sequence[TypeClass], dtype: str) -> S | None:
         """Change the element type of whole classes of values."""
+
+
+def list_reachable(starts: Iterable[K], following: Callable[[K], Iterable[K]]) -> list[K]:
+    """List what can be reached from some items, these included, each once."""
+    found: dict[K, None] = {}
+    waiting = list(starts)
+    while waiting:
+        item = waiting.pop()
+        if item not in found:
+            found[item] = None
+            waiting += following(item)
+    return list(found)
 
 
 class FreshNames:

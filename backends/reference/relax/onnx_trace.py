@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from opsieve.backends.reference.forbidden import Forbidden, forbidden
 from opsieve.backends.reference.reference_ops import OPERATORS
 from opsieve.gen.irs.relax.spellings.spelling import Onnx, cast_to, to_constant
+from opsieve.gen.irs.view import list_reachable
 
 OPSET, IR_VERSION = 21, 10
 
@@ -67,17 +68,9 @@ class OnnxTrace:
     def rests_on_floats(self, value: Any) -> bool:
         """Return whether a value depends on a float, so that rounding may decide it."""
         makers = {output: node for node in self._nodes for output in node.output}
+        names = list_reachable([self._name(value)], lambda name: makers[name].input if name in makers else ())
         # "" is the name of an absent input.
-        pending, seen = [self._name(value)], {""}
-        while pending:
-            name = pending.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if self._values[name].dtype.kind in "fV":
-                return True
-            pending.extend(makers[name].input if name in makers else ())
-        return False
+        return any(self._values[name].dtype.kind in "fV" for name in names if name)
 
     def build_model(self, outputs: Mapping[str, Any]) -> ModelProto:
         """Return the model that computes these outputs of the inputs."""

@@ -17,6 +17,7 @@ from onnx import AttributeProto, helper
 
 from opsieve.gen.declarations.catalogue import find_operator
 from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.view import list_reachable
 from opsieve.gen.model.attributes import constant_array, tensor_array
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor
@@ -180,14 +181,14 @@ def list_called_functions(source: onnx.ModelProto, graph: onnx.GraphProto) -> li
     """List the local functions of a model that a graph calls, directly or through others."""
     # The overload is part of a function's identity since IR version 10.
     functions = {(each.domain, each.name, each.overload): each for each in source.functions}
-    called: set[tuple[str, str, str]] = set()
-    waiting = [graph.node] if functions else []
-    while waiting:
-        for node in all_nodes(waiting.pop()):
-            key = (node.domain, node.op_type, node.overload)
-            if key in functions and key not in called:
-                called.add(key)
-                waiting.append(functions[key].node)
+    if not functions:
+        return []
+
+    def list_calls(nodes: Iterable[onnx.NodeProto]) -> list[tuple[str, str, str]]:
+        keys = ((node.domain, node.op_type, node.overload) for node in all_nodes(nodes))
+        return [key for key in keys if key in functions]
+
+    called = list_reachable(list_calls(graph.node), lambda key: list_calls(functions[key].node))
     return [each for key, each in functions.items() if key in called]
 
 
@@ -334,14 +335,7 @@ class Graph:
 
     def ancestors(self, places: Iterable[int]) -> set[int]:
         """Return these nodes and all nodes that they depend on."""
-        found: set[int] = set()
-        left = list(places)
-        while left:
-            place = left.pop()
-            if place not in found:
-                found.add(place)
-                left.extend(self.producers[place])
-        return found
+        return set(list_reachable(places, self.producers.__getitem__))
 
     def nearest(self, start: Iterable[int], among: Iterable[int], most: int | None = None) -> list[int]:
         """Sort nodes of `among` by graph distance from `start`, and return at most `most`. Unreachable ones

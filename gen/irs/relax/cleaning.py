@@ -14,6 +14,7 @@ from opsieve.gen.irs.relax.walk import (
     list_called,
     reads,
 )
+from opsieve.gen.irs.view import list_reachable
 
 _T = TypeVar("_T")
 
@@ -143,13 +144,7 @@ def _used_symbols(function: R.Function) -> set[str]:
 def _list_reached(module: R.Module, roots: Iterable[str]) -> set[str]:
     """Return the functions reachable from some, including those."""
     table = dict(functions(module))
-    reached, waiting = set[str](), list(roots)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += list_called(table[name].body) if name in table else ()
-    return reached
+    return set(list_reachable(roots, lambda name: list_called(table[name].body) if name in table else ()))
 
 
 def _without_functions(module: R.Module, kept: Collection[str]) -> R.Module:

@@ -23,7 +23,7 @@ from opsieve.gen.irs.relax.walk import (
     reads,
     symbols_in,
 )
-from opsieve.gen.irs.view import FreshNames
+from opsieve.gen.irs.view import FreshNames, list_reachable
 
 _PACKED = frozenset(["relax.call_pure_packed", "relax.call_dps_packed"])
 
@@ -80,13 +80,8 @@ def given_back(side: R.Seq) -> set[str]:
     their storage is freed.
     """
     bound = {binding.var.name: binding for binding in all_bindings(side)}
-    left = list(reads(side.body) | {name for binding in bound.values() for name in _handed_on(binding)})
-    kept: set[str] = set()
-    while left:
-        name = left.pop()
-        if name not in kept:
-            kept.add(name)
-            left += _same_storage(bound[name]) if name in bound else ()
+    left = reads(side.body) | {name for binding in bound.values() for name in _handed_on(binding)}
+    kept = set(list_reachable(left, lambda name: _same_storage(bound[name]) if name in bound else ()))
     return {dtype for name, binding in bound.items() if name not in kept for dtype in _results(binding)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from opsieve.gen.irs.relax import tree as R, types as T
 from opsieve.gen.irs.tvm.nodes import Array, ObjectNode, to_numpy
-from opsieve.gen.irs.view import FreshNames
+from opsieve.gen.irs.view import FreshNames, list_reachable
 
 
 def _fields(expr: R.Expr, *hows: str) -> Iterator[Any]:
@@ -96,15 +96,11 @@ def find_callers(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> s
     calls = {
         caller: list_called(found.body) for caller, found in table.items() if isinstance(found, R.Function)
     }
-    callers: set[str] = set()
-    waiting = [name]
-    while waiting:
-        callee = waiting.pop()
-        # Callers that are known are not followed twice, so that a cycle of calls ends.
-        found = {caller for caller, callees in calls.items() if callee in callees} - callers
-        callers |= found
-        waiting += found
-    return callers
+
+    def list_direct(callee: str) -> list[str]:
+        return [caller for caller, callees in calls.items() if callee in callees]
+
+    return set(list_reachable(list_direct(name), list_direct))
 
 
 def is_recursive(table: Mapping[str, "R.Function | ObjectNode"], name: str) -> bool:
