@@ -101,6 +101,11 @@ def run(model, inputs):
 """
 
 
+OR_SHAPE = (
+    'value.numpy() if hasattr(value, "numpy") else'
+    " np.array([*value] if isinstance(value, tvm.runtime.ShapeTuple) else value)"
+)
+
 # `PassContext(disabled_pass=...)` knows no single applications of a pass.
 WATCHER = """
     skipped, counts = %(disabled)a, {}
@@ -288,13 +293,13 @@ class TvmRelax:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """Return the statements of a short script; two empty lists for a module that fails when it runs, and
-        for an ONNX model with passes disabled, on a device, or with results other than tensors.
+        """Return the statements of a short script; two empty lists for a module whose run has other values
+        than tensors, and for an ONNX model with passes disabled or on a device.
         """
         if program.ir != "onnx":
-            whole = self.script_of_module(program, True, options)
-            return tvm_script.cut_brief(whole) if failed == "compile" else ([], [])
-        if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
+            whole = self.script_of_module(program, program.script_is_exact, options)
+            return tvm_script.cut_brief(whole, program, failed)
+        if options["disabled"] or options["target"] == "cuda":
             return [], []
         settings = self.settings(options)
         # From the model to the executable
@@ -302,9 +307,12 @@ class TvmRelax:
         if failed == "run":
             fed, names = list(program.inputs()), list(program.outputs())
             result = "[result]" if len(names) == 1 else "result"
+            # Shapes come back as tuples of TVM, sizes as numbers.
+            has_shapes = bool({"Shape", "Size"} & set(program.operators()))
             lines += [
                 "result = main(*[tvm.runtime.tensor(inputs[name]) for name in %a])" % fed,
-                "outputs = {name: value.numpy() for name, value in zip(%a, %s)}" % (names, result),
+                "outputs = {name: %s for name, value in zip(%a, %s)}"
+                % (OR_SHAPE if has_shapes else "value.numpy()", names, result),
             ]
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 

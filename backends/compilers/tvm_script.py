@@ -105,7 +105,7 @@ PACKED = """
 """
 # How TVM's printing begins where it has constants.
 METADATA = re.compile(r'metadata = tvm\.ir\.load_json\("""([^\x00]*?)"""\)\n')
-REMARK = re.compile(r" +# from [\w.]+ import [\w ]+$")
+REMARK = re.compile(r" +# (?:from [\w.]+ import [\w ]+|with T\.sblock\(\"root\"\):)$")
 # Of a constant that is written out
 MOST_ELEMENTS = 256
 LITERAL = frozenset(
@@ -157,10 +157,19 @@ def with_constants(tvm: Any, text: str) -> str:
         array = item.value.numpy()
         # NaN and infinities have no literal in TVMScript.
         if array.size <= MOST_ELEMENTS and array.dtype.name in LITERAL and np.isfinite(array).all():
-            literal = "R.const(%r, %r)" % (array.tolist(), array.dtype.name)
+            literal = "R.const(%s, %r)" % (write_list(array.tolist()), array.dtype.name)
             body = body.replace('metadata["ir.GenericConst"][%d]' % place, literal)
     # A constant that is left needs the table, and then the whole of it.
     return without_remarks(body if "metadata[" not in body else text[: found.end()] + body)
+
+
+def write_list(value: Any) -> str:
+    """Return nested lists as TVMScript, those of equal items by a product: `[[1.0] * 4] * 3`."""
+    if not isinstance(value, list):
+        return repr(value)
+    items = [write_list(item) for item in value]
+    is_equal = len(items) > 2 and len(set(items)) == 1
+    return "[%s] * %d" % (items[0], len(items)) if is_equal else "[%s]" % ", ".join(items)
 
 
 def without_remarks(text: str) -> str:
@@ -196,13 +205,33 @@ def source(program: Any, text: bool, settings: Mapping[str, Any], keywords: Mapp
     return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))
 
 
-def cut_brief(whole: str) -> tuple[list[str], list[str]]:
-    """Return the imports, and the statements that compile the module, of the source of `run`."""
-    kept = re.split(r"\n    (?:def fed|tensors = )", whole)[0].split("\n")[1:]
+# Where the source of `run` goes on to statements that a failure does not need
+ENDS = {
+    "pass": r"(?<=has to be)\n        module = relax.transform.LambdaLift|\n    def fed",
+    "compile": r"\n    (?:def fed|tensors = )",
+    "run": r"\n\n    def fed",
+}
+
+
+def cut_brief(whole: str, program: Any, failed: str) -> tuple[list[str], list[str]]:
+    """Return the imports, and the statements that show the failure, of the source of `run`.
+
+    A module that a pass breaks is not compiled. Only a Relax module whose `main` takes tensors and gives one
+    has statements that run it.
+    """
+    kept = re.split(ENDS[failed], whole)[0].split("\n")[1:]
     imports, _, statements = "\n".join(line[4:] for line in kept if "params = module[" not in line).partition(
         "\n\n"
     )
-    return imports.split("\n"), statements.split("\n")
+    lines = statements.split("\n")
+    if failed == "run":
+        kinds = [param.get("ty") for param in program.entry.get("params")] + [program.entry.get("ret_ty")]
+        plain = program.ir == "relax" and all(kind.type == "relax.TensorType" for kind in kinds)
+        if not plain or "    first = " in whole:
+            return [], []
+        fed = ", ".join("tvm.runtime.tensor(inputs[%a])" % name for name in program.inputs())
+        lines.append('outputs = {"output_0": machine["main"](%s).numpy()}' % fed)
+    return imports.split("\n"), lines
 
 
 def relax_call(item: str, keywords: Mapping[str, Any]) -> str:

@@ -118,7 +118,7 @@ def load_named(text: str) -> Any:
 def keep_script(program: P, script: str, exact: bool) -> P:
     """Return the same program with its compiler's printing."""
     # Some programs make their text themselves, so there is no field to set.
-    if program.script == script:
+    if (program.script, program.script_is_exact) == (script, exact):
         return program
     again: P = replace(program, script=script, script_is_exact=exact)  # type: ignore[type-var]
     return again

@@ -6,6 +6,7 @@ elements, base64 of the bytes for many. The source is printable ASCII for every 
 """
 
 import base64
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +16,7 @@ from onnx import helper
 
 from opsieve.backends.workers.questions.programs import print_program
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.irs.registry import ir_of, keep_script
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
@@ -167,6 +168,10 @@ _BROKEN = {
     # A reader of the model misses them; onnx's checker does not.
     "the transformed model calls functions that it has lost": "load",
     "onnxruntime ": "load",
+    # Without names of sizes, which the short form does not compare
+    r"'.*' is declared with the shape \[[\dNone, ]*\] and has": "sizes",
+    # A module
+    r"what \S+ leaves is not well-formed": "pass",
 }
 # Of failures that a short script shows
 BRIEF_KINDS = ("mismatch", "error", "crash")
@@ -248,17 +253,20 @@ def write_brief_run(exported: ExportedFailure) -> str:
 
 def get_brief_source(exported: ExportedFailure, text: ModelText | None = None) -> tuple[list[str], list[str]]:
     """Return imports and statements of a short script from the backend (`protocol.WritesScripts`), if it has
-    them. For a module of TVM they read its exact `text`.
+    them. For a module of TVM they read its `text` if that is exact, else its JSON.
     """
     backend: Any = exported.target.backend
     seen, program = exported.observation, exported.case.program
     # What fails before the run needs no call of the compiled program.
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
-    if seen.exception.rpartition(".")[2] == BROKEN_MODEL:
-        failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
-    is_read = ir_of(program).script.serialised or (text is not None and text.exact)
-    if not (failed and hasattr(backend, "brief") and is_read):
+    if (exception := seen.exception.rpartition(".")[2]) in (BROKEN_MODEL, "NotWellFormed"):
+        other = "" if exception == BROKEN_MODEL else failed
+        failed = next((how for start, how in _BROKEN.items() if re.match(start, seen.message)), other)
+    is_module = not ir_of(program).script.serialised
+    if not (failed and hasattr(backend, "brief")) or (is_module and text is None):
         return [], []
+    if is_module and text is not None:
+        program = keep_script(program, text.text, text.exact)
     imports, lines = backend.brief(exported.target.options, _list_border_dtypes(exported), program, failed)
     return list(imports), list(lines)
 

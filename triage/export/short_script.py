@@ -5,6 +5,7 @@ ones.
 """
 
 import re
+import zlib
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from opsieve.triage.export.program_source import (
 
 # Characters of the model's text
 _MOST_TEXT = 2_000
-# Bytes of a model whose text is not exact; in base64 they are at most seven lines.
+# Bytes of a model whose text is not exact, and of the deflated JSON of such a module; in base64 they are at
+# most seven and fifteen lines.
 _MOST_BYTES = 480
+_MOST_DEFLATED = 1_100
 # Characters of inputs and expected outputs
 _MOST_VALUES = 1_500
 # Below this a tolerance is that of denormal numbers, which nobody wants to read.
@@ -43,14 +46,18 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
     shown = f"r'''{shown}'''"
     model = facts.parse.format(shown) if facts.parse else shown
     # Bytes say nothing to a reader, so an issue prints the model beside such a script.
-    if encoded := facts.serialised and not text.exact and len(exported.model) <= _MOST_BYTES:
-        model = f"base64.b64decode({write_base64(exported.model)})"
-    if not (text.exact or encoded) or len(text.text) > _MOST_TEXT:
+    encoded, deflated = not text.exact, not (text.exact or facts.serialised)
+    data = zlib.compress(exported.model, 9) if deflated else exported.model
+    if encoded:
+        model = f"base64.b64decode({write_base64(data)})"
+    if deflated:
+        model = f"zlib.decompress({model}).decode()"
+    if (encoded and len(data) > (_MOST_DEFLATED if deflated else _MOST_BYTES)) or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1 or exported.target.oracles:
         return ""
     imports, lines = get_brief_source(exported, text)
-    whole = "" if lines else write_run(exported, text)
+    whole = [] if lines else _unwrap_run(write_run(exported, text).strip("\n").split("\n"))
     checks = _write_checks(exported) if verdict.kind == "mismatch" else []
     if checks is None or not (lines or whole):
         return ""
@@ -67,18 +74,30 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
         *([f"# {script.write_build_note(exported)}"] if exported.target.build else []),
         *["import base64"] * encoded,
         *["import os"] * bool(environment),
+        *["import zlib"] * deflated,
         *[""] * bool(encoded or environment),
-        *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
+        *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, *whole]) else []),
         *(f"import {module}" for module in facts.imports[-1:]),
         *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
         f"model = {model}",
         *fed,
-        *(["", "", whole.strip("\n"), "", "", "outputs = run(model, inputs)"] if whole else ["", *lines]),
+        "",
+        *(whole or lines),
         *checks,
     ]
     return "\n".join(parts) + "\n"
+
+
+def _unwrap_run(source: list[str]) -> list[str]:
+    """Return the statements of the function `run`; its definition and a call if it needs other functions.
+
+    Returns [] for an empty source.
+    """
+    if not (source[0].startswith("def run(") and source[-1].startswith("    return ")):
+        return ["", *source, "", "", "outputs = run(model, inputs)"] if source[0] else []
+    return [line[4:] for line in source[1:-1] if line] + [source[-1].replace("    return ", "outputs = ", 1)]
 
 
 def _join_head(text: str) -> str:

@@ -92,8 +92,9 @@ def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed
     imports, lines = _TRANSFORMS[name](options) if name in _TRANSFORMS else _write_narrowing(name, options)
     if failed in _SHOWS:
         return imports, [*lines, *_SHOWS[failed]]
-    session = brief_session("after.SerializeToString()", "ORT_DISABLE_ALL", [])
-    return list(dict.fromkeys([*imports, "import onnxruntime as ort"])), [*lines, *session, *BRIEF_RUN]
+    run = "model" if failed == "sizes" else "after.SerializeToString()"
+    lines = [*lines, *brief_session(run, "ORT_DISABLE_ALL", []), *BRIEF_RUN, *(_SIZES * (failed == "sizes"))]
+    return list(dict.fromkeys([*imports, "import onnxruntime as ort"])), lines
 
 
 # Lines of imports, and lines that turn `model` into `after`.
@@ -111,6 +112,14 @@ _SHOWS: Mapping[str, list[str]] = {
         "assert all(item.name in was for item in after.graph.input), after.graph.input",
     ],
 }
+# Inferred sizes are compared with those of the values.
+_SIZES = [
+    "for item in after.graph.output:",
+    "    dims, found = item.type.tensor_type.shape.dim, outputs[item.name].shape",
+    "    sizes = [dim.dim_value if dim.HasField('dim_value') else None for dim in dims]",
+    "    fits = len(sizes) == len(found) and all(a in (None, b) for a, b in zip(sizes, found))",
+    "    assert fits or not item.type.tensor_type.HasField('shape'), (sizes, found)",
+]
 _YES = {"merge": "on", "initializers": "all", "channels": "each"}
 _READER = """\
 class Reader(quantization.CalibrationDataReader):
