@@ -308,11 +308,10 @@ class TvmRelax:
             fed, names = list(program.inputs()), list(program.outputs())
             result = "[result]" if len(names) == 1 else "result"
             # Shapes come back as tuples of TVM, sizes as numbers.
-            has_shapes = bool({"Shape", "Size"} & set(program.operators()))
+            value = OR_SHAPE if {"Shape", "Size"} & set(program.operators()) else "value.numpy()"
             lines += [
                 "result = main(*[tvm.runtime.tensor(inputs[name]) for name in %a])" % fed,
-                "outputs = {name: %s for name, value in zip(%a, %s)}"
-                % (OR_SHAPE if has_shapes else "value.numpy()", names, result),
+                "outputs = {name: %s for name, value in zip(%a, %s)}" % (value, names, result),
             ]
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 

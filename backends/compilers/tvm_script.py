@@ -173,13 +173,11 @@ def write_list(value: Any) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """Return the text without the imports that TVM writes as remarks before every function; those at the top
-    stay.
+    """Return the text without the remarks that TVM writes in it: imports before every function, the block of
+    a kernel; those at the top stay.
     """
-    lines = text.split("\n")
-    top = next((place for place, line in enumerate(lines) if line and not line.startswith("#")), 0)
-    kept = [line for place, line in enumerate(lines) if place < top or not REMARK.match(line)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in kept))
+    lines = [line.rstrip() for line in text.split("\n") if not REMARK.match(line)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
 
 
 def source(program: Any, text: bool, settings: Mapping[str, Any], keywords: Mapping[str, Any]) -> str:
@@ -226,8 +224,7 @@ def cut_brief(whole: str, program: Any, failed: str) -> tuple[list[str], list[st
     lines = statements.split("\n")
     if failed == "run":
         kinds = [param.get("ty") for param in program.entry.get("params")] + [program.entry.get("ret_ty")]
-        plain = program.ir == "relax" and all(kind.type == "relax.TensorType" for kind in kinds)
-        if not plain or "    first = " in whole:
+        if "first = " in whole or any(getattr(kind, "type", "") != "relax.TensorType" for kind in kinds):
             return [], []
         fed = ", ".join("tvm.runtime.tensor(inputs[%a])" % name for name in program.inputs())
         lines.append('outputs = {"output_0": machine["main"](%s).numpy()}' % fed)

@@ -83,7 +83,12 @@ def write_issue(exported: ExportedFailure, text: ModelText, optimised: str = "")
     answers = {
         **_load_templates()["answers"],
         **_write_answers(exported, text),
-        "optimised": _print_optimised(optimised),
+        # The optimised model if it is short
+        "optimised": (
+            f"The model after optimisation:\n\n{fence_text(escape_text(optimised, _MOST_GRAPH))}"
+            if 0 < len(optimised) <= _MOST_GRAPH
+            else ""
+        ),
     }
     parts = [f"# {template.get('title', '')}{write_title(exported)}"]
     for heading, *keys in template["sections"]:
@@ -313,13 +318,6 @@ def _print_graph(exported: ExportedFailure, text: ModelText) -> str:
     if text.exact and short_script.write_short_script(exported, text):
         return ""
     return fence_text(escape_text(text.text, _MOST_GRAPH))
-
-
-def _print_optimised(text: str) -> str:
-    """Print the optimised model if it is short."""
-    if not text or len(text) > _MOST_GRAPH:
-        return ""
-    return f"The model after optimisation:\n\n{fence_text(escape_text(text, _MOST_GRAPH))}"
 
 
 def _print_frames(observation: Observation) -> str:

@@ -260,8 +260,10 @@ def get_brief_source(exported: ExportedFailure, text: ModelText | None = None) -
     # What fails before the run needs no call of the compiled program.
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
     if (exception := seen.exception.rpartition(".")[2]) in (BROKEN_MODEL, "NotWellFormed"):
-        other = "" if exception == BROKEN_MODEL else failed
-        failed = next((how for start, how in _BROKEN.items() if re.match(start, seen.message)), other)
+        failed = next(
+            (how for start, how in _BROKEN.items() if re.match(start, seen.message)),
+            "" if exception == BROKEN_MODEL else failed,
+        )
     is_module = not ir_of(program).script.serialised
     if not (failed and hasattr(backend, "brief")) or (is_module and text is None):
         return [], []

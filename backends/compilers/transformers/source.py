@@ -92,8 +92,8 @@ def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed
     imports, lines = _TRANSFORMS[name](options) if name in _TRANSFORMS else _write_narrowing(name, options)
     if failed in _SHOWS:
         return imports, [*lines, *_SHOWS[failed]]
-    run = "model" if failed == "sizes" else "after.SerializeToString()"
-    lines = [*lines, *brief_session(run, "ORT_DISABLE_ALL", []), *BRIEF_RUN, *(_SIZES * (failed == "sizes"))]
+    run, checks = ("model", _SIZES) if failed == "sizes" else ("after.SerializeToString()", [])
+    lines = [*lines, *brief_session(run, "ORT_DISABLE_ALL", []), *BRIEF_RUN, *checks]
     return list(dict.fromkeys([*imports, "import onnxruntime as ort"])), lines
 
 
