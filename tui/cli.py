@@ -212,8 +212,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         print_problem(str(error), name)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print_problem("Interrupted.", name)
-        code = 130
+        code = _end_interrupted(name)
     except BrokenPipeError:
         # The reader of our output, such as `head`, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -221,9 +220,19 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     except OSError as error:
         code = print_problem(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
     except Exception as error:  # noqa: BLE001
-        # What no handler expected must not read as "failures found"
-        code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
+        # What no handler expected must not read as "failures found". A Ctrl-C while a class is made comes
+        # wrapped in another error.
+        code = (
+            _end_interrupted(name)
+            if isinstance(error.__cause__, KeyboardInterrupt)
+            else report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
+        )
     sys.exit(code or 0)
+
+
+def _end_interrupted(name: str) -> int:
+    print_problem("Interrupted.", name)
+    return 130
 
 
 def _call_confirmed(call: Callable[[], Any]) -> Any:

@@ -326,6 +326,24 @@ def test_ctrl_c_while_commands_are_imported_is_one_line(
         assert (ended.value.code, capsys.readouterr().err) == (130, f"{program}: Interrupted.\n")
 
 
+def test_ctrl_c_waits_until_a_c_extension_is_loaded() -> None:
+    script = """
+import _imp, os, signal, sys
+create = _imp.create_dynamic
+def create_interrupted(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    made = create(*given)
+    print("loaded", file=sys.stderr)
+    return made
+_imp.create_dynamic = create_interrupted
+sys.argv = ["opsieve", "run", "model.onnx"]
+from opsieve.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "loaded\nopsieve: Interrupted.\n")
+
+
 def test_ctrl_c_while_python_ends_leaves_the_exit_code() -> None:
     """The C library calls what was given to `__cxa_atexit` after Python has given signals their default
     actions back.

@@ -71,6 +71,13 @@ def test_a_fault_is_a_sentence_a_report_and_exit_code_70(
     assert stat.S_IMODE(report.parent.stat().st_mode) == 0o700
 
 
+def test_a_wrapped_ctrl_c_is_no_fault(cache: Path) -> None:
+    error = RuntimeError("Error calling __set_name__")
+    error.__cause__ = KeyboardInterrupt()
+    assert _raised(error) == 130
+    assert not cache.exists()
+
+
 @pytest.mark.parametrize(
     ("error", "code"), [(KeyboardInterrupt(), 130), (click.Abort(), 130), (OSError("full"), 2)]
 )
