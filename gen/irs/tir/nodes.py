@@ -244,6 +244,18 @@ def evaluate(value: ObjectNode) -> ObjectNode:
     return ObjectNode("tirx.Evaluate", {"span": None, "value": value})
 
 
+def assertion(condition: ObjectNode, error: str, message: str) -> ObjectNode:
+    """Return a statement that raises an error of a kind unless the condition holds."""
+    kind, text = (
+        ObjectNode(
+            "ir.StringImm", {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": item}
+        )
+        for item in (error, message)
+    )
+    fields: dict[str, Value] = {"condition": condition, "error_kind": kind, "message_parts": (text,)}
+    return ObjectNode("tirx.AssertStmt", {"span": None, **fields})
+
+
 def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None) -> ObjectNode:
     """Return a statement with an annotation."""
     return ObjectNode(

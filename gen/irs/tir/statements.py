@@ -6,7 +6,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import expressions, loops, nodes as N
 from opsieve.gen.irs.tir.expressions import element, expression, index
 from opsieve.gen.irs.tir.scope import RATES, Scope
-from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
+from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
 
@@ -95,21 +95,8 @@ def make_guard(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """Make an assertion that holds, an assumption that holds, or an attribute around a statement."""
     way = rng.below(3)
     if way == 0:
-        text = ObjectNode(
-            "ir.StringImm",
-            {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "holds"},
-        )
-        kind = ObjectNode(
-            "ir.StringImm",
-            {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "RuntimeError"},
-        )
-        fields: dict[str, Value] = {
-            "span": None,
-            "condition": _true(rng, scope),
-            "error_kind": kind,
-            "message_parts": (text,),
-        }
-        return N.sequence(ObjectNode("tirx.AssertStmt", fields), statement(rng, scope, fuel // 2))
+        held = N.assertion(_true(rng, scope), "RuntimeError", "holds")
+        return N.sequence(held, statement(rng, scope, fuel // 2))
     if way == 1:
         assumed = N.evaluate(N.call("tirx.assume", "bool", _true(rng, scope)))
         return N.sequence(assumed, statement(rng, scope, fuel // 2))
