@@ -237,16 +237,18 @@ def freeze_inputs(at: Rewriting) -> None:
     for info in graph.input:
         value = at.inputs.get(info.name)
         # Sequences and absent optionals have no initializer.
-        fits = isinstance(value, np.ndarray) and dtype_name(value) in NUMBERS and info.name not in at.outputs
-        if not fits or not at.chosen(info.name):
-            kept.append(ValueInfoProto.FromString(info.SerializeToString()))
+        if (
+            not isinstance(value, np.ndarray)
+            or dtype_name(value) not in NUMBERS
+            or info.name in at.outputs
+            or not at.chosen(info.name)
+        ):
+            kept.append(info)
             continue
-        assert isinstance(value, np.ndarray)
         graph.initializer.append(write_tensor(value, info.name))
         del at.inputs[info.name]
         at.rewritten = True
-    del graph.input[:]
-    graph.input.extend(kept)
+    edits.replace_items(graph.input, kept)
 
 
 def swap_operands(at: Rewriting) -> None:
@@ -265,13 +267,8 @@ def swap_operands(at: Rewriting) -> None:
 
 def reorder_nodes(at: Rewriting) -> None:
     """Sort the nodes in another legal order: among possible next nodes, take the last (Kahn)."""
-    maker = {name: place for place, node in enumerate(at.nodes) for name in node.output if name}
-    needs = [{maker[name] for name in view.list_captured(node) if name in maker} for node in at.nodes]
-    readers: dict[int, list[int]] = {}
-    for place, needed in enumerate(needs):
-        for other in needed:
-            readers.setdefault(other, []).append(place)
-    left = [len(needed) for needed in needs]
+    graph = view.Graph(view.Subject(at.model, at.inputs, {}))
+    left = [len(needed) for needed in graph.producers]
     ready = [_rank_place(at, place) for place, count in enumerate(left) if not count]
     # A heap, since a model may have 100,000 nodes.
     heapq.heapify(ready)
@@ -279,7 +276,7 @@ def reorder_nodes(at: Rewriting) -> None:
     while ready:
         place = heapq.heappop(ready)[1]
         order.append(place)
-        for reader in readers.get(place, ()):
+        for reader in graph.consumers[place]:
             left[reader] -= 1
             if not left[reader]:
                 heapq.heappush(ready, _rank_place(at, reader))

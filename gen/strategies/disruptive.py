@@ -9,6 +9,7 @@ its seed alone. The graph's name states the fault.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import onnx
@@ -307,22 +308,17 @@ _BATCHES = batches.Batches(BATCH, _Attempts, _grow_breakable)
 def _choose_rarest(builder: graph_builder.GraphBuilder, tried: _Attempts) -> tuple[Node, Violation] | None:
     """Choose the node and the violation that were tried least; ties are drawn."""
     there = operators()
-    best: tuple[tuple[int, int, float], Node, Violation] | None = None
+    found: list[tuple[tuple[int, int, float], Node, Violation]] = []
     for node in builder.nodes:
         op = there.get(node.op) if not node.domain else None
         if op is None or op.family in _WITH_BODIES or not node.outs or not node.outs[0].name:
             continue
         for violation in list_violations(builder, node, op):
-            key = (
-                tried.violations[node.op, violation.kind, violation.place],
-                tried.kinds[violation.kind],
-                builder.rng.random(),
-            )
-            if best is None or key < best[0]:
-                best = (key, node, violation)
-    if best is None:
+            count = tried.violations[node.op, violation.kind, violation.place]
+            found.append(((count, tried.kinds[violation.kind], builder.rng.random()), node, violation))
+    if not found:
         return None
-    _, node, violation = best
+    _, node, violation = min(found, key=itemgetter(0))
     tried.violations[node.op, violation.kind, violation.place] += 1
     tried.kinds[violation.kind] += 1
     return node, violation
