@@ -13,6 +13,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.irs.onnx.edits import keep
 from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.model.structure import all_nodes, bodies, copied
 from opsieve.gen.model.tensors import DTYPES
@@ -166,15 +167,10 @@ def assemble_model(taken: Parts) -> onnx.ModelProto:
     made.functions.extend(taken.functions.values())
     made.ir_version = max(made.ir_version, taken.ir)
     for domain in sorted({function.domain for function in taken.functions.values()}):
-        entry = made.opset_import.add()
-        entry.domain, entry.version = domain, 1
+        made.opset_import.add(domain=domain, version=1)
     kept = {name for node in taken.nodes for name in node.output}
-    infos = list(made.graph.value_info)
-    left = [info for info in infos if info.name in kept]
     # The other infos describe values that now live in a function.
-    if len(left) < len(infos):
-        del made.graph.value_info[:]
-        made.graph.value_info.extend(left)
+    keep(made.graph.value_info, lambda info: info.name in kept)
     return made
 
 
