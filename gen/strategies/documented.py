@@ -26,6 +26,7 @@ from opsieve.gen.declarations.catalogue import OLDEST, choices, find_operator
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation import pieces, random_graph
+from opsieve.gen.irs.onnx.edits import keep
 from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model import durable, structure, tensors
 
@@ -168,8 +169,6 @@ def _store_conditions(model: onnx.ModelProto, values: dict[str, tensors.Value]) 
         if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
     }
     copy = structure.copied(model)
-    kept = [value for value in model.graph.input if value.name not in held]
-    del copy.graph.input[:]
-    copy.graph.input.extend(kept)
+    keep(copy.graph.input, lambda value: value.name not in held)
     copy.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in held.items())
     return copy

@@ -77,9 +77,7 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
     if value is not None:
         kept.append(helper.make_attribute(name, value))
     # A fixed order gives equal models equal bytes, whatever edits led to them.
-    kept.sort(key=lambda attribute: attribute.name)
-    del node.attribute[:]
-    node.attribute.extend(kept)
+    replace_items(node.attribute, sorted(kept, key=lambda attribute: attribute.name))
 
 
 def reread(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
