@@ -367,6 +367,11 @@ def test_a_list_of_clusters_shows_the_compiler_and_most_of_a_title(width: int, t
     assert kept["title"] >= title
 
 
+@pytest.mark.parametrize(("width", "titles"), [(36, {"", "nodes", "member"}), (69, {"target", "seen"})])
+def test_members_show_their_target_and_time_where_these_fit(width: int, titles: set[str]) -> None:
+    assert titles <= {MEMBERS[at].title for at, _ in fit_columns(MEMBERS, width)}
+
+
 def test_a_campaign_is_described_without_what_no_user_chose() -> None:
     text = "mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6 costs=tvm:2"
     assert describe_plan(text) == "strategy mix, nodes 5-30"

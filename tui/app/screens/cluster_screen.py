@@ -116,6 +116,8 @@ class ClusterScreen(PagedScreen):
         self.next = page.next
         table = self.query_one("#members", PagedList)
         table.empty = "no members"
+        # The page about the cluster gets the lines that few members leave.
+        table.styles.max_height = max(4, len(page.rows) + 1)
         table.show_rows(
             [make_member_row(row, get_app(self).now()) for row in page.rows],
             complete=not page.next,

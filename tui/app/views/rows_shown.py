@@ -31,7 +31,7 @@ CLUSTERS = (
 MEMBERS = (
     Column("", 1),
     Column("nodes", 9, right=True),
-    Column("member"),
+    Column("member", least=24),
     Column("target", 22, spare=1),
     Column("version", 10, spare=3),
     Column("seen", 4, right=True, spare=2),

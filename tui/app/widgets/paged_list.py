@@ -18,8 +18,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-# Cells that the flexible column keeps before others are left out; before those that are a luxury are.
-_LEAST, _ROOMY = 36, 56
+# Cells that the flexible column keeps before columns that are a luxury are left out
+_ROOMY = 56
 # Columns that are more spare are a luxury
 _PLAIN = 5
 # The distance from the last loaded row at which more rows are requested.
@@ -36,6 +36,8 @@ class Column:
     width: int = 0
     right: bool = False
     spare: int = 0
+    # Cells that it keeps, if it is flexible, before others are left out
+    least: int = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ def fit_columns(
     def sum_fixed() -> int:
         return sum(columns[at].width for at in kept) + len(kept) - 1
 
+    least = next((column.least for column in columns if not column.width), 0)
     while last := max(spare[at] for at in kept):
-        if sum_fixed() + (_ROOMY if last > _PLAIN else _LEAST) <= width:
+        if sum_fixed() + (_ROOMY if last > _PLAIN else least) <= width:
             break
         kept.remove(max(kept, key=lambda at: (spare[at], at)))
     left = max(1, width - sum_fixed())

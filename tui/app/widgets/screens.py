@@ -25,6 +25,7 @@ from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets._footer import FooterKey
 from textual.widgets.option_list import Option
 
 from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
@@ -92,6 +93,9 @@ class KeyFooter(Footer):
         if now != self._drawn:
             self._drawn = now
             await super().recompose()
+            # A narrow terminal has no room for every key, and this one leads to the others.
+            for key in self.query(FooterKey):
+                key.set_class(key.key == "question_mark", "-command-palette")
 
 
 class PageBar(Static):
