@@ -201,6 +201,9 @@ def test_cases_that_run_saved_are_clustered(tmp_path: Path, capsys: pytest.Captu
         found = read_and_cluster(tmp_path / fault)
         assert [each.kind for each in found.assignments] == [kind] * 3
         assert len({each.cluster for each in found.assignments}) == clusters
+    code, _, err = opsieve("triage", tmp_path / "error", capsys=capsys)
+    assert code == 2
+    assert "opsieve triage --logs clusters its cases" in err
     (tmp_path / "error" / "odd").mkdir()
     (tmp_path / "error" / "odd" / "case.json").write_text("{")
     assert len(read_and_cluster(tmp_path / "error").skipped) == 1

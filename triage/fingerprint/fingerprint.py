@@ -148,9 +148,9 @@ def make_title(found: Fingerprint) -> str:
         if operator and innermost
         else operator or innermost or found.get_value(ComponentName.PLACE)
     )
+    of, guilty = (found.get_value(name) for name in (ComponentName.OPERATORS, ComponentName.GUILTY_PASS))
+    graph = found.find_component(ComponentName.OPERATORS)
     if what := found.get_value(ComponentName.MISMATCH):
-        of, guilty = (found.get_value(name) for name in (ComponentName.OPERATORS, ComponentName.GUILTY_PASS))
-        graph = found.find_component(ComponentName.OPERATORS)
         if guilty and not (graph and graph.kept):
             of = ""
         by = guilty and not found.find_component(ComponentName.EDGES)
@@ -158,12 +158,10 @@ def make_title(found: Fingerprint) -> str:
         if dtype := found.get_value(ComponentName.DTYPE):
             text += f" ({dtype})"
     elif found.get_value(ComponentName.EXCEPTION) == mismatch_components.BROKEN_MODEL:
-        graph = found.find_component(ComponentName.OPERATORS)
         text = "broken model"
         if graph and (graph.kept or len(graph.items) <= _FEW):
-            text += f" of {graph.value}"
-        if guilty := found.get_value(ComponentName.GUILTY_PASS):
-            text += f" by pass {guilty}"
+            text += f" of {of}"
+        text += f" by pass {guilty}" if guilty else ""
         said = found.get_value(ComponentName.FOUND) or found.get_value(ComponentName.MESSAGE)
         text += f": {remove_status(said)}"
     else:

@@ -289,9 +289,9 @@ def join_index(folder: Path) -> Iterator[Database]:
     path = folder / INDEX
     check_folder(folder)
     if not path.is_file():
-        raise BadInput(
-            f"{shown(folder, 200)} is not a store: it has no {INDEX}; opsieve fuzz --store DIR makes one"
-        )
+        saved = any(folder.glob("*/case.json"))
+        hint = "triage --logs clusters its cases" if saved else "fuzz --store DIR makes one"
+        raise BadInput(f"{shown(folder, 200)} is not a store: it has no {INDEX}; opsieve {hint}")
     try:
         # Readers join, too, and may have no right to write.
         place = path.absolute().as_uri() if os.access(folder, os.W_OK) else _make_uri(path)
