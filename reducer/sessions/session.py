@@ -345,6 +345,7 @@ class Session:
             form.validator(workers, start),
             lambda subject: form.recorded(subject, source, workers),
             control=form.control,
+            progress=self.listener.progress,
         )
         engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()

@@ -220,7 +220,8 @@ class _Live(_Log):
         inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
         self._status.update(
             f"{at.dimension}: {count_noun(at.nodes, 'node')}{inner}, {count_noun(at.size, 'byte')},"
-            f" {count_noun(at.checks, 'check')}, {at.seconds:.1f} s; about {at.left} more for this step"
+            f" {count_noun(at.checks, 'check')}, {at.seconds:.1f} s"
+            + (f"; about {at.left} more for this step" if at.left else "")
             + "".join(f", {count} {_REFUSED[kind]}" for kind, count in at.refused.items())
         )
 
