@@ -317,11 +317,7 @@ class Search:
         return [] if self.suspects else self._choose_versions()
 
     def record_result(self, version: int, result: TestResult) -> None:
-        """Update the weights with the result of one test.
-
-        Raises:
-            ValueError: If a search without noise gets a result that contradicts earlier ones.
-        """
+        """Update the weights with the result of one test, unless a search without noise ruled it out."""
         self.tests += 1
         if result is TestResult.SKIP:
             self._testable[version] = False
@@ -337,9 +333,9 @@ class Search:
             updated = np.where(failing, self._joint * shows, 0.0)
         else:
             updated = np.where(failing, self._joint * (1 - shows), self._joint)
-        if not updated.sum() > 0:
-            raise ValueError("the answers contradict each other")
-        self._joint = updated / updated.sum()
+        # Of several changes, answers of one round may show two: the search stays with the one it met first.
+        if (total := updated.sum()) > 0:
+            self._joint = updated / total
 
     def _choose_versions(self) -> list[int]:
         """Choose the most informative testable versions, or [] if every test would be uninformative."""
