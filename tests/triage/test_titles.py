@@ -71,7 +71,7 @@ def test_one_pass_that_breaks_models_in_one_way_is_one_bug_whatever_the_operator
         ),
         (
             "[ONNXRuntimeError] : 1 : FAIL : Load model failed: FAIL: no shape",
-            "Fail: Load model failed: FAIL: no shape",
+            "Fail with Attention: Load model failed: FAIL: no shape",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_title_says_what_is_wrong_before_it_is_cut(said: str, title: str) -> N
 def test_a_title_says_that_a_key_is_missing_where_the_message_is_only_the_key(said: str, wrong: str) -> None:
     seen = Observation("onnxruntime", "", "error", "run", exception="KeyError", message=said)
     verdict = Verdict("fail", "", "error", "run", said)
-    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == f"KeyError: {wrong}"
+    assert make_title(make_fingerprint(verdict, seen, ("Attention",))) == f"KeyError with Attention: {wrong}"
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,11 @@ def make_title(found: Fingerprint) -> str:
         kind = found.get_value(ComponentName.KIND)
         what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
         said = remove_status(found.get_value(ComponentName.MESSAGE))
-        text = what + (f" in {where}" if where else "")
+        text = what
+        # Neither a function that serves many operators nor a bare message says which one to look at.
+        if graph and len(graph.items) == 1 and not operator and of not in said:
+            text += f" with {of}"
+        text += f" in {where}" if where else ""
         # The template of a key that was looked up in vain: `<name>`, `(<n>, <name>)`
         if what == "KeyError" and not any(map(str.isalpha, _PLACEHOLDER.sub("", said))):
             said = "a key is missing"
