@@ -168,10 +168,17 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """List the relations that pads satisfy: sizes stay at least 0, a reflection has enough elements to
     mirror, and a wrap goes round once at most.
     """
-    rank, pads, mode = len(ins[0].shape), values_of(ins[1]), attrs.get("mode", "constant")
-    axes, value = _padded_axes(ins), optional(ins, 2)
-    if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
+    rank, mode = len(ins[0].shape), attrs.get("mode", "constant")
+    chosen, value = optional(ins, 3), optional(ins, 2)
+    # Shapes first: they are known also where pads and axes are fed.
+    count = (rank,) if chosen is None else chosen.shape
+    if (
+        len(count) != 1
+        or ins[1].shape != (2 * count[0],)
+        or not all(-rank <= axis < rank for axis in _padded_axes(ins))
+    ):
         return [False]
+    axes, pads = _padded_axes(ins), values_of(ins[1])
     found = [side >= 0 for side in _infer_pad(ins, attrs)[0][1]]
     if value is not None:
         found += [len(value.shape) <= 1, *(side == 1 for side in value.shape)]

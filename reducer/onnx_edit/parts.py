@@ -37,14 +37,12 @@ from opsieve.gen.model import attributes, lowering, structure
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.onnx_edit import dimension_classes, typed_view
+from opsieve.reducer.onnx_edit.edits import EDITS
+from opsieve.reducer.onnx_edit.retyping import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.order import Change, OnnxEdit, value_complexity
 
 OnnxPart: TypeAlias = Part[Subject]
-# Attributes that name an element type; `reducer/passes/values.py` changes them with the tensors that have it.
-DTYPE_ATTRIBUTES = frozenset(
-    ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
-)
 # The opset that most tools accept, and the oldest that the declarations cover.
 OLDEST = 13
 # The number of inputs of a node that are tried in its place.
@@ -181,8 +179,11 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
     graph = subject.model.graph
     results = [info.name for info in graph.output]
     for name, value in subject.inputs.items():
-        sequence = "" if isinstance(value, np.ndarray) else "what is no tensor cannot be stored in a model"
-        yield Part("inputs", name, "it is an output as well" if name in results else sequence)
+        why = "" if isinstance(value, np.ndarray) else "what is no tensor cannot be stored in a model"
+        # The edit of the passes: it counts as tried also where shape inference refuses its candidate.
+        freeze = partial(EDITS.freeze, name=name)
+        edit = OnnxEdit(f"make the input {name[:40]!r} a constant", frozenset(), freeze)
+        yield Part("inputs", name, "it is an output as well" if name in results else why, (edit,))
     for name in results:
         yield Part("outputs", name + ">", "a model has one output at least" if len(results) == 1 else "")
         # The passes drop an output together with the nodes that only it needs; here those nodes stay.

@@ -18,11 +18,14 @@ from opsieve.gen.irs.onnx.view import Array, Subject, attribute_of, held_array, 
 from opsieve.gen.irs.view import TypeClass
 from opsieve.gen.model.structure import copied, ports_of
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, dtype_name
-from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, UnionFind, View, view
 from opsieve.reducer.problem.order import PLAIN_DTYPES
 
+# Attributes that name an element type; `reducer/passes/values.py` changes them with the tensors that have it.
+DTYPE_ATTRIBUTES = frozenset(
+    ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
+)
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
 _NUMERIC = "biufV"
 # The number of distinct texts in place of numbers.

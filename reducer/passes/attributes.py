@@ -29,7 +29,7 @@ from opsieve.gen.irs.onnx.view import (
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import ListedPass
-from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
+from opsieve.reducer.onnx_edit.retyping import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.order import OnnxEdit
 

@@ -17,7 +17,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.edits import shell
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.view import Graph, Recording, Subject, list_called_functions
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.model.tensors import Value, misfit, read_type
 
 # The most nodes of a model that is always recorded whole: one run is cheaper than several.
 _FEW = 64
@@ -52,11 +52,6 @@ def record_values(
     """
     tape = _Tape(subject, source, workers, plain)
     return replace(subject, values=Recording(tape.names, tape.play))
-
-
-def complete(subject: Subject) -> bool:
-    """Return whether every tensor of the main graph has a recorded value."""
-    return all(name in subject.values for node in subject.model.graph.node for name in node.output if name)
 
 
 class _Tape:
@@ -144,11 +139,18 @@ class _Tape:
             answer = self._workers.observe(target, program, inputs)
             found = answer.outputs or {}
             self._held.update(
-                (name, _keep_value(found[name])) for name in missing if found.get(name) is not None
+                (name, _keep_value(found[name]))
+                for name in missing
+                if found.get(name) is not None and self._fits(name, found[name])
             )
             # A source that crashed or hung once would do so for every later request, at its full cost.
             if answer.outcome in _ENDED:
                 self._sources.remove(target)
+
+    def _fits(self, name: str, value: Value) -> bool:
+        """Return whether a value has its declared type: a source that is wrong about it is not believed."""
+        type_ = self.graph.declared.get(name)
+        return type_ is None or not type_.WhichOneof("value") or not misfit(value, read_type(type_))
 
 
 def _keep_value(value: Value) -> Value:

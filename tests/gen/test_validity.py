@@ -221,3 +221,14 @@ def test_a_form_that_is_older_than_the_declarations_is_checked(opset: int) -> No
     assert not fault(4)
     # Opset 10 has another form of it.
     assert bool(fault(1)) == (opset > 10)
+
+
+@pytest.mark.parametrize(
+    ("pads", "axes", "fault"),
+    [("[2]", "[1]", False), ("[1,2]", "[1]", True), ("[3]", "[1]", True), ("[2]", "[1,1]", True)],
+)
+def test_the_shapes_of_pads_and_axes_that_are_fed_are_checked(pads: str, axes: str, fault: bool) -> None:
+    text = f'g (float[1,2] x, int64{pads} p, int64{axes} a) => (float[M,N] y) {{ y = Pad (x, p, "", a) }}'
+    assert (
+        bool(check_model(parse_model(f'<ir_version: 8, opset_import: ["" : 18]>{text}'), {}).fault) == fault
+    )

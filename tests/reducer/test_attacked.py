@@ -243,6 +243,21 @@ def test_an_axis_of_one_tensor_goes_or_shrinks_where_broadcasting_gives_it_back(
     assert all(part.gone or part.invalid for part in axes)
 
 
+def test_an_input_that_inference_does_not_let_become_a_constant_was_tried(workers: Workers) -> None:
+    """Shape inference refuses pads of two axes only where it knows their values."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 18]> g (int64[1, 2] x) => (int64[m, n] y) <int64[1] c = {0}> {'
+    )
+    start = subject(f'{text} y = Pad (x, x, "", c) }}', x=np.zeros((1, 2), np.int64))
+
+    def keeps(now: Subject) -> bool:
+        return operators(now) == ["Pad"] and len(now.model.graph.node[0].input) == 4
+
+    found = reduce_by_check(OnnxReduction(), start, [Keeps(keeps)], workers, None, Journal(""), Listeners())
+    (line,) = [part for part in found.certificate.parts if part.kind == "inputs"]
+    assert (line.invalid, line.why) == (1, "")
+
+
 def test_edits_of_parts_whose_axes_and_places_are_gone_raise_nothing() -> None:
     """One list of parts is tried on what its first edits have left."""
     text = f"{HEAD} g (float[1, 1] x) => (float[1, 1] y) <float[1, 1] w = {{0}}> {{ a = Add (x, w) y = Mul (a, x) }}"

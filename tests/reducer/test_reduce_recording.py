@@ -74,6 +74,14 @@ def test_a_source_that_dies_is_not_asked_again_and_the_reference_answers(workers
     assert [target for target, _, _ in heard.asked] == ["fake", "reference", "reference"]
 
 
+def test_a_value_that_contradicts_its_declared_type_comes_from_the_next_source(workers: Workers) -> None:
+    start = Subject(program("g (float[2] x) => (float[2] y) { t = Neg(x) y = Exp(t) }").proto, {}, {})
+    start = Subject(start.model, {"x": np.ones(2, np.float32)}, {})
+    heard = Heard(workers)
+    assert record(start, "fake:shape@Exp", heard)["y"].shape == (2,)
+    assert [target for target, _, _ in heard.asked] == ["fake", "reference"]
+
+
 def test_what_nobody_can_compute_stays_as_it_was(workers: Workers) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 18, "own" : 1]> g (float[2] x) => (float[2] y) { t ='
