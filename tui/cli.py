@@ -218,7 +218,10 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        code = print_problem(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
+        code = print_problem(
+            f"{error.strerror or error}: {error.filename or 'standard output or the temporary folder'}.",
+            name,
+        )
     except Exception as error:  # noqa: BLE001
         # What no handler expected must not read as "failures found". A Ctrl-C while a class is made comes
         # wrapped in another error.

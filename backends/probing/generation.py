@@ -25,6 +25,7 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.durable import write_output
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies import registry as strategies
@@ -278,7 +279,7 @@ def _write_group(group: Sequence[Named], request: GenerationRequest, summary: Ge
     for name, case in group:
         if request.out is not None and request.flat:
             request.out.mkdir(parents=True, exist_ok=True)
-            (request.out / f"{name}{ir_of(case.program).suffix}").write_bytes(case.program.data)
+            write_output(request.out / f"{name}{ir_of(case.program).suffix}", case.program.data)
         elif request.out is not None:
             with _delay_interrupt():
                 save(case, request.out / name)

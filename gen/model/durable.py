@@ -54,10 +54,13 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         step("rename")
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         # Also after Ctrl-C: a partial file beside its place would look like the leftover of a killed process.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+        # The system names no file when the disk is full.
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
 
@@ -114,10 +117,16 @@ def append(path: Path, data: bytes, *, sync: bool = True) -> None:
         size = os.fstat(descriptor).st_size
         whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
         step("write")
-        os.write(descriptor, data if whole else b"\n" + data)
+        rest = data if whole else b"\n" + data
+        # The system writes only a part when the disk is nearly full, and refuses the rest.
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         if sync:
             step("fsync")
             os.fsync(descriptor)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         os.close(descriptor)
     if sync and size == 0:

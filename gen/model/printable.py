@@ -4,6 +4,8 @@ What HTML shows is escaped, made printable and cut. Counts are written with thei
 """
 
 import html
+import os
+import shlex
 from collections.abc import Iterable, Sequence
 
 _MARKDOWN = str.maketrans(
@@ -21,6 +23,21 @@ def printable(text: str, instead: str = " ") -> str:
 def escape_surrogates(name: object) -> str:
     """Return the name of a file as text that UTF-8 can hold: bytes that are not text are escaped."""
     return str(name).encode("utf-8", "backslashreplace").decode()
+
+
+def quote_argument(text: str) -> str:
+    """Quote text as one word of a shell's command line that can be printed: `$'...'` of bash and zsh for a
+    name with a line end or another sign that cannot.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escape_sign, text)) + "'"
+
+
+def _escape_sign(sign: str) -> str:
+    if sign.isprintable() and sign not in "'\\":
+        return sign
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
 
 
 def single_line(text: str) -> str:

@@ -327,12 +327,14 @@ def test_a_sentence_has_an_end(capsys: Capture) -> None:
 
 def test_a_limit_of_the_machine_is_no_limit_of_the_model() -> None:
     """With a hard limit on addresses below the one of a worker, the model is judged all the same."""
-    Path("m.onnx").write_bytes(chain("Relu").model)
-    command = f"ulimit -v 3000000; exec {sys.executable} -m opsieve run m.onnx -t fake:wrong@Relu"
+    Path("m\n'.onnx").write_bytes(chain("Relu").model)
+    model = r"$'m\x0a\x27.onnx'"
+    command = f"ulimit -v 3000000; exec {sys.executable} -m opsieve run {model} -t fake:wrong@Relu"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (
         1,
-        "opsieve: reduce it: opsieve reduce m.onnx -t fake:wrong@Relu\n",
+        # It can be pasted, though the name of the model holds a line end.
+        f"opsieve: reduce it: opsieve reduce {model} -t fake:wrong@Relu\n",
     )
 
 

@@ -3,6 +3,7 @@ what it left.
 """
 
 import os
+import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,25 @@ def test_a_half_line_is_ended(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"one\nhal")
     durable.append(tmp_path / "log", b"two\n")
     assert (tmp_path / "log").read_bytes() == b"one\nhal\ntwo\n"
+
+
+def test_a_full_disk_names_the_file_and_half_a_line_is_an_error(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: the system writes a part, then refuses."""
+    path = tmp_path / "journal"
+    path.write_bytes(b"one\n")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, usual[1]))
+    try:
+        for write in (durable.append, durable.write_file):
+            with pytest.raises(OSError, match="File too large") as raised:
+                write(path, b"a line of more than eight bytes\n")
+            assert raised.value.filename == str(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == b"one\na li"
+    assert os.listdir(tmp_path) == ["journal"]
 
 
 def test_a_journal_loses_no_whole_line(tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ def test_one_failing_case_keeps_a_cluster_open(tmp_path: Path) -> None:
     assert states(store, "fake:crash@Relu>Tanh", members=2) == ["changed"]
 
 
+def test_no_cluster_is_called_closed_where_that_cannot_be_recorded(
+    made_up: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (made_up / "decisions.jsonl").mkdir()
+    code, out, err = opsieve("watch", made_up, "-t", "fake", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "decisions.jsonl': it is a folder" in err
+
+
 def test_the_report_names_the_cluster_and_what_wontfix_leaves_out(
     made_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

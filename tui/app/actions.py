@@ -6,13 +6,13 @@ help are made. Help shows the equivalent command of every action: `make_command`
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model.printable import quote_argument
 from opsieve.tui.app.protocol import ActionSubject, TriageApp
 from opsieve.tui.app.screens import case_screen, export_screen
 from opsieve.tui.app.services import background, editor, job_board
@@ -366,15 +366,15 @@ def make_command(action: Action, subject: ActionSubject, folder: Path) -> str:
     cluster, member = subject.cluster, subject.member or subject.cluster.representative
     target = visible.to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
     # Quoted, since names and targets of a stranger's store end in a shell when someone pastes the command.
-    others = [shlex.quote(name) for name in subject.marked if name != cluster.id]
+    others = [quote_argument(name) for name in subject.marked if name != cluster.id]
     return action.command.format(
-        cluster=shlex.quote(cluster.id),
-        name=shlex.quote(subject.name),
-        case=shlex.quote(str(folder / member)) if member else "CASE",
+        cluster=quote_argument(cluster.id),
+        name=quote_argument(subject.name),
+        case=quote_argument(str(folder / member)) if member else "CASE",
         others=" ".join(others) or "OTHER...",
-        target=shlex.quote(target),
-        backend=shlex.quote(re.split("==|[@:]", target)[0]),
-        store=shlex.quote(str(folder)),
+        target=quote_argument(target),
+        backend=quote_argument(re.split("==|[@:]", target)[0]),
+        store=quote_argument(str(folder)),
     )
 
 

@@ -102,7 +102,7 @@ class CiOutput:
         """Write the results in the requested forms; `folder` holds the cases, `name` is the title of the
         summary.
         """
-        from opsieve.gen.model.durable import write_output
+        from opsieve.gen.model.durable import append, write_output
         from opsieve.triage.corpus.reports import (
             make_annotations,
             make_job_summary,
@@ -118,11 +118,9 @@ class CiOutput:
             return
         for line in make_annotations(results, folder, red):
             click.echo(line, err=annotate_on_stderr)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-        if summary:
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
             # Appended: other steps of the job write into the same file.
-            with open(summary, "a", encoding="utf-8") as file:
-                file.write(make_job_summary(results, name))
+            append(Path(summary), make_job_summary(results, name).encode())
         else:
             print_message("GITHUB_STEP_SUMMARY is not set: no summary was written")
 

@@ -4,7 +4,6 @@ only, whichever process writes it.
 """
 
 import json
-import shlex
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
 
-from opsieve.gen.model.printable import count_noun
+from opsieve.gen.model.printable import count_noun, quote_argument
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
@@ -125,8 +124,8 @@ def format_command(command: tuple[str, ...]) -> str:
     """Format a command as a person would type it."""
     for program, name in ((job_board.REDUCE, "reduce"), (job_board.OPSIEVE, "opsieve")):
         if command[: len(program)] == program:
-            return shlex.join((name, *command[len(program) :]))
-    return shlex.join(command)
+            return " ".join(map(quote_argument, (name, *command[len(program) :])))
+    return " ".join(map(quote_argument, command))
 
 
 def list_log(job: job_board.Job) -> list[Line]:

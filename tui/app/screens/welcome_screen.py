@@ -1,12 +1,12 @@
 """The first screen without a store: how to make one."""
 
-import shlex
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from opsieve.gen.model.printable import quote_argument
 from opsieve.tui.app.widgets import screens, visible
 
 # The store of commands without --store
@@ -47,7 +47,7 @@ def list_welcome(folder: Path, problem: str) -> list[visible.Line]:
         (),
         (("  opsieve", "accent"), ("  find, triage and reduce bugs of deep-learning compilers", "")),
     ]
-    own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
+    own = "" if folder == DEFAULT else f" --store {visible.to_one_line(quote_argument(str(folder)), 400)}"
     if problem:
         head += [(), ((f"  {visible.to_one_line(problem, 600)}", "bad"),)]
         # Only the index can be rebuilt, from the cases; nothing helps against a store of a newer version.

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import bound_reading, read_file, reason
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.durable import write_output
+from opsieve.gen.model.files import bound_reading, read_file
 
 FILE = "filters.json"
 _MOST = 100
@@ -37,11 +38,4 @@ def save_filter(folder: Path, name: str, text: str) -> None:
         filters.pop(name)
     if len(filters) > _MOST:
         raise BadInput(f"{_MOST} filters are saved already; remove one (save it with nothing in the filter)")
-    path = folder / FILE
-    try:
-        # Written beside and renamed: a full disk must not lose the old filters.
-        fresh = path.with_name(f".{FILE}.new")
-        fresh.write_text(json.dumps(filters, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
+    write_output(folder / FILE, json.dumps(filters, indent=1) + "\n")

@@ -1,7 +1,6 @@
 """`opsieve run`: judge models on targets."""
 
 import json
-import shlex
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from opsieve.backends.verdict import FAILING, JUDGED, reword_oracles
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import printable, quote_argument
 from opsieve.tui.app.views.located_lines import list_located
 from opsieve.tui.cli import print_problem
 from opsieve.tui.commands import options, output
@@ -114,8 +113,8 @@ def command(
     failing = [each for each in results if each["verdict"] in FAILING]
     if failing and not as_json:
         output.print_message(
-            f"reduce it: opsieve reduce {shlex.quote(failing[0]['model'])} -t"
-            f" {shlex.quote(failing[0]['target'])}"
+            f"reduce it: opsieve reduce {quote_argument(failing[0]['model'])} -t"
+            f" {quote_argument(failing[0]['target'])}"
         )
     unjudged = [
         f"{each['model']} on {each['target']} ({each['verdict']})"

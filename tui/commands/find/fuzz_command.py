@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import count_noun, printable
+from opsieve.gen.model.printable import count_noun, printable, quote_argument
 from opsieve.tui.commands import options, output
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
 
@@ -237,7 +236,7 @@ def command(
         click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     if interrupted:
         output.print_message(
-            f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume"
+            f"interrupted; continue with: opsieve fuzz --store {quote_argument(str(folder))} --resume"
         )
         return 130
     return code

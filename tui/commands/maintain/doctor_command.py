@@ -120,9 +120,9 @@ def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], is
     console.print(f"Native frames of a crash: {escape(frames)}.")
     console.print(f"Isolation: {escape(isolated.describe())}.")
     if facts["variables_left_out"]:
-        left_out = ", ".join(facts["variables_left_out"])
         console.print(
-            f"Environment variables that compilers do not get (--env NAME hands one on): {escape(left_out)}."
+            "Environment variables that compilers do not get (--env NAME hands one on):"
+            f" {escape(', '.join(facts['variables_left_out']))}."
         )
     if not facts["supported_platform"]:
         console.print(

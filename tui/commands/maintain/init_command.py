@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from opsieve.gen.errors import BadInput, shown, suggest_name
+from opsieve.gen.model.durable import write_output
+from opsieve.gen.model.files import reason
 from opsieve.gen.model.printable import count_noun
 from opsieve.tui.cli import opsieve
 from opsieve.tui.commands import options
@@ -84,12 +87,9 @@ def command(targets: tuple[str, ...], store: str, as_json: bool) -> int:
         resolve(text)
     named = f"targets = {json.dumps(targets)}" if targets else '# targets = ["onnxruntime", "tvm"]'
     place = f"store = {json.dumps(store)}" if store else '# store = "opsieve-store"'
-    try:
-        # "x": an existing file is never overwritten, nor one behind a link.
-        with Path(FILE).open("x", encoding="utf-8") as file:
-            file.write(_TEXT.format(targets=named, store=place))
-    except FileExistsError:
-        raise BadInput(f"{FILE} is here already; edit it, or move it away") from None
+    if os.path.lexists(FILE):
+        raise BadInput(f"{FILE} is here already; edit it, or move it away")
+    write_output(Path(FILE), _TEXT.format(targets=named, store=place))
     click.echo(
         json.dumps({"output": FILE}) if as_json else f"{FILE} written; its comments say what can be set"
     )
@@ -194,13 +194,18 @@ def sample(name: str | None, output: Path | None, as_json: bool) -> int:
     # A case in a folder with other files would mix with them.
     if folder.exists():
         raise BadInput(f"{shown(folder, 200)} exists: name another directory with --output")
-    folder.mkdir(parents=True)
-    for file in _FILES:
-        source = SAMPLES / name / file
-        if source.is_dir():
-            shutil.copytree(source, folder / file)
-        elif source.exists():
-            shutil.copyfile(source, folder / file)
+    try:
+        folder.mkdir(parents=True)
+        for file in _FILES:
+            source = SAMPLES / name / file
+            if source.is_dir():
+                shutil.copytree(source, folder / file)
+            elif source.exists():
+                shutil.copyfile(source, folder / file)
+    except OSError as error:
+        # A part of a case would be refused by the next call.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise BadInput(f"cannot write {shown(folder, 200)}: {reason(error)}") from None
     facts = {"sample": name, **samples[name], "output": str(folder)}
     click.echo(
         json.dumps(facts) if as_json else f"{folder}  fails on {facts['fails']}, passes on {facts['passes']}"

@@ -58,21 +58,26 @@ def command(
     verdict.
     """
     from opsieve.triage.corpus import corpus_file, reports, watch
+    from opsieve.triage.store import decision_log
 
     output, store = CiOutput(junit, sarif, github), place or folder
     output.check_paths()
     if report is not None:
         check_output(report)
+    # Before the tests, which may take hours.
+    if not dry_run and store.is_dir():
+        check_output(store / decision_log.FILE)
     results = []
     for found in watch.watch_store(watch.WatchRequest(store, **given), print_message):
         results.append(found)
+        # Recorded before it is printed: a full disk must not leave a false "closed".
+        if not dry_run:
+            watch.record_decisions(store, [found])
         if not as_json:
             word = click.style(f"{watch.WORDS[found.state]:<11}", fg=_COLOURS.get(watch.WORDS[found.state]))
             line = f"{found.cluster}  {found.target}  {found.title}: {found.sentence}"
             # `##[` begins a command of Azure Pipelines, and text of a model may hold it.
             click.echo(word + printable(line).replace("##[", "## ["))
-    if not dry_run:
-        watch.record_decisions(store, results)
     if report is not None:
         named = [replace(one, case=f"{one.cluster} {one.title}") for one in results]
         write_output(report, reports.make_job_summary(named, f"watch {store}").encode())
