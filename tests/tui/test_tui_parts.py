@@ -360,7 +360,7 @@ def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(
     assert job.outcome == ""
 
 
-@pytest.mark.parametrize(("width", "title"), [(38, 15), (48, 15), (70, 36), (78, 36), (118, 50)])
+@pytest.mark.parametrize(("width", "title"), [(36, 13), (46, 13), (70, 36), (78, 36), (118, 50)])
 def test_a_list_of_clusters_shows_the_compiler_and_most_of_a_title(width: int, title: int) -> None:
     kept = {CLUSTERS[at].title: room for at, room in fit_columns(CLUSTERS, width)}
     assert "compiler" in kept

@@ -19,6 +19,7 @@ from opsieve.tui.app.widgets import screens, visible
 PAGES = (*case_pages.PAGES, "replay", "path")
 # pages that are prose; the others keep their columns
 _FLOWING = (
+    "path",
     "overview",
     "tensors",
     "why",
@@ -149,9 +150,8 @@ class CaseScreen(screens.PagedScreen):
                 self.located = get_app(self).run_job(
                     "replay", self.cluster.id, (*command, "--locate", "--json", *extra)
                 )
-            flows = name in _FLOWING
             self.query_one("#page", screens.LinesView).show_lines(
-                self._make_lines(self.case), keep=keep is True, wrap=flows
+                self._make_lines(self.case), keep=keep is True, wrap=name in _FLOWING
             )
 
     def _make_lines(self, case: CaseDetails) -> Sequence[visible.Line]:

@@ -144,13 +144,14 @@ def list_log(job: job_board.Job) -> list[Line]:
 
 
 def _list_result(result: bytes) -> list[Line]:
-    """List a command's result: the fields of a JSON object, or text."""
+    """List a command's result: the fields of a JSON object that say something, or text."""
     with suppress(ValueError, RecursionError):
         report = json.loads(result)
         if isinstance(report, dict):
             return [
-                ((f"{to_one_line(name, 40)}: ", "dim"), (to_one_line(str(value), 600), ""))
+                ((f"{to_one_line(name.replace('_', ' '), 40)}: ", "dim"), (to_one_line(str(value), 600), ""))
                 for name, value in report.items()
+                if value or value is False
             ]
     # A result may be a whole exported model.
     return to_lines(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)

@@ -35,7 +35,7 @@ def list_overview(case: CaseDetails) -> list[Line]:
             ("cluster", case.cluster or "none: it is flaky"),
             ("verdict", f"{member.verdict}: {member.reason}"),
             ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
-            ("target", _name_release(member.target, member.version)),
+            ("target", rows_shown.name_release(member.target, member.version)),
             ("wrong", wrong),
             ("blame", member.blame),
             ("message", member.message),
@@ -49,10 +49,6 @@ def list_overview(case: CaseDetails) -> list[Line]:
             ("problem", case.problem),
         ),
     ]
-
-
-def _name_release(target: str, version: str) -> str:
-    return target if f"=={version}" in target else f"{target} {version}"
 
 
 def list_graph(summary: case_summary.CaseSummary) -> list[Line]:
@@ -107,7 +103,7 @@ def _make_table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
         return name, [to_one_line(str(value), 300) for value in values]
 
     return [
-        make_row("target", [_name_release(each.target, each.version) for each in shown]),
+        make_row("target", [rows_shown.name_release(each.target, each.version) for each in shown]),
         make_row("outcome", [each.outcome for each in shown]),
         make_row("stage", [each.stage if each.outcome != "ok" else "" for each in shown]),
         make_row("exception", [each.exception for each in shown]),
@@ -192,7 +188,7 @@ def list_origin(case: CaseDetails, summary: case_summary.CaseSummary) -> list[Li
     for each in case.observations:
         found += [
             (),
-            ((to_one_line(_name_release(each.target, each.version), 200), "strong"),),
+            ((to_one_line(rows_shown.name_release(each.target, each.version), 200), "strong"),),
             *rows_shown.list_facts(*each.knobs.items(), width=28),
         ]
     return found

@@ -13,6 +13,7 @@ _ROWS = 60
 # Of them before the first wrong value
 _BEFORE = 12
 _HUGE = 1e9
+# The widest columns; they are as wide as what they hold.
 _WIDTHS = (24, 18, 9, 14, 14)
 
 
@@ -27,14 +28,18 @@ def list_located(report: dict[str, Any]) -> list[Line]:
     begin = max(0, min(at - _BEFORE, len(values) - _ROWS))
     lines: list[Line] = [((_describe_first(report, values[at]), "strong"),), ()]
     heads = ("value", "operator", "state", "target", "reference")
-    lines.append(((_format_row("", *heads, "relative error"), "dim"),))
-    for value in values[begin : begin + _ROWS]:
+    shown = [[str(value[name]) for name in ("name", *heads[1:])] for value in values[begin : begin + _ROWS]]
+    widths = [
+        min(most, max(map(len, column)))
+        for most, column in zip(_WIDTHS, zip(heads, *shown, strict=True), strict=True)
+    ]
+    lines.append(((_format_row("", widths, *heads, "relative error"), "dim"),))
+    for value, cells in zip(values[begin:], shown, strict=False):
         # Of an expected zero every difference is a huge part.
         off = "" if value["error"] < 0 else f"{value['error']:.3g}" if value["error"] < _HUGE else "inf"
-        cells = [str(value[name]) for name in ("name", *heads[1:])]
         mark = "→" if value["on_path"] else ""
-        lines.append(((_format_row(mark, *cells, off), TONES.get(str(value["state"]), "")),))
-    left = len(values) - len(values[begin : begin + _ROWS])
+        lines.append(((_format_row(mark, widths, *cells, off), TONES.get(str(value["state"]), "")),))
+    left = len(values) - len(shown)
     if any(value["state"] == "hidden" for value in values):
         lines.append((("hidden: reading it would change what the target optimises", "dim"),))
     return [*lines, ((f"… {left:,} more values; --json has all", "dim"),)] if left else lines
@@ -70,7 +75,7 @@ def _describe_first(report: dict[str, Any], value: dict[str, Any]) -> str:
     )
 
 
-def _format_row(mark: str, *cells: str) -> str:
+def _format_row(mark: str, widths: Sequence[int], *cells: str) -> str:
     """Format a row; a cell that is too long loses its end."""
-    shown = [f"{to_one_line(cell, wide):{wide}}" for cell, wide in zip(cells, _WIDTHS, strict=False)]
-    return f"{mark:1} {'  '.join([*shown, *cells[len(_WIDTHS) :]])}".rstrip()
+    shown = [f"{to_one_line(cell, wide):{wide}}" for cell, wide in zip(cells, widths, strict=False)]
+    return f"{mark:1} {'  '.join([*shown, *cells[len(widths) :]])}".rstrip()

@@ -133,6 +133,11 @@ def list_facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
     ]
 
 
+def name_release(target: object, version: object) -> str:
+    """Return a target with the version that ran, once."""
+    return str(target) if f"=={version}" in str(target) else f"{target} {version}"
+
+
 def list_cluster(row: rows.ClusterRow, now: float) -> list[Line]:
     """List all facts about a cluster."""
     size = row.nodes if row.reduced is None else row.reduced

@@ -7,7 +7,7 @@ from typing import Any
 
 from opsieve.gen.model.printable import count_noun
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.views.rows_shown import list_facts
+from opsieve.tui.app.views.rows_shown import list_facts, name_release
 from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
 
 
@@ -45,7 +45,7 @@ def list_tensors(job: Job | None, wrong: bool) -> list[Line]:
         return [((f"the case is run again: {job.state} …", "accent"),), *([((said, "dim"),)] if said else [])]
     if job.state != "done" or not report:
         return [(("its outputs are not known: ", "warn"), (to_one_line(job.last_line, 600) or job.state, ""))]
-    where = to_one_line(f"{report.get('target', '')} {report.get('version', '')}", 100)
+    where = to_one_line(name_release(report.get("target", ""), report.get("version", "")), 100)
     source = to_one_line(str(report.get("source", "")), 100)
     found: list[Line] = [(("outputs", "strong"), (f"  expected by {source}, got by {where}", "dim"))]
     maps = {str(each.get("output")): each for each in report.get("error_maps", []) if isinstance(each, dict)}
@@ -126,7 +126,7 @@ def list_replay(job: Job | None) -> list[Line]:
         for target, version, outcome, seconds in report.get("outcomes", []):
             found.append(
                 (
-                    (f"  {to_one_line(f'{target} {version}', 100)}: ", "dim"),
+                    (f"  {to_one_line(name_release(target, version), 100)}: ", "dim"),
                     (to_one_line(str(outcome), 40), ""),
                     (f"  {float(seconds):.3f} s", "dim"),
                 )

@@ -66,7 +66,7 @@ def fit_columns(
         return sum(columns[at].width for at in kept) + len(kept) - 1
 
     # Fewer on narrow screens, so that 40 columns show the compiler and 50 the kind, too.
-    least = next((min(column.least, max(15, width - 34)) for column in columns if not column.width), 0)
+    least = next((min(column.least, max(13, width - 34)) for column in columns if not column.width), 0)
     while last := max(spare[at] for at in kept):
         if sum_fixed() + (_ROOMY if last > _PLAIN else least) <= width:
             break
