@@ -102,7 +102,8 @@ def write_output(path: Path, data: bytes | str | Iterable[bytes | memoryview]) -
     try:
         write_file(path, data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
     except OSError as error:
-        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
+        # With its cause: a campaign waits for a full disk.
+        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from error
 
 
 def append(path: Path, data: bytes, *, sync: bool = True) -> None:

@@ -49,7 +49,9 @@ def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(
 
 def test_a_pause_says_so_once_and_ends_with_the_campaign(capsys: pytest.CaptureFixture[str]) -> None:
     pause = PauseWhileFull(again=0.001)
-    error = DiskFull("the disk of the store s is full; free some space, then go on with --resume")
+    error = DiskFull(
+        "the disk of the store s is full; free some space, then run the command again (fuzz with --resume)"
+    )
     assert pause(error)
     assert pause(error)
     assert capsys.readouterr().err.count("the disk of the store s is full: paused until") == 1

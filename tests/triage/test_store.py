@@ -163,7 +163,7 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
     [
         "gen.case.case.write_folder",
         "triage.store.store.sync_tree",
-        "triage.store.failure_record.durable.write_output",
+        "gen.model.durable.write_file",
     ],
 )
 def test_a_disk_that_is_full_when_a_case_is_written_is_waited_for(

@@ -40,12 +40,15 @@ from opsieve.tui.app.widgets.screens import ConfirmDialog, LineDialog, LinesView
 
 
 @pytest.mark.slow(seconds=5)
-def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
+def test_a_job_runs_is_shown_and_is_cancelled(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
+
+    said: list[str] = []
 
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, OpsieveApp)
+        monkeypatch.setattr(app, "show_notice", lambda sentence, *_: said.append(sentence))
         await opened(pilot)
         talk = (sys.executable, "-c", "import sys; print('half of it', file=sys.stderr, flush=True); sys.stdin.read(); import time; time.sleep(600)")  # fmt: skip
         job = app.run_job("reduce", "c1", talk)
@@ -58,6 +61,8 @@ def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
         failing = app.run_job("attribute", "c1", (sys.executable, "-c", "import sys; print('opsieve: no such case', file=sys.stderr); sys.exit(2)"))  # fmt: skip
         await until(pilot, lambda: failing.state == "failed")
         await shows(pilot, "exit code 2")
+        # Though the job printed its traceback after it was cancelled.
+        assert [text for text in said if "cancelled" in text] == ["job 1: reduce c1 cancelled"]
 
     drive(app_of(store), journey)
 

@@ -97,6 +97,7 @@ class OpsieveApp(App[None]):
         self._deciding = threading.Lock()
         # When the output of each job was drawn last.
         self._drawn: dict[int, float] = {}
+        self._announced: set[int] = set()
         self._type_ahead = type_ahead.TypeAhead(super().on_event, self._find_receiver)
 
     # -- the store
@@ -329,18 +330,17 @@ class OpsieveApp(App[None]):
         """Update the screens that show jobs; announce the end of a slow job anywhere."""
         job = event.job
         for screen in self.screen_stack:
-            changed = getattr(screen, "update_job", None)
-            if changed is not None and screen.is_mounted and screen.is_attached:
+            if (changed := getattr(screen, "update_job", None)) and screen.is_mounted and screen.is_attached:
                 changed(job)
         if isinstance(self.screen, clusters_screen.ClustersScreen):
             self.screen.refresh_figures()
-        if job.is_over and not job.is_quick:
-            failed = job.state == "failed"
-            said = job.last_line if failed else job.outcome
-            self.show_notice(
-                f"job {job.number}: {job.title} {job.state}{said and f': {said}'}",
-                "error" if failed else "information",
+        # A cancelled one still prints its last lines.
+        if job.is_over and not job.is_quick and job.number not in self._announced:
+            self._announced.add(job.number)
+            said, severity = (
+                (job.last_line, "error") if job.state == "failed" else (job.outcome, "information")
             )
+            self.show_notice(f"job {job.number}: {job.title} {job.state}{said and f': {said}'}", severity)
 
     # -- keys
 

@@ -174,6 +174,10 @@ def _check_schema(connection: sqlite3.Connection, folder: Path) -> None:
             )
 
 
+# Of all commands that write, only a campaign has an option for it.
+_AGAIN = "run the command again (fuzz with --resume)"
+
+
 class DiskFull(BadInput):
     """The disk is full; the whole write was rolled back."""
 
@@ -197,12 +201,8 @@ def translate_error(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
         said = describe_error(folder, error)
         return DiskFull(said) if "is full" in said else BadInput(said)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"the disk of the store {shown(folder, 200)} is full; free some space, then go on with --resume"
-        )
-    return BadInput(
-        f"cannot write the store {shown(folder, 200)}: {reason(error)}; mend that, then go on with --resume"
-    )
+        return DiskFull(f"the disk of the store {shown(folder, 200)} is full; free some space, then {_AGAIN}")
+    return BadInput(f"cannot write the store {shown(folder, 200)}: {reason(error)}; mend that, then {_AGAIN}")
 
 
 def describe_error(folder: Path, error: sqlite3.Error) -> str:
@@ -210,11 +210,9 @@ def describe_error(folder: Path, error: sqlite3.Error) -> str:
     where, said = shown(folder, 200), str(error)
     # Where the memory that connections share has no room, SQLite has an error of the disk.
     if "full" in said or ("disk I/O" in said and shutil.disk_usage(folder).free < _LEAST_FREE):
-        return f"the disk of the store {where} is full; free some space, then go on with --resume"
+        return f"the disk of the store {where} is full; free some space, then {_AGAIN}"
     if "locked" in said or "busy" in said:
-        return (
-            f"the index of the store {where} is locked by another program; end it, then go on with --resume"
-        )
+        return f"the index of the store {where} is locked by another program; end it, then {_AGAIN}"
     if "interrupted" in said:
         return (
             f"the index of the store {where} takes too long to answer; if the store is yours, remove {INDEX}:"

@@ -151,7 +151,7 @@ def _list_result(result: bytes) -> list[Line]:
             return [
                 ((f"{to_one_line(name.replace('_', ' '), 40)}: ", "dim"), (to_one_line(str(value), 600), ""))
                 for name, value in report.items()
-                if value or value is False
+                if (value or value is False) and not isinstance(value, dict)
             ]
     # A result may be a whole exported model.
     return to_lines(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)

@@ -37,8 +37,8 @@ def list_located(report: dict[str, Any]) -> list[Line]:
     for value, cells in zip(values[begin:], shown, strict=False):
         # Of an expected zero every difference is a huge part.
         off = "" if value["error"] < 0 else f"{value['error']:.3g}" if value["error"] < _HUGE else "inf"
-        mark = "→" if value["on_path"] else ""
-        lines.append(((_format_row(mark, widths, *cells, off), TONES.get(str(value["state"]), "")),))
+        mark, tone = "→" if value["on_path"] else "", TONES.get(str(value["state"]), "")
+        lines.append(((_format_row(mark, widths, *cells, off), tone),))
     left = len(values) - len(shown)
     if any(value["state"] == "hidden" for value in values):
         lines.append((("hidden: reading it would change what the target optimises", "dim"),))
