@@ -140,7 +140,8 @@ class _Settling:
 
     def find_testable_between(self, old: int, new: int) -> Generator[list[int], list[TestResult], int | None]:
         """Find a testable version in between: try halves first, then quarters, and so on."""
-        step = new - old
+        # A power of two: halves of another number would step over some versions.
+        step = 1 << (new - old - 1).bit_length()
         while step > 1:
             # Halves first reach the middle of a stretch of untestable versions in the fewest tests.
             half = step // 2

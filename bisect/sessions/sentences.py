@@ -1,5 +1,7 @@
 """Turn the result of a search into an answer with a sentence."""
 
+from opsieve.bisect.search.ends import Ends
+from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources import commit_source, version_sequence
 from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone, is_same_trait
@@ -53,7 +55,11 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
         first_good=fixes[-1].first_after if fixes else "",
         candidates=() if outcome is None else tuple(timeline.versions[place] for place in outcome.first),
         culprit_commit="",
-        confidence=_get_confidence(timeline, changes),
+        confidence=(
+            outcome.suspects.confidence
+            if outcome is not None and outcome.suspects is not None
+            else float(bool(regressions or fixes))
+        ),
         ends_verified=outcome is None or not outcome.ends.trouble,
         wrong_ends=tuple(wrong),
         versions=tuple(
@@ -73,12 +79,6 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     )
 
 
-def _get_confidence(timeline: version_sequence.Timeline, changes: list[Transition]) -> float:
-    if timeline.outcome is not None and timeline.outcome.suspects is not None:
-        return timeline.outcome.suspects.confidence
-    return 1.0 if changes else 0.0
-
-
 def _write_version_sentence(
     timeline: version_sequence.Timeline,
     regressions: list[Transition],
@@ -88,19 +88,8 @@ def _write_version_sentence(
 ) -> str:
     outcome = timeline.outcome
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
-    if (
-        outcome is not None
-        and outcome.ends.trouble in ("always", "never")
-        and outcome.ends.old != outcome.ends.new
-    ):
-        old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
-        between = abs(outcome.ends.new - outcome.ends.old) - 1
-        fails, named = (
-            (f"in {old} and in {new}", "--good names a release without it")
-            if outcome.ends.trouble == "always"
-            else (f"neither in {old} nor in {new}", "--bad names a release with it")
-        )
-        sentences.append(f"it fails {fails}; {named}, --sweep tests the {between} between")
+    if outcome is not None and outcome.ends.trouble in ("always", "never"):
+        sentences += _describe_equal_ends(timeline, outcome.ends)
     if outcome is not None and outcome.suspects is not None and not outcome.is_exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")
@@ -113,24 +102,16 @@ def _write_version_sentence(
     ]
     sentences += [_describe_turn(change, timeline) for change in turned]
     if not sentences:
-        testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
-        sentences.append(
-            "no release could be tested"
-            if not testable
-            else (
-                f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable"
-                " release"
-            )
-        )
-        hiding = [
-            version
-            for version, item in zip(timeline.versions, timeline.seen, strict=True)
-            if item is not None and item.state == "bad" and not is_same_trait(item, timeline.wanted)
-        ]
-        if hiding:
-            sentences.append(
-                f"another failure may hide it in {' and '.join(dict.fromkeys((hiding[0], hiding[-1])))}"
-            )
+        states = {item.state for item in timeline.seen if item is not None} - {"skip"}
+        fails = "fails in every" if "bad" in states else "does not fail in any"
+        sentences.append(f"it {fails} testable release" if states else "no release could be tested")
+    hiding = [
+        version
+        for version, item in zip(timeline.versions, timeline.seen, strict=True)
+        if item is not None and item.state == "bad" and not is_same_trait(item, timeline.wanted)
+    ]
+    if hiding and not changes:
+        sentences.append(f"another failure may hide it in {', '.join(hiding)}")
     # Untestable versions matter only where they keep the answer open.
     if not changes or (outcome is not None and outcome.suspects is not None and not outcome.is_exact):
         sentences += _describe_untestable(timeline)
@@ -139,6 +120,26 @@ def _write_version_sentence(
             "the expected outputs decide, although the reference or another compiler contradicts them"
         )
     return "; ".join(sentences)
+
+
+def _describe_equal_ends(timeline: version_sequence.Timeline, ends: Ends) -> list[str]:
+    """Describe two ends with one result, if releases between them were not tested.
+
+    An end that could not be tested was moved inward; the releases that were skipped over may differ too.
+    """
+    untested = timeline.seen[min(ends.answers) : max(ends.answers) + 1].count(None)
+    if not untested:
+        return []
+    result = TestResult.BAD if ends.trouble == "always" else TestResult.GOOD
+    places = [ends.old, ends.new, *(place for place, seen in ends.answers.items() if seen is result)]
+    old, new = timeline.versions[min(places)], timeline.versions[max(places)]
+    both = old if old == new else f"{old} {'and' if ends.trouble == 'always' else 'or'} in {new}"
+    fails, named = (
+        ("it fails in", "--good names a release without it")
+        if ends.trouble == "always"
+        else ("it does not fail in", "--bad names a release with it")
+    )
+    return [f"{fails} {both}; {named}, --sweep tests the {untested} between"]
 
 
 def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> str:

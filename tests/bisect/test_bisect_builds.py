@@ -32,9 +32,9 @@ from opsieve.bisect.sessions.sentences import make_version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, insert_loose_builds
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.bisect.sources.commit_source import Commits
-from opsieve.bisect.sources.outcome import VersionOutcome
+from opsieve.bisect.sources.outcome import ProbeJournal, VersionOutcome
 from opsieve.bisect.sources.release_source import Version, make_release_row, open_build, sort_by_number
-from opsieve.bisect.sources.version_sequence import Timeline
+from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence
 from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.fingerprint import make_fingerprint
@@ -131,8 +131,47 @@ def test_another_failure_in_old_versions_may_hide_the_failure() -> None:
     here, other = VersionOutcome("bad", trait="error x"), VersionOutcome("bad", trait="error y")
     seen = Timeline(("1", "2", "3", "4"), (other, other, here, here), here, None, 4, 0)
     assert make_version_answer(seen, "thing").answer == (
-        "it fails in every testable release; another failure may hide it in 1 and 2"
+        "it fails in every testable release; another failure may hide it in 1, 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("states", "opening"),
+    [
+        # A release that was stepped over on the way from an untestable end may be good.
+        (
+            "-bbb---b",
+            "it fails in 1 and in 7; --good names a release without it, --sweep tests the 4 between",
+        ),
+        (
+            "gggg---",
+            "it does not fail in 0 or in 3; --bad names a release with it, --sweep tests the 3 between",
+        ),
+        (
+            "-hhhbbb",
+            "it fails in 4 and in 6; --good names a release without it, --sweep tests the 3 between;"
+            " another failure may hide it in 3; 1 of 7",
+        ),
+        ("---h-h-", "it fails in 3; --good names"),
+    ],
+)
+def test_releases_that_a_search_steps_over_are_not_said_to_fail(
+    tmp_path: Path, states: str, opening: str
+) -> None:
+    outcomes = {
+        "g": VersionOutcome("good"),
+        "-": VersionOutcome("skip"),
+        "b": VersionOutcome("bad", trait="error x"),
+        "h": VersionOutcome("bad", trait="error y"),
+    }
+    sequence = VersionSequence(
+        lambda name: outcomes[states[int(name)]], ProbeJournal(tmp_path, {}), "fake", lambda _: None
+    )
+    found = make_version_answer(
+        sequence.search_versions([str(place) for place in range(len(states))], None, None), "thing"
+    )
+    assert found.answer.startswith(opening)
+    assert (found.first_bad, found.confidence) == ("", 0.0)
 
 
 MAPPING = HEAD + "    import onnx\n    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE\n"

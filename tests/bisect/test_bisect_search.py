@@ -112,6 +112,14 @@ def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObj
     assert rounds <= math.ceil(math.log(count, width + 1)) + 1
 
 
+@pytest.mark.parametrize("count", range(3, 12))
+def test_the_only_testable_version_is_found_wherever_it_stands(count: int) -> None:
+    for place in range(count):
+        timeline = [SKIP] * count
+        timeline[place] = BAD
+        assert ends(timeline).trouble == "always", place
+
+
 @settings(deadline=None)
 @given(SHAPES)
 def test_untestable_versions_leave_the_smallest_provable_set(shape: tuple[int, random.Random, float]) -> None:

@@ -123,7 +123,7 @@ def test_two_named_ends_that_do_not_fail_are_a_sentence_and_not_a_sweep(
     assert (answer["probes"], answer["ends_verified"], answer["wrong_ends"]) == (2, False, ["2026-01-08"])
     assert (
         answer["answer"]
-        == "2026-01-08 is not what --good or --bad says; it fails neither in 2026-01-03 nor in 2026-01-08;"
+        == "2026-01-08 is not what --good or --bad says; it does not fail in 2026-01-03 or in 2026-01-08;"
         " --bad names a release with it, --sweep tests the 4 between"
     )
     swept = json.loads(bisect(case, *named, "--sweep", capsys=capsys)[1])
@@ -138,6 +138,6 @@ def test_where_neither_end_fails_nothing_more_is_installed(
     assert (answer["probes"], answer["first_bad"]) == (2, "")
     assert (
         answer["answer"]
-        == "it fails neither in 2026-01-01 nor in 2026-01-28; --bad names a release with it, --sweep tests the"
+        == "it does not fail in 2026-01-01 or in 2026-01-28; --bad names a release with it, --sweep tests the"
         " 26 between"
     )
