@@ -21,11 +21,11 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     followed = [change for change in changes if change.kind != "symptom"]
     # A search tests few versions, so changes between versions that it skipped are not its answer.
     if outcome is not None and outcome.suspects is not None:
-        first = [timeline.versions[place] for place in outcome.first]
         followed = [
             c
             for c in changes
-            if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
+            if c.first_after == timeline.versions[outcome.first[-1]]
+            and c.last_before == timeline.versions[outcome.last_before]
         ]
     regressions = [
         change
@@ -91,8 +91,10 @@ def _write_version_sentence(
     if outcome is not None and outcome.ends.trouble in ("always", "never"):
         sentences += _describe_equal_ends(timeline, outcome.ends)
     if outcome is not None and outcome.suspects is not None and not outcome.is_exact:
-        names = ", ".join(timeline.versions[place] for place in outcome.first)
-        sentences.append(f"one of {names}: the versions between cannot be tested")
+        sentences.append(
+            f"one of {', '.join(timeline.versions[place] for place in outcome.first)}: the versions between"
+            " cannot be tested"
+        )
     changes = [*regressions, *fixes, *turned]
     sentences += [
         f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions
@@ -103,8 +105,11 @@ def _write_version_sentence(
     sentences += [_describe_turn(change, timeline) for change in turned]
     if not sentences:
         states = {item.state for item in timeline.seen if item is not None} - {"skip"}
-        fails = "fails in every" if "bad" in states else "does not fail in any"
-        sentences.append(f"it {fails} testable release" if states else "no release could be tested")
+        sentences.append(
+            f"it {'fails in every' if 'bad' in states else 'does not fail in any'} testable release"
+            if states
+            else "no release could be tested"
+        )
     hiding = [
         version
         for version, item in zip(timeline.versions, timeline.seen, strict=True)
@@ -132,14 +137,13 @@ def _describe_equal_ends(timeline: version_sequence.Timeline, ends: Ends) -> lis
         return []
     result = TestResult.BAD if ends.trouble == "always" else TestResult.GOOD
     places = [ends.old, ends.new, *(place for place, seen in ends.answers.items() if seen is result)]
-    old, new = timeline.versions[min(places)], timeline.versions[max(places)]
-    both = old if old == new else f"{old} {'and' if ends.trouble == 'always' else 'or'} in {new}"
-    fails, named = (
-        ("it fails in", "--good names a release without it")
+    names = dict.fromkeys(timeline.versions[place] for place in (min(places), max(places)))
+    said = (
+        f"it fails in {' and in '.join(names)}; --good names a release without it"
         if ends.trouble == "always"
-        else ("it does not fail in", "--bad names a release with it")
+        else f"it does not fail in {' or in '.join(names)}; --bad names a release with it"
     )
-    return [f"{fails} {both}; {named}, --sweep tests the {untested} between"]
+    return [f"{said}, --sweep tests the {untested} between"]
 
 
 def _describe_turn(change: Transition, timeline: version_sequence.Timeline) -> str:
@@ -164,16 +168,14 @@ def _describe_untestable(timeline: version_sequence.Timeline) -> list[str]:
         return []
     # The reason of most versions first, since the list is cut.
     groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
-    described = [
-        f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"
-        f" {why[:_LONGEST_REASON]}"
-        for why, versions in groups[:_MOST_REASONS]
-    ]
-    more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
     return [
         f"{sum(map(len, reasons.values()))} of {len(timeline.versions)} could not be tested",
-        *described,
-        *more,
+        *(
+            f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"
+            f" {why[:_LONGEST_REASON]}"
+            for why, versions in groups[:_MOST_REASONS]
+        ),
+        *[f"{len(groups) - _MOST_REASONS} more reasons"] * (len(groups) > _MOST_REASONS),
     ]
 
 
