@@ -144,7 +144,10 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
         ("kind", f"{summary['kind']} at {summary['stage']}" if summary["stage"] else summary["kind"]),
         ("failures", f"{summary['members']:,} with {count_noun(summary['fingerprints'], 'fingerprint')}"),
-        ("seen", f"{format_time(summary['first_seen'])} to {format_time(summary['last_seen'])}"),
+        (
+            "seen",
+            " to ".join(dict.fromkeys(format_time(summary[f"{end}_seen"]) for end in ("first", "last"))),
+        ),
         ("targets", ", ".join(summary["targets"])),
         ("smallest", f"{smallest}: {' '.join(summary['operators'])}"),
         ("guilty pass", summary["guilty_pass"]),
