@@ -146,3 +146,16 @@ def test_there_are_samples_of_many_compilers_and_each_is_whole() -> None:
         assert resolve(bug.fails).release
         assert not bug.same_as or FOLDER / bug.same_as in FACTS
         assert (folder / "README.md").read_text().startswith("# ")
+
+
+def test_a_full_disk_leaves_no_part_of_a_sample(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk; the same command works once there is room."""
+    command = f"{sys.executable} -m opsieve sample pad-avgpool-wrong-value -o {tmp_path / 'case'}"
+    full = f"ulimit -f 0; trap '' XFSZ; exec {command}"
+    ended = subprocess.run(["bash", "-c", full], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"opsieve: cannot write '{tmp_path / 'case'}': File too large\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+    assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
