@@ -16,6 +16,11 @@ Round = Generator[list[int], list[TestResult], "Ends"]
 Testing = Generator[list[int], list[TestResult], None]
 Moving = Generator[list[int], list[TestResult], tuple[int, int]]
 Trouble = Literal["always", "never", "untestable", ""]
+_TROUBLE: dict[TestResult, Trouble] = {
+    TestResult.BAD: "always",
+    TestResult.GOOD: "never",
+    TestResult.SKIP: "untestable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +83,26 @@ class _Settling:
 
     def find_ends(self) -> Round:
         """Try the pairs of ends in order and return the first pair that differs."""
+        sides: list[int] = []
         for old, new in self.list_pairs():
             yield from self.test_versions(old, new)
             old, new = yield from self.find_testable_ends(old, new)
-            if self.answers[old] is TestResult.SKIP:
-                return self.make_ends(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
                 break
+            if self.answers[old] is TestResult.SKIP:
+                continue
+            # An untestable named end, on whose two sides the results differ.
+            if sides and self.answers[sides[0]] is not self.answers[old]:
+                old, new = sorted((*sides, old))
+                break
+            sides.append(old)
             # A named end that is not what it was named for is the answer.
             if any(result is not TestResult.SKIP for _, result in self.list_wrong_ends()):
                 break
-        return self.make_ends(old, new)
+        # Everything on the second side may be untestable.
+        return self.make_ends(
+            *((old, new) if self.answers[old] is not TestResult.SKIP else sides * 2 or (old, new))
+        )
 
     def list_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of ends to try, in order."""
@@ -179,15 +193,19 @@ class _Settling:
             if end is not None and self.answers[end] is not right
         )
 
-    def make_ends(self, old: int, new: int, trouble: Trouble = "") -> Ends:
+    def make_ends(self, old: int, new: int) -> Ends:
         """Build the answer from two ends and the results so far."""
-        answers = self.answers
-        if not trouble and answers[old] is answers[new]:
-            trouble = "always" if answers[old] is TestResult.BAD else "never"
-        if not trouble:
+        same = self.answers[old] is self.answers[new]
+        if not same:
             old, new = self.find_nearest_pair(old, new)
-        direction = Direction.REGRESSION if answers[old] is TestResult.GOOD else Direction.FIX
-        return Ends(old, new, direction, trouble, self.list_wrong_ends(), answers)
+        return Ends(
+            old,
+            new,
+            Direction.REGRESSION if self.answers[old] is TestResult.GOOD else Direction.FIX,
+            _TROUBLE[self.answers[old]] if same else "",
+            self.list_wrong_ends(),
+            self.answers,
+        )
 
     def find_nearest_pair(self, old: int, new: int) -> tuple[int, int]:
         """Find the newest two neighbouring tested versions between the ends that differ."""

@@ -51,13 +51,14 @@ def bisect_commits(
             plan = source.plan
             size = len(plan.between.commits)
             ends = (plan.row[plan.good], plan.row[plan.bad])
-            # `auto` is measured at the bad end, which a dry run does not test.
-            rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
             return answers.CommitPreview(
                 commits=size,
                 first=ends,
                 known=sum(source.recall_probe(sha) is not None for sha in ends),
-                expected_probes=estimate_tests(size, rate),
+                # `auto` is measured at the bad end, which a dry run does not test.
+                expected_probes=estimate_tests(
+                    size, request.repro_rate if isinstance(request.repro_rate, float) else 1.0
+                ),
             )
         started = time.monotonic()
         found = source.search_commits(

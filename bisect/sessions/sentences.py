@@ -20,11 +20,12 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     # A failure that only changes its message is still the same failure for whoever searches its origin.
     followed = [change for change in changes if change.kind != "symptom"]
     # A search tests few versions, so changes between versions that it skipped are not its answer.
-    if outcome is not None and outcome.suspects is not None:
+    if outcome is not None:
         followed = [
             c
             for c in changes
-            if c.first_after == timeline.versions[outcome.first[-1]]
+            if outcome.first
+            and c.first_after == timeline.versions[outcome.first[-1]]
             and c.last_before == timeline.versions[outcome.last_before]
         ]
     regressions = [
@@ -36,7 +37,6 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     ]
     fixes = [change for change in followed if change.kind == "fix"]
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
-    wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
     # A dict keeps the order of the changes, and drops a version next to two of them.
     beside = dict.fromkeys(
@@ -47,7 +47,7 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
     )
     return VersionAnswer(
         package=package,
-        answer=_write_version_sentence(timeline, regressions, fixes, turned, wrong),
+        answer=_write_version_sentence(timeline, regressions, fixes, turned),
         transitions=tuple(changes),
         monotone=is_monotone(changes),
         # The latest regression: an older one was fixed in between, and does not explain today's failure.
@@ -61,7 +61,7 @@ def make_version_answer(timeline: version_sequence.Timeline, package: str) -> Ve
             else float(bool(regressions or fixes))
         ),
         ends_verified=outcome is None or not outcome.ends.trouble,
-        wrong_ends=tuple(wrong),
+        wrong_ends=tuple(timeline.versions[place] for place, _ in (outcome.ends.wrong if outcome else ())),
         versions=tuple(
             SeenVersion(version, item.state, item.symptom, item.text)
             for version, item in zip(timeline.versions, timeline.seen, strict=True)
@@ -84,10 +84,13 @@ def _write_version_sentence(
     regressions: list[Transition],
     fixes: list[Transition],
     turned: list[Transition],
-    wrong: list[str],
 ) -> str:
     outcome = timeline.outcome
-    sentences = [f"{release} is not what --good or --bad says" for release in wrong]
+    sentences = [
+        f"{timeline.versions[place]} "
+        + ("cannot be tested" if result is TestResult.SKIP else "is not what --good or --bad says")
+        for place, result in (outcome.ends.wrong if outcome else ())
+    ]
     if outcome is not None and outcome.ends.trouble in ("always", "never"):
         sentences += _describe_equal_ends(timeline, outcome.ends)
     if outcome is not None and outcome.suspects is not None and not outcome.is_exact:

@@ -316,12 +316,15 @@ def _preview_search(
     source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest
 ) -> VersionPreview:
     old, new = ends[::-1] if request.fixed else ends
-    last = len(versions) - 1 if new is None else new
     rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
     return VersionPreview(
         versions=tuple(versions),
         known=tuple(version for version in versions if source.recall_probe(version) is not None),
-        first=tuple(versions if request.sweep else dict.fromkeys((versions[old or 0], versions[last]))),
+        first=tuple(
+            versions
+            if request.sweep
+            else dict.fromkeys((versions[old or 0], versions[-1 if new is None else new]))
+        ),
         expected_probes=len(versions) if request.sweep else estimate_tests(len(versions) - 1, rate),
     )
 

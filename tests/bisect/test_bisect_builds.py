@@ -172,6 +172,15 @@ def test_releases_that_a_search_steps_over_are_not_said_to_fail(
     )
     assert found.answer.startswith(opening)
     assert (found.first_bad, found.confidence) == ("", 0.0)
+    # The named good end fails: a change that the search did not look into is no answer.
+    sequence = VersionSequence(
+        lambda name: outcomes["g--bb-"[int(name)]],
+        ProbeJournal(tmp_path / "other", {}),
+        "fake",
+        lambda _: None,
+    )
+    found = make_version_answer(sequence.search_versions([*"012345"], 3, None), "thing")
+    assert (found.first_bad, found.wrong_ends, len(found.transitions)) == ("", ("3",), 1)
 
 
 MAPPING = HEAD + "    import onnx\n    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE\n"

@@ -112,6 +112,16 @@ def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObj
     assert rounds <= math.ceil(math.log(count, width + 1)) + 1
 
 
+@pytest.mark.parametrize("named", ["good", "bad"])
+def test_a_change_around_an_untestable_named_end_is_searched(named: str) -> None:
+    outcome = bisect(row("ggg-g---b--bb"), **{named: 6})
+    assert (outcome.first, outcome.last_before, outcome.ends.trouble) == ((5, 6, 7, 8), 4, "")
+    assert outcome.ends.wrong == ((6, SKIP),)
+    # One side holds nothing testable.
+    assert bisect(row("-gg-bb--"), **{named: 7 if named == "good" else 0}).first == (3, 4)
+    assert bisect(row("--gg-"), **{named: 4 if named == "good" else 0}).ends.trouble == "never"
+
+
 @pytest.mark.parametrize("count", range(3, 12))
 def test_the_only_testable_version_is_found_wherever_it_stands(count: int) -> None:
     for place in range(count):
