@@ -149,7 +149,7 @@ def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_pre
     guesses = [
         (low, high) for low, high in zip(starts, [*starts[1:], size], strict=True) if low < high < size
     ]
-    across = [(size // 2, size), (size // 4, size - size // 4)]
+    across = [(size // 2, size), (size // 4, size // 4 + (size + 1) // 2)]
     runs = [*guesses, (starts[-1], size), *across]
     for place, (low, high) in enumerate(runs):
         prefetch(items[first:last] for first, last in runs[place:])

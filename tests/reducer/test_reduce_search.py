@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from opsieve.reducer.engine.interestingness import CheckResult, replayed_by
 from opsieve.reducer.engine.search import (
@@ -79,6 +79,7 @@ def test_what_lies_near_is_found_by_growing() -> None:
 
 
 @given(st.integers(2000, 60_000), st.floats(0, 1), st.integers(1, 6))
+@example(3034, 0.5, 2)
 def test_many_items_are_halved_at_the_price_of_a_few_looks_at_all(total: int, at: float, width: int) -> None:
     first = int(at * (total - width))
     asked = []

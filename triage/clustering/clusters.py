@@ -317,6 +317,8 @@ def find_common_text(one: Sequence[Component], other: Sequence[Component]) -> st
     if common < _FEWEST or (not begins and common < _SAME * length(len(mine), len(theirs))):
         return None
     text: list[str] = []
+    # Sorted: of several longest alignments, the same is chosen whichever message comes first.
+    mine, theirs = sorted((mine, theirs))
     for edit in LCSseq.opcodes(mine, theirs):
         if edit.tag == "equal":
             text += mine[edit.src_start : edit.src_end]
