@@ -109,7 +109,9 @@ def _write_version_sentence(
     if not sentences:
         states = {item.state for item in timeline.seen if item is not None} - {"skip"}
         sentences.append(
-            f"it {'fails in every' if 'bad' in states else 'does not fail in any'} testable release"
+            "between the releases with and without it, each fails in another way or cannot be tested"
+            if len(states) > 1
+            else f"it {'fails in every' if 'bad' in states else 'does not fail in any'} testable release"
             if states
             else "no release could be tested"
         )

@@ -263,6 +263,8 @@ def _probe_versions(
     say: Say,
 ) -> Timeline:
     """Search, or sweep if the request says so; two named ends bound both."""
+    if ends[0] is not None and ends[0] == ends[1]:
+        raise BadInput(f"--good and --bad both name {shown(versions[ends[0]])}: name two releases")
     if request.sweep:
         named = [place for place in ends if place is not None]
         return source.sweep_versions(
@@ -316,7 +318,6 @@ def _preview_search(
     source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest
 ) -> VersionPreview:
     old, new = ends[::-1] if request.fixed else ends
-    rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
     return VersionPreview(
         versions=tuple(versions),
         known=tuple(version for version in versions if source.recall_probe(version) is not None),
@@ -325,7 +326,11 @@ def _preview_search(
             if request.sweep
             else dict.fromkeys((versions[old or 0], versions[-1 if new is None else new]))
         ),
-        expected_probes=len(versions) if request.sweep else estimate_tests(len(versions) - 1, rate),
+        expected_probes=len(versions)
+        if request.sweep
+        else estimate_tests(
+            len(versions) - 1, request.repro_rate if isinstance(request.repro_rate, float) else 1.0
+        ),
     )
 
 

@@ -133,6 +133,11 @@ def test_another_failure_in_old_versions_may_hide_the_failure() -> None:
     assert make_version_answer(seen, "thing").answer == (
         "it fails in every testable release; another failure may hide it in 1, 2"
     )
+    seen = Timeline(("1", "2", "3", "4"), (VersionOutcome("good"), other, here, here), here, None, 4, 0)
+    assert make_version_answer(seen, "thing").answer == (
+        "between the releases with and without it, each fails in another way or cannot be tested; another"
+        " failure may hide it in 2"
+    )
 
 
 @pytest.mark.parametrize(

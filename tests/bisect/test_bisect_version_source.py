@@ -93,6 +93,9 @@ def test_versions_that_are_no_release_numbers_are_named(
     code, _, err = bisect(case, "--source", "nightlies:2026-01-17", "--bad", "tomorrow", capsys=capsys)
     assert code == 2
     assert "they go from '2026-01-01' to '2026-01-28'" in err
+    twice = ["--good", "2026-01-20", "--bad", "2026-01-20", "--repro-rate", "auto"]
+    code, _, err = bisect(case, "--source", "nightlies:2026-01-17", *twice, capsys=capsys)
+    assert (code, "both name '2026-01-20': name two releases" in err) == (2, True)
 
 
 def test_a_source_that_is_not_there_is_told() -> None:
