@@ -60,8 +60,11 @@ def settle_ends(
     doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search
     is for the end of the failure: after the bad end, or before the good one.
     """
-    most = count_good_runs(chance, confidence)
-    return (yield from _Settling(count, good, bad, most, ask_good_once, known, fixed).find_ends())
+    return (
+        yield from _Settling(
+            count, good, bad, count_good_runs(chance, confidence), ask_good_once, known, fixed
+        ).find_ends()
+    )
 
 
 class _Settling:

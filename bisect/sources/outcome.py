@@ -285,11 +285,8 @@ def find_transitions(
             failing = now if now.state == "bad" else then
             if then.state != now.state and is_same_trait(failing, wanted):
                 kind = "regression" if failing is now else "fix"
-            found.append(
-                Transition(
-                    kind, versions[last], versions[place], place == last + 1, then.symptom, now.symptom
-                )
-            )
+            exact = place == last + 1
+            found.append(Transition(kind, versions[last], versions[place], exact, then.symptom, now.symptom))
         last = place
     return found
 
