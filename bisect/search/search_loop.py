@@ -5,6 +5,7 @@ probes.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -91,14 +92,15 @@ def bisect_row(
     versions.
     """
     settling = settle_ends(count, good, bad, chance, confidence, known=known, fixed=fixed)
-    wanted = next(settling)
+    # The first `send` starts it: with all ends known, it ends without a question.
+    answers: Any = None
     while True:
-        answers = yield wanted, None
         try:
             wanted = settling.send(answers)
         except StopIteration as stop:
             ends: Ends = stop.value
             break
+        answers = yield wanted, None
     if ends.trouble:
         return SearchResult(ends, None)
     size = ends.new - ends.old + 1

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import release_key
@@ -176,12 +176,18 @@ class VersionSequence:
             known=known,
             fixed=fixed,
         )
-        places, progress = next(steps)
+        # The first `send` starts it: a row whose ends are all known has no question.
+        answers: Any = None
         with ThreadPoolExecutor(jobs) as pool:
             while True:
+                try:
+                    places, progress = steps.send(answers)
+                except StopIteration as stop:
+                    outcome: search_loop.SearchResult = stop.value
+                    break
                 if progress is not None:
                     progressed(progress)
-                answers: list[search.TestResult] = []
+                answers = []
                 for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
                     # The first failure that is met is followed, so that another bug in between does not
                     # mislead the search.
@@ -190,11 +196,6 @@ class VersionSequence:
                     if place not in seen or found.state == "bad":
                         seen[place] = found
                     answers.append(classify_outcome(found, wanted))
-                try:
-                    places, progress = steps.send(answers)
-                except StopIteration as stop:
-                    outcome: search_loop.SearchResult = stop.value
-                    break
         row = [seen.get(place) for place in range(len(versions))]
         return self._make_timeline(versions, row, wanted, outcome, own)
 

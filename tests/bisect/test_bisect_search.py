@@ -39,15 +39,16 @@ def drive(
     steps: Generator[Any, Any, Any], test: Callable[[int], TestResult], asked: list[int] | None = None
 ) -> Any:
     """TestResult a generator's questions until it returns; with `asked`, note them."""
-    wanted = next(steps)
+    answers = None
     while True:
+        try:
+            wanted = steps.send(answers)
+        except StopIteration as stop:
+            return stop.value
         versions = wanted[0] if isinstance(wanted, tuple) else wanted
         if asked is not None:
             asked += versions
-        try:
-            wanted = steps.send([test(version) for version in versions])
-        except StopIteration as stop:
-            return stop.value
+        answers = [test(version) for version in versions]
 
 
 def bisect(timeline: list[TestResult], asked: list[int] | None = None, **options: Any) -> SearchResult:
@@ -73,6 +74,11 @@ def test_a_search_for_the_fix_stays_on_its_side_of_a_named_end() -> None:
     # No later release is good: where the failure began is no answer.
     assert settle("ggbbbb", bad=3).trouble == "always"
     assert (settle("bbgggg", good=3).new, settle("bbgggg", good=3).direction) == (3, Direction.FIX)
+
+
+def test_a_row_whose_ends_are_all_known_asks_nothing() -> None:
+    found = bisect(row("ggb"), asked := [], good=2, bad=2, known={2: BAD})
+    assert (found.first, asked) == ((), [])
 
 
 def row(text: str) -> list[TestResult]:
