@@ -170,6 +170,7 @@ def test_an_archive_is_read_without_torch() -> None:
         ('"path_name": "weight_0"', '"path_name": "weight_9"', "not an archive of torch.export.save"),
         ('"user_output"', '"buffer_mutation"', "output of the kind"),
         ('"name": "relu"', '"name": "re lu"', "no word"),
+        ('"arg": {"as_tensor": {"name": "x"}}', '"arg": {"as_tensor": {"name": []}}', "not an archive"),
     ],
 )
 def test_an_archive_with_more_than_a_graph_is_refused(
@@ -197,6 +198,20 @@ def test_a_weight_without_dimensions_keeps_its_shape(tmp_path: Path) -> None:
     assert isinstance(program, TorchProgram)
     assert program.graph.constants["b_n"].shape == ()
     assert "torch.full([], 1.0, dtype=torch.float32)" in program.script
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"])
+def test_an_archive_that_torch_would_not_pack_is_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(ARCHIVE) as source, zipfile.ZipFile(tmp_path / "m.pt2", "w", method) as made:
+        for info in source.infolist():
+            made.writestr(info.filename, source.read(info))
+    data = bytearray((tmp_path / "m.pt2").read_bytes())
+    # Signs of the packed graph, which the modules for these methods report with errors of their own
+    at = data.index(b"models/model.json") + len("models/model.json")
+    data[at : at + 16] = bytes(16)
+    (tmp_path / "m.pt2").write_bytes(data)
+    with pytest.raises(BadInput, match="packed in a way that torch does not write"):
+        read_program(tmp_path / "m.pt2")
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from opsieve.gen.irs.torch.graph import (
     TorchCall,
     TorchGraph,
     Word,
+    encode_graph,
 )
 from opsieve.gen.irs.view import Array
 from opsieve.gen.model.tensors import TensorType
@@ -60,11 +61,12 @@ def is_archive(data: bytes) -> bool:
     return data.startswith(b"PK\x03\x04")
 
 
-def read_archive(data: bytes) -> TorchGraph:
-    """Return the program in an archive. Raises MalformedProgram where there is none that can be read."""
+def read_archive(data: bytes) -> bytes:
+    """Return the JSON of the program in an archive. Raises MalformedProgram where none can be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _Archive(archive).read_graph()
+            # Names and numbers of a wrong kind may show only when they are written.
+            return encode_graph(_Archive(archive).read_graph())
     except _UNREADABLE as error:
         if isinstance(error, MalformedProgram):
             raise
@@ -86,6 +88,9 @@ class _Archive:
     def read_bytes(self, place: str) -> bytes:
         """Return a file of the archive; all of them together are bounded."""
         info = self.places[place]
+        # Other methods raise errors of their own, and torch uses none of them.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise MalformedProgram("it is packed in a way that torch does not write")
         self.left -= info.file_size
         if self.left < 0:
             raise MalformedProgram("it unpacks to more than a gigabyte")

@@ -53,7 +53,7 @@ class TorchProgram(Program):
         data = read_file(path, _MAX_GRAPH)
         if is_archive(data):
             try:
-                data = encode_graph(read_archive(data))
+                data = read_archive(data)
             except MalformedProgram as error:
                 raise BadInput(f"{shown(path, 160)} cannot be read: {error}") from None
         program = cls(data, (), escape_surrogates(path.name))
