@@ -15,8 +15,7 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import beside, hint, likelihood, made_into, rewritten
-from opsieve.reducer.onnx_edit.inference import infer, is_static, types_of, without_types
-from opsieve.reducer.onnx_edit.settle import open_sizes
+from opsieve.reducer.onnx_edit.inference import infer, types_of, without_types
 
 # The number of nodes up to which single edits are as cheap as a search.
 ENOUGH = 6
@@ -66,13 +65,11 @@ class NodePhase:
         # A value that becomes an input keeps sizes that the whole model leaves open.
         found = (
             infer(without_types(model, {}), strict=False)
-            if model.ByteSize() < _HEAVY and not all(is_static(info.type) for info in model.graph.input)
+            if model.ByteSize() < _HEAVY and not all(view.is_static(info.type) for info in model.graph.input)
             else None
         )
         if found is not None:
             self.graph.__dict__["declared"] = types_of(found.graph) | dict(self.graph.declared)
-        # Without a size in its declaration, a wrong size is found by a run, not by a checker.
-        self._is_open = not any(is_static(info.type) for info in model.graph.output)
         self.search = SubsetSearch(
             self.engine, self._cut_nodes, self.graph.nearest, likely=likelihood(self.graph, ())
         )
@@ -95,10 +92,7 @@ class NodePhase:
         )
 
     def _cut_nodes(self, places: Sequence[int], tap: Iterable[str] = ()) -> view.Subject | None:
-        found = edits.cut(self.graph, places, closure=True, tap=tap)
-        for info in found.model.graph.output if found is not None and self._is_open else ():
-            info.type.CopyFrom(open_sizes(info.type))
-        return found
+        return edits.cut(self.graph, places, closure=True, tap=tap)
 
     def _rewritten(self) -> Places | None:
         """Try the nodes that the optimiser fused at the place of the failure; returns them if they

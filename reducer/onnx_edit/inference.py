@@ -109,9 +109,9 @@ def _shape_states(
             for at, (name, result) in _states(node, body):
                 declared = body.input[at].type
                 held = types.get(name)
-                if not declared.HasField("tensor_type") or not is_shaped(declared):
+                if not declared.HasField("tensor_type") or not view.is_shaped(declared):
                     continue
-                if held is not None and is_shaped(held):
+                if held is not None and view.is_shaped(held):
                     declared = declared if agrees(declared, held) else held
                 elif anew and name:
                     continue
@@ -134,7 +134,7 @@ def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, 
 
 def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
     """Return whether a declaration is consistent with the known type."""
-    if found is None or is_untyped(found):
+    if found is None or view.is_untyped(found):
         return True
     kind = declared.WhichOneof("value")
     if kind != found.WhichOneof("value"):
@@ -158,17 +158,7 @@ def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
 def types_of(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
     """Return the types that a graph declares, by name."""
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {info.name: info.type for info in infos if not is_untyped(info.type)}
-
-
-def is_shaped(type_: onnx.TypeProto) -> bool:
-    """Return whether a type has a rank, as far as it is a tensor's."""
-    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
-
-
-def is_untyped(type_: onnx.TypeProto) -> bool:
-    """Return whether a declaration has no type."""
-    return type_.WhichOneof("value") is None
+    return {info.name: info.type for info in infos if not view.is_untyped(info.type)}
 
 
 def owners(graph: onnx.GraphProto) -> list[int]:
@@ -227,14 +217,8 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
             tensor.dims.extend(dims)
     found = onnx_subprocess.infer_types(model, strict)
     # Data propagation is slow; it only helps where nodes compute a size.
-    if found is None or all(is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
+    if found is None or all(
+        view.is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)
+    ):
         return found
     return onnx_subprocess.infer_types(model, strict, propagate=True)
-
-
-def is_static(type_: onnx.TypeProto) -> bool:
-    """Return whether all sizes of a type are known."""
-    if not type_.HasField("tensor_type"):
-        return not is_untyped(type_)
-    tensor = type_.tensor_type
-    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)

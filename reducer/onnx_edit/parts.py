@@ -28,6 +28,7 @@ from opsieve.gen.irs.onnx.view import (
     graph_at,
     graphs,
     held_array,
+    is_static,
     label,
     node_at,
     nodes,
@@ -191,7 +192,7 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
             hidden = _edit(f"do not show {name[:40]!r}", partial(_hidden, name))
             yield Part("shown results", name + ">>", "", (hidden,))
     for info in graph.input:
-        if isinstance(subject.inputs.get(info.name), np.ndarray) and _is_open(info.type):
+        if isinstance(subject.inputs.get(info.name), np.ndarray) and not is_static(info.type):
             yield Part("open sizes", info.name + "!")
 
 
@@ -376,8 +377,3 @@ def _squeezed(axis: int, array: Array) -> Array:
 
 def _floats(array: Array) -> Array:
     return np.zeros(array.shape, np.float32) if array.dtype.kind in "OUSc" else array.astype(np.float32)
-
-
-def _is_open(type_: onnx.TypeProto) -> bool:
-    tensor = type_.tensor_type
-    return not tensor.HasField("shape") or any(not dim.HasField("dim_value") for dim in tensor.shape.dim)

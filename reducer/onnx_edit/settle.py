@@ -7,7 +7,7 @@ import onnx
 
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.irs.onnx.view import Path, Subject, graphs
+from opsieve.gen.irs.onnx.view import Path, Subject, graphs, is_shaped, is_static, is_untyped
 from opsieve.gen.model import structure, tensors
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
@@ -15,9 +15,6 @@ from opsieve.reducer.onnx_edit.inference import (
     infer,
     infer_by_elements,
     infer_types,
-    is_shaped,
-    is_static,
-    is_untyped,
     types_of,
     with_states,
     without_types,

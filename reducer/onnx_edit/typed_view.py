@@ -20,12 +20,13 @@ from opsieve.gen.irs.onnx.view import (
     declared_type,
     first_output,
     graphs,
+    is_static,
     opset_of,
 )
 from opsieve.gen.irs.view import StoredTensor
 from opsieve.gen.model import attributes, structure
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, dtype_name, read_type
-from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
+from opsieve.reducer.onnx_edit.inference import infer_types, types_of
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.order import Change, OnnxEdit, simpler
 

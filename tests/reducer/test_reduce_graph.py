@@ -64,6 +64,17 @@ def test_what_is_missing_becomes_an_input_and_what_is_unread_an_output(workers: 
     assert cut(replace_values(Graph(line(workers))), [2]) is None
 
 
+def test_an_output_of_the_model_stays_as_declared_and_a_new_one_is_as_open(workers: Workers) -> None:
+    """An output without a shape got that of its value, so that a checker refused what a run had shown."""
+    start = line(workers, ("b", "d"))
+    for info in start.model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    piece = cut(Graph(start), [0, 1, 2])
+    assert piece is not None
+    assert [info.name for info in piece.model.graph.output] == ["b", "c"]
+    assert not any(info.type.tensor_type.HasField("shape") for info in piece.model.graph.output)
+
+
 def replace_values(graph: Graph) -> Graph:
     return Graph(replace(graph.subject, values={}))
 

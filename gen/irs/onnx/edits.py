@@ -17,6 +17,8 @@ from opsieve.gen.irs.onnx.view import (
     Subject,
     declared_type,
     graph_at,
+    is_shaped,
+    is_static,
     list_called_functions,
     list_definitions,
     node_of,
@@ -269,7 +271,7 @@ def cut(
             return None
     model.graph.node.extend(graph.nodes[place] for place in places)
     for name in results:
-        result = _make_info(graph, name)
+        result = _declare_output(graph, name)
         if result is None:
             return None
         model.graph.output.append(result)
@@ -360,6 +362,22 @@ def _make_info(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
     if found is None and name in graph.declared and graph.declared[name].tensor_type.elem_type:
         found = graph.declared[name]
     return None if found is None else onnx.ValueInfoProto(name=name, type=found)
+
+
+def _declare_output(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
+    """Declare an output of a part: those of the model stay as they are, a new one is as open as they are."""
+    held = graph.outputs.get(name)
+    if held is not None and held.type.tensor_type.elem_type:
+        return held
+    info, types = _make_info(graph, name), [output.type for output in graph.outputs.values()]
+    # Where the model declares no size, a wrong one is found by a run; of a declared size, a checker would say
+    # so, in other words.
+    if info is not None and info.type.HasField("tensor_type") and not any(map(is_static, types)):
+        for dim in info.type.tensor_type.shape.dim:
+            dim.Clear()
+        if not any(map(is_shaped, types)):
+            info.type.tensor_type.ClearField("shape")
+    return info
 
 
 def _find_declared_type(graph: Graph, name: str) -> onnx.TypeProto | None:
