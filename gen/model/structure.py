@@ -379,3 +379,21 @@ def is_ranked(type_: onnx.TypeProto) -> bool:
     """Return whether a declared type has a rank; types other than tensors do not need one."""
     kind = type_.WhichOneof("value")
     return kind is not None and (kind != "tensor_type" or type_.tensor_type.HasField("shape"))
+
+
+def is_untyped(type_: onnx.TypeProto) -> bool:
+    """Return whether a declaration has no type."""
+    return type_.WhichOneof("value") is None
+
+
+def is_shaped(type_: onnx.TypeProto) -> bool:
+    """Return whether a type has a rank, as far as it is a tensor's."""
+    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
+
+
+def is_static(type_: onnx.TypeProto) -> bool:
+    """Return whether all sizes of a type are known."""
+    if not type_.HasField("tensor_type"):
+        return not is_untyped(type_)
+    tensor = type_.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)

@@ -11,6 +11,7 @@ import onnx
 
 from opsieve.gen.irs.onnx import edits, view
 from opsieve.gen.model.printable import count_noun
+from opsieve.gen.model.structure import is_static
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
@@ -65,7 +66,7 @@ class NodePhase:
         # A value that becomes an input keeps sizes that the whole model leaves open.
         found = (
             infer(without_types(model, {}), strict=False)
-            if model.ByteSize() < _HEAVY and not all(view.is_static(info.type) for info in model.graph.input)
+            if model.ByteSize() < _HEAVY and not all(is_static(info.type) for info in model.graph.input)
             else None
         )
         if found is not None:

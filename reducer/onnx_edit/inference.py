@@ -109,9 +109,9 @@ def _shape_states(
             for at, (name, result) in _states(node, body):
                 declared = body.input[at].type
                 held = types.get(name)
-                if not declared.HasField("tensor_type") or not view.is_shaped(declared):
+                if not declared.HasField("tensor_type") or not structure.is_shaped(declared):
                     continue
-                if held is not None and view.is_shaped(held):
+                if held is not None and structure.is_shaped(held):
                     declared = declared if agrees(declared, held) else held
                 elif anew and name:
                     continue
@@ -134,7 +134,7 @@ def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, 
 
 def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
     """Return whether a declaration is consistent with the known type."""
-    if found is None or view.is_untyped(found):
+    if found is None or structure.is_untyped(found):
         return True
     kind = declared.WhichOneof("value")
     if kind != found.WhichOneof("value"):
@@ -158,7 +158,7 @@ def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
 def types_of(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
     """Return the types that a graph declares, by name."""
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {info.name: info.type for info in infos if not view.is_untyped(info.type)}
+    return {info.name: info.type for info in infos if not structure.is_untyped(info.type)}
 
 
 def owners(graph: onnx.GraphProto) -> list[int]:
@@ -218,7 +218,7 @@ def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
     found = onnx_subprocess.infer_types(model, strict)
     # Data propagation is slow; it only helps where nodes compute a size.
     if found is None or all(
-        view.is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)
+        structure.is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)
     ):
         return found
     return onnx_subprocess.infer_types(model, strict, propagate=True)

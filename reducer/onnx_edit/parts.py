@@ -28,7 +28,6 @@ from opsieve.gen.irs.onnx.view import (
     graph_at,
     graphs,
     held_array,
-    is_static,
     label,
     node_at,
     nodes,
@@ -192,7 +191,7 @@ def _interface(subject: Subject) -> Iterator[OnnxPart]:
             hidden = _edit(f"do not show {name[:40]!r}", partial(_hidden, name))
             yield Part("shown results", name + ">>", "", (hidden,))
     for info in graph.input:
-        if isinstance(subject.inputs.get(info.name), np.ndarray) and not is_static(info.type):
+        if isinstance(subject.inputs.get(info.name), np.ndarray) and not structure.is_static(info.type):
             yield Part("open sizes", info.name + "!")
 
 

@@ -7,7 +7,7 @@ import onnx
 
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.irs.onnx.view import Path, Subject, graphs, is_shaped, is_static, is_untyped
+from opsieve.gen.irs.onnx.view import Path, Subject, graphs
 from opsieve.gen.model import structure, tensors
 from opsieve.reducer.onnx_edit.inference import (
     INFERRED,
@@ -75,17 +75,21 @@ def settle(
     }
     declared = after
     # The types above hold for the fed sizes. A model with open inputs declares what holds for every size.
-    if any(info.type.HasField("tensor_type") and not is_static(info.type) for info in model.graph.input):
+    if any(
+        info.type.HasField("tensor_type") and not structure.is_static(info.type) for info in model.graph.input
+    ):
         open_ = infer(without_types(model, {}), strict=True)
         if open_ is None:
             return None
         declared = _by_graph(with_states(model, {}, open_, anew))
-        shaped = {name: type_ for name, type_ in declared[()].items() if is_shaped(type_)}
+        shaped = {name: type_ for name, type_ in declared[()].items() if structure.is_shaped(type_)}
         declared[()] = {name: open_sizes(type_) for name, type_ in main.items()} | shaped
     for path, graph in graphs(model.graph):
         # The values whose types are known, and are the same as before.
         old, new = before.get(path, {}), after.get(path, {})
-        same = frozenset(name for name, type_ in new.items() if is_shaped(type_) and old.get(name) == type_)
+        same = frozenset(
+            name for name, type_ in new.items() if structure.is_shaped(type_) and old.get(name) == type_
+        )
         _declare(graph, declared.get(path, {}), same if anew else None, main=not path)
     settled = Subject(model, inputs, kept, redeclared=anew)
     # The next edit of this subject needs the same types.
@@ -105,7 +109,7 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
     """
 
     def holds(info: onnx.ValueInfoProto) -> bool:
-        declared = not is_untyped(info.type) and agrees(info.type, types.get(info.name))
+        declared = not structure.is_untyped(info.type) and agrees(info.type, types.get(info.name))
         return declared and (unchanged is None or info.name in unchanged)
 
     for info in graph.output if main else (*graph.input, *graph.output):
@@ -113,7 +117,9 @@ def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | N
         if holds(info):
             continue
         if found is not None and (
-            is_shaped(found) or not is_shaped(info.type) if main else not is_untyped(info.type)
+            structure.is_shaped(found) or not structure.is_shaped(info.type)
+            if main
+            else not structure.is_untyped(info.type)
         ):
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
@@ -146,7 +152,7 @@ def _faulty(subject: Subject, model: onnx.ModelProto, declared: Types) -> bool:
 def _read_static_type(type_: onnx.TypeProto) -> Typed | None:
     if (
         not type_.HasField("tensor_type")
-        or not is_static(type_)
+        or not structure.is_static(type_)
         or type_.tensor_type.elem_type not in tensors.DTYPES
     ):
         return None

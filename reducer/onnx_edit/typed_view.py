@@ -20,7 +20,6 @@ from opsieve.gen.irs.onnx.view import (
     declared_type,
     first_output,
     graphs,
-    is_static,
     opset_of,
 )
 from opsieve.gen.irs.view import StoredTensor
@@ -192,7 +191,7 @@ class _ViewReader:
         if type_.HasField("tensor_type"):
             tensor = type_.tensor_type
             dtype = tensor.elem_type
-            if is_static(type_):
+            if structure.is_static(type_):
                 shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         # Values are recorded in the main graph only, and a body may use the same name.
         recorded = self.subject.values.get(name) if not path else None

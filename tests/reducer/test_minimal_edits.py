@@ -20,10 +20,9 @@ from opsieve.gen.irs.onnx.view import (
     Subject,
     first_output,
     graphs,
-    is_shaped,
-    is_static,
     nodes,
 )
+from opsieve.gen.model.structure import is_shaped, is_static
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction

@@ -17,15 +17,13 @@ from opsieve.gen.irs.onnx.view import (
     Subject,
     declared_type,
     graph_at,
-    is_shaped,
-    is_static,
     list_called_functions,
     list_definitions,
     node_of,
     uses,
 )
 from opsieve.gen.model.attributes import CONSTANT_LISTS, CONSTANT_SCALARS
-from opsieve.gen.model.structure import bodies, copied
+from opsieve.gen.model.structure import bodies, copied, is_shaped, is_static
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, type_of, write_tensor
 
 _FIELDS = {
@@ -270,13 +268,10 @@ def cut(
         elif name not in graph.inputs and not _supply(graph, name, model, fed):
             return None
     model.graph.node.extend(graph.nodes[place] for place in places)
-    for name in results:
-        result = _declare_output(graph, name)
-        if result is None:
-            return None
-        model.graph.output.append(result)
-    if not model.graph.output:
+    outputs = [_declare_output(graph, name) for name in results]
+    if not outputs or None in outputs:
         return None
+    model.graph.output.extend(filter(None, outputs))
     wanted = made | needed.keys()
     model.graph.value_info.extend(
         info
@@ -370,8 +365,7 @@ def _declare_output(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
     if held is not None and held.type.tensor_type.elem_type:
         return held
     info, types = _make_info(graph, name), [output.type for output in graph.outputs.values()]
-    # Where the model declares no size, a wrong one is found by a run; of a declared size, a checker would say
-    # so, in other words.
+    # A checker would refuse a wrong size that is declared; in the model it is found by a run.
     if info is not None and info.type.HasField("tensor_type") and not any(map(is_static, types)):
         for dim in info.type.tensor_type.shape.dim:
             dim.Clear()

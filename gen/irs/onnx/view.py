@@ -211,24 +211,6 @@ def declared_type(array: Array) -> onnx.TypeProto:
     return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
 
 
-def is_untyped(type_: onnx.TypeProto) -> bool:
-    """Return whether a declaration has no type."""
-    return type_.WhichOneof("value") is None
-
-
-def is_shaped(type_: onnx.TypeProto) -> bool:
-    """Return whether a type has a rank, as far as it is a tensor's."""
-    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
-
-
-def is_static(type_: onnx.TypeProto) -> bool:
-    """Return whether all sizes of a type are known."""
-    if not type_.HasField("tensor_type"):
-        return not is_untyped(type_)
-    tensor = type_.tensor_type
-    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
-
-
 def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None:
     """Return the value of an initializer or a Constant node; `None` if the name is neither."""
     graph = graph_at(model, path)
