@@ -15,7 +15,6 @@ it.
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import click
 
 from opsieve.gen.errors import BadInput, shown, suggest_name
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import read_toml
 
 FILE = "opsieve.toml"
 # Keys at the top: the option of commands, and which commands (all that have the option for None).
@@ -63,8 +62,8 @@ TARGETS = frozenset(["against", "target"])
 ACTING = frozenset(
     ["aside", "attribute", "costs", "demo", "newest", "reduce", "refingerprint", "resume", "update"]
 )
-# Bytes; a key of n parts takes tomllib n squared steps: 20 s of CPU for 64 KiB, and 2 s for these
-_MOST = 16 << 10
+# Bytes
+_MOST = 64 << 10
 
 
 def read_settings(names: Collection[str]) -> dict[str, Any]:
@@ -75,11 +74,7 @@ def read_settings(names: Collection[str]) -> dict[str, Any]:
     """
     if not Path(FILE).is_file():
         return {}
-    data = read_file(Path(FILE), _MOST)
-    try:
-        found = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{FILE} is not TOML: {shown(error, 120)}") from None
+    found = read_toml(Path(FILE), _MOST)
     for key, value in found.items():
         # A command name at the top is most likely a forgotten section.
         if key in names and not isinstance(value, dict):

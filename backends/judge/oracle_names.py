@@ -31,7 +31,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown, suggest_name
-from opsieve.gen.model.files import bound_reading, read_file
+from opsieve.gen.model.files import read_toml
 from opsieve.gen.model.program import Program
 
 # Bytes of a configuration file
@@ -173,7 +173,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     Raises:
         BadInput: For an unknown oracle or an invalid file.
     """
-    fields = _read_file(file) if file is not None else {}
+    fields = read_toml(file, _LONGEST) if file is not None else {}
     listed = fields.pop("oracles", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise BadInput(f"{shown(file, 160)}: `oracles` must be a list of names")
@@ -197,14 +197,6 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
     if unknown:
         raise BadInput(f"{shown(file, 160)} has the unknown setting {shown(unknown[0], 60)}")
     return choice
-
-
-@bound_reading
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{shown(file, 160)} is not TOML: {shown(str(error), 160)}") from None
 
 
 def _take_table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import signal
 import stat
 import threading
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,6 +224,15 @@ def bound_reading(read: _Read) -> _Read:
             resource.setrlimit(resource.RLIMIT_AS, (users, hard))
 
     return cast(_Read, read_within)
+
+
+@bound_reading
+def read_toml(path: Path, most: int) -> dict[str, Any]:
+    """Read a TOML file of at most `most` bytes. Raises BadInput if it is none, or takes too long to read."""
+    try:
+        return tomllib.loads(read_file(path, most).decode())
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{shown(path, 160)} is not TOML: {shown(error, 160)}") from None
 
 
 def allow_reading(size: int) -> None:

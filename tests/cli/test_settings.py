@@ -80,7 +80,12 @@ def test_targets_are_those_of_run_and_fuzz_and_parts_have_sections() -> None:
         ("targets = 3", "targets must be a list of texts"),
         ("store = [1]", "store must be a text or a number"),
         ("= 3", "is not TOML"),
-        pytest.param("a." * 10_000 + "a = 1", "the limit is 16384", id="a key of many parts"),
+        pytest.param(
+            "a." * 30_000 + "a = 1",
+            "takes more time to read",
+            id="a key of many parts",
+            marks=pytest.mark.slow(seconds=15),
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_key(text: str, said: str) -> None:

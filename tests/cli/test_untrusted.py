@@ -318,7 +318,7 @@ def test_a_reduction_that_was_killed_is_not_done(folder: Path) -> None:
 
 
 def test_a_sentence_has_an_end(capsys: Capture) -> None:
-    Path("opsieve.toml").write_text(f"seconds = '{'a' * 15_000}'\n")
+    Path("opsieve.toml").write_text(f"seconds = '{'a' * 30_000}'\n")
     code, _, err = opsieve("run", "m.onnx", capsys=capsys)
     assert code == 2
     assert 3000 < len(err) < 5000

@@ -166,9 +166,7 @@ BOUNDED_ELSEWHERE = {
     "reducer/sessions/session.py:_question": "it counts the bytes of the user's own script",
     "bisect/sources/build_sandbox.py:hash_script": "it counts the bytes of the user's own script",
     "tui/app/services/demo_store.py:make_demo": "a file that opsieve brings along",
-    "tui/app/services/editor.py:read_keys": "at most 64 KiB of TOML, written by the user",
     "tui/commands/triage/report_command.py:_read_script": "text, of which none is unfolded",
-    "tui/settings.py:read_settings": "at most 1 MiB of TOML",
 }
 
 

@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from textual.app import SuspendNotSupported
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.files import read_toml
 
 # What is worth reading of a case, the most telling first.
 _MOST = 1 << 16  # bytes of the user's keys
@@ -51,9 +50,9 @@ def read_keys() -> dict[str, list[str]]:
     # Never from the working directory or the store: whoever wrote them could bind a key to a command.
     path = user_config_path("opsieve") / "keys.toml"
     try:
-        found = tomllib.loads(read_file(path, _MOST).decode()) if path.is_file() else {}
+        found = read_toml(path, _MOST) if path.is_file() else {}
         return {key: shlex.split(text) for key, text in found.items() if text}
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError) as error:
         raise BadInput(
             f"{shown(path, 200)} must hold lines such as f5 = 'netron {{case}}' ({shown(error, 80)})"
         ) from None
