@@ -60,11 +60,8 @@ def settle_ends(
     doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search
     is for the end of the failure: after the bad end, or before the good one.
     """
-    return (
-        yield from _Settling(
-            count, good, bad, count_good_runs(chance, confidence), ask_good_once, known, fixed
-        ).find_ends()
-    )
+    most = count_good_runs(chance, confidence)
+    return (yield from _Settling(count, good, bad, most, ask_good_once, known, fixed).find_ends())
 
 
 class _Settling:
@@ -103,9 +100,9 @@ class _Settling:
             if any(result is not TestResult.SKIP for _, result in self.list_wrong_ends()):
                 break
         # Everything on the second side may be untestable.
-        return self.make_ends(
-            *((old, new) if self.answers[old] is not TestResult.SKIP else sides * 2 or (old, new))
-        )
+        if sides and self.answers[old] is TestResult.SKIP:
+            old = new = sides[0]
+        return self.make_ends(old, new)
 
     def list_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of ends to try, in order."""

@@ -227,10 +227,14 @@ def compute_best_share(chance: float) -> float:
     return 1 / (chance * (1 + 2 ** (compute_entropy(chance) / chance)))
 
 
-def estimate_tests(candidates: int, chance: float) -> int:
-    """Estimate the number of tests that a search of `candidates` takes, including one of each end."""
+def estimate_tests(candidates: int, chance: Given) -> int:
+    """Estimate the number of tests that a search of `candidates` takes, including one of each end; without a
+    number for `chance`, as if every test of a failing version failed.
+    """
     bits = math.log2(max(2, candidates))
-    return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / compute_capacity(chance)))
+    if isinstance(chance, float) and chance < 1:
+        bits *= _NEAR / compute_capacity(chance)
+    return 2 + math.ceil(bits)
 
 
 class Search:

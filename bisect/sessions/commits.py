@@ -56,9 +56,7 @@ def bisect_commits(
                 first=ends,
                 known=sum(source.recall_probe(sha) is not None for sha in ends),
                 # `auto` is measured at the bad end, which a dry run does not test.
-                expected_probes=estimate_tests(
-                    size, request.repro_rate if isinstance(request.repro_rate, float) else 1.0
-                ),
+                expected_probes=estimate_tests(size, request.repro_rate),
             )
         started = time.monotonic()
         found = source.search_commits(

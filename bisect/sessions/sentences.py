@@ -173,14 +173,16 @@ def _describe_untestable(timeline: version_sequence.Timeline) -> list[str]:
         return []
     # The reason of most versions first, since the list is cut.
     groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
+    described = [
+        f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"
+        f" {why[:_LONGEST_REASON]}"
+        for why, versions in groups[:_MOST_REASONS]
+    ]
+    more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
     return [
         f"{sum(map(len, reasons.values()))} of {len(timeline.versions)} could not be tested",
-        *(
-            f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"
-            f" {why[:_LONGEST_REASON]}"
-            for why, versions in groups[:_MOST_REASONS]
-        ),
-        *[f"{len(groups) - _MOST_REASONS} more reasons"] * (len(groups) > _MOST_REASONS),
+        *described,
+        *more,
     ]
 
 

@@ -328,9 +328,7 @@ def _preview_search(
         ),
         expected_probes=len(versions)
         if request.sweep
-        else estimate_tests(
-            len(versions) - 1, request.repro_rate if isinstance(request.repro_rate, float) else 1.0
-        ),
+        else estimate_tests(len(versions) - 1, request.repro_rate),
     )
 
 

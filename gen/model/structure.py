@@ -377,8 +377,7 @@ def _graph_lacks(graph: onnx.GraphProto) -> bool:
 
 def is_ranked(type_: onnx.TypeProto) -> bool:
     """Return whether a declared type has a rank; types other than tensors do not need one."""
-    kind = type_.WhichOneof("value")
-    return kind is not None and (kind != "tensor_type" or type_.tensor_type.HasField("shape"))
+    return not is_untyped(type_) and is_shaped(type_)
 
 
 def is_untyped(type_: onnx.TypeProto) -> bool:

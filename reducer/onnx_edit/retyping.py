@@ -23,10 +23,8 @@ from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, UnionFind, View, 
 from opsieve.reducer.problem.order import PLAIN_DTYPES
 
 # Attributes that name an element type; `reducer/passes/values.py` changes them with the tensors that have it.
-DTYPE_ATTRIBUTES = frozenset(
-    ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
-)
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
+DTYPE_ATTRIBUTES = _NAMING | {"stash_type", "softmax_precision"}
 _NUMERIC = "biufV"
 # The number of distinct texts in place of numbers.
 _TEXTS = 5

@@ -111,10 +111,12 @@ def watch_store(request: WatchRequest, say: Say) -> Iterator[WatchedCluster]:
 
 def record_decisions(folder: Path, results: Sequence[WatchedCluster]) -> None:
     """Mark fixed and returned clusters; each mark is a decision that `opsieve undo` reverts."""
-    with decisions.Ledger(folder) as ledger:
-        for result in results:
-            if mark := _MARKS.get(result.state):
-                ledger.mark(result.cluster, mark)
+    marked = [(result.cluster, mark) for result in results if (mark := _MARKS.get(result.state))]
+    # Only then: opening the ledger locks the store.
+    if marked:
+        with decisions.Ledger(folder) as ledger:
+            for cluster, mark in marked:
+                ledger.mark(cluster, mark)
 
 
 def _iter_watched(store: queries.Queries, most: int) -> Iterator[_Watched]:

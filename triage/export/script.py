@@ -327,14 +327,17 @@ def _write_data(exported: ExportedFailure, text: ModelText) -> str:
             f"# By {clean_line(exported.author)}: the value, its type, and how far off it may be.",
         ]
         right = {
-            name: f"({write_literal(item.value)}, {item.dtype!r}, "
-            # The text of an infinity is no literal of Python.
-            + ('float("inf"))' if math.isinf(item.within) else f"{item.within!r})")
+            name: f"({write_literal(item.value)}, {item.dtype!r}, {_write_number(item.within)})"
             for name, item in exported.expected.items()
         }
         lines += _write_table("EXPECTED", right)
     data = "\n".join(lines) + "\n"
     return f"{DECODE.lstrip()}\n\n{data}" if "decode(" in data else data
+
+
+def _write_number(value: float) -> str:
+    # The text of an infinity is no literal of Python.
+    return 'float("inf")' if math.isinf(value) else repr(value)
 
 
 def _write_table(name: str, items: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ def allow_builds(context: click.Context, _parameter: click.Parameter, value: Any
     """Callback of target options: check a named build and allow it to run."""
     for text in (value,) if isinstance(value, str) else value or ():
         # Only a build or a command needs this; resolving every target would import its backend for --help.
-        # The empty text would stand for the default, whose place a variable of a script was to take.
+        # An empty text, such as an unset variable of a script, must not mean the default.
         if not text or may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
