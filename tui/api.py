@@ -78,7 +78,6 @@ def run(
     values: str = "",
     tolerance: tuple[float, float] | None = None,
     oracle: Sequence[str] = (),
-    oracle_file: str | os.PathLike[str] | None = None,
     metamorphic: bool = False,
     check: bool = True,
     seconds: float = 60.0,
@@ -100,7 +99,6 @@ def run(
         values: How inputs are chosen, as ``--values`` takes it.
         tolerance: (relative, absolute) tolerance per element; replaces the measured policy.
         oracle: Names of oracles to consult too, those of your own among them.
-        oracle_file: TOML file that chooses oracles and sets their margins.
         metamorphic: Also run equivalent programs.
         check: Whether ONNX's checker has to accept the model first.
         seconds: Time limit of one run, in seconds of wall time.
@@ -124,7 +122,7 @@ def run(
 
     results = []
     limits = make_limits(seconds, memory)
-    with write_files(model, inputs, expected) as files, name_targets(targets, oracle, oracle_file) as named:
+    with write_files(model, inputs, expected) as files, name_targets(targets, oracle) as named:
         request = JudgeRequest(
             targets=named.targets,
             inputs=files.inputs,
@@ -504,9 +502,7 @@ class Named:
 
 
 @contextmanager
-def name_targets(
-    targets: Iterable[str], oracle: Sequence[str] = (), oracle_file: str | os.PathLike[str] | None = None
-) -> Iterator[Named]:
+def name_targets(targets: Iterable[str], oracle: Sequence[str] = ()) -> Iterator[Named]:
     """Allow the named builds and oracles while the block lasts; raises BadInput for a single string."""
     for word, given in (("targets", targets), ("oracle", oracle)):
         # A string is a sequence too: each of its letters would be a target.
@@ -518,11 +514,10 @@ def name_targets(
     from opsieve.backends.target import may_be_own
 
     named = tuple(map(str, targets))
-    choice = choose_oracles(oracle, None if oracle_file is None else Path(oracle_file))
+    choice = choose_oracles(oracle)
     # The caller wrote these names, so that they are consent to run code of the caller's own.
     own = [resolve(name) for name in named if may_be_own(name)]
     for target in own:
         builds.allow(target)
-    # What only the file names is not called
     with consent.name_oracles([*oracle, *(name for target in own for name in target.oracles)]):
         yield Named(named, choice)

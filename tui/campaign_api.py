@@ -85,7 +85,6 @@ def fuzz(
     guide: bool = True,
     adapt: bool = True,
     oracle: Sequence[str] = (),
-    oracle_file: str | os.PathLike[str] | None = None,
     metamorphic: bool = False,
     known: str | os.PathLike[str] | None = None,
     seconds: float = 20.0,
@@ -116,7 +115,6 @@ def fuzz(
         guide: With the strategy ``tir``: whether to mutate the functions that reached something new.
         adapt: Whether slow targets run only the most promising programs.
         oracle: Names of oracles to consult too, those of your own among them.
-        oracle_file: TOML file that chooses oracles and sets their margins.
         metamorphic: Also test semantically equivalent variants.
         known: Store of known failures; ``facts["ci_clusters"]`` then says which clusters are new.
         seconds: Time limit of one run of a compiler, in seconds of wall time.
@@ -135,7 +133,7 @@ def fuzz(
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")
     # A text is a sequence of letters, and "float32" would be split into them.
     items = (dtypes,) if isinstance(dtypes, str) else dtypes
-    with name_targets(targets, oracle, oracle_file) as named:
+    with name_targets(targets, oracle) as named:
         request = FuzzRequest(
             store=Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-")),
             # A campaign that goes on keeps its own.

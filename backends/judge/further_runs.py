@@ -43,15 +43,14 @@ def _run_oracle(
     glance: bool,
 ) -> verdict.Verdict | None:
     if name == "memory":
-        return performance.measure_memory(program, inputs, target, lab, margin=choice.memory_margin)
+        return performance.measure_memory(program, inputs, target, lab)
     if name == "nondeterminism":
         return judge_nondeterminism(program, inputs, target, lab)
-    baseline, margin = target.baseline, choice.slowdown_margin
-    if glance and baseline is not None:
-        done, usual = (lab.observe(build, program, inputs) for build in (target, baseline))
-        if usual.outcome != "ok" or not performance.is_slower(done.cpu_seconds, usual.cpu_seconds, margin):
+    if glance and target.baseline is not None:
+        done, usual = (lab.observe(build, program, inputs) for build in (target, target.baseline))
+        if usual.outcome != "ok" or not performance.is_slower(done.cpu_seconds, usual.cpu_seconds):
             return None
-    return performance.measure_slowdown(program, inputs, target, lab, choice.rounds, margin)
+    return performance.measure_slowdown(program, inputs, target, lab)
 
 
 def judge_nondeterminism(

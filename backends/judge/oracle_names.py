@@ -1,17 +1,6 @@
 """Oracles by name: those for every program, those for programs with certain parts, and those that the user
 chooses; and the explanation of every verdict, kind, rule, hazard and oracle.
 
-Chosen by name or in a TOML file:
-
-    oracles = ["text-round-trip", "pipelines", "slowdown"]
-
-    [slowdown]
-    margin = 1.5    # how many times the unoptimised build's time the optimised one may take
-    rounds = 15
-
-    [memory]
-    margin = 2.0
-
 An oracle that compares builds of one compiler adds targets: those with another pipeline or execution mode.
 One that a compiler's worker asks adds an option to the targets that have it.
 """
@@ -23,19 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from opsieve.backends.compilers.user_oracle import GROUP
-from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown, suggest_name
-from opsieve.gen.model.files import read_toml
 from opsieve.gen.model.program import Program
-
-# Bytes of a configuration file
-_LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,33 +88,14 @@ def name_optional_oracle(verdict: Verdict, program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OracleChoice:
-    """The chosen oracles and their margins."""
+    """The chosen oracles."""
 
     names: tuple[str, ...] = ()
-    slowdown_margin: float = MARGIN
-    rounds: int = ROUNDS
-    memory_margin: float = MEMORY_MARGIN
 
     @property
     def measured(self) -> tuple[str, ...]:
         """The oracles that rerun a passing build."""
         return tuple(name for name in self.names if name in _BY_NAME and _BY_NAME[name].measured)
-
-    def list_facts(self) -> dict[str, str]:
-        """Return the settings of the rerunning oracles as words for `from_facts`; {} without such oracles."""
-        if not self.measured:
-            return {}
-        margins = (self.slowdown_margin, self.rounds, self.memory_margin)
-        return {"measured": ",".join(self.measured), "margins": ",".join(f"{margin:g}" for margin in margins)}
-
-    @staticmethod
-    def from_facts(facts: Mapping[str, str]) -> "OracleChoice":
-        """Rebuild the choice from `list_facts`."""
-        if "measured" not in facts:
-            return OracleChoice()
-        slowdown_margin, rounds, memory_margin = facts["margins"].split(",")
-        names = tuple(facts["measured"].split(","))
-        return OracleChoice(names, float(slowdown_margin), int(rounds), float(memory_margin))
 
     def expand_targets(self, given: Sequence[ResolvedTarget]) -> list[ResolvedTarget]:
         """Return the targets with the additions of the oracles, each once, in order."""
@@ -167,18 +131,13 @@ def add_oracles(case: Case, target: ResolvedTarget, names: Iterable[str]) -> tup
     return case, choice.add_options(target)
 
 
-def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoice:
-    """Choose the oracles of a list of names and of a file.
+def choose_oracles(names: Iterable[str]) -> OracleChoice:
+    """Choose the oracles of a list of names, each once, in order.
 
     Raises:
-        BadInput: For an unknown oracle or an invalid file.
+        BadInput: For an unknown oracle.
     """
-    fields = read_toml(file, _LONGEST) if file is not None else {}
-    listed = fields.pop("oracles", [])
-    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise BadInput(f"{shown(file, 160)}: `oracles` must be a list of names")
-    # Each once, in order: the file first, so that the command line only adds.
-    every = tuple(dict.fromkeys([*listed, *names]))
+    every = tuple(dict.fromkeys(names))
     for name in every:
         own = [] if name in _BY_NAME else sorted(entry_points(group=GROUP).names)
         if name not in _BY_NAME and name not in own:
@@ -186,32 +145,7 @@ def choose_oracles(names: Iterable[str], file: Path | None = None) -> OracleChoi
                 f"there is no oracle {shown(name, 60)}; there are"
                 f" {', '.join([*NAMES, *own])}{suggest_name(name, [*NAMES, *own])}"
             )
-    slowdown, memory = _take_table(fields, "slowdown", file), _take_table(fields, "memory", file)
-    choice = OracleChoice(
-        every,
-        _take_number(slowdown, "margin", MARGIN, file),
-        int(_take_number(slowdown, "rounds", ROUNDS, file)),
-        _take_number(memory, "margin", MEMORY_MARGIN, file),
-    )
-    unknown = [*fields, *slowdown, *memory]
-    if unknown:
-        raise BadInput(f"{shown(file, 160)} has the unknown setting {shown(unknown[0], 60)}")
-    return choice
-
-
-def _take_table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:
-    table = fields.pop(name, {})
-    if not isinstance(table, dict):
-        raise BadInput(f"{shown(file, 160)}: `{name}` must be a table")
-    return dict(table)
-
-
-def _take_number(table: dict[str, Any], name: str, usual: float, file: Path | None) -> float:
-    value = table.pop(name, usual)
-    # In Python, true is an int.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
-        raise BadInput(f"{shown(file, 160)}: `{name}` must be a number from 1 to 1000")
-    return float(value)
+    return OracleChoice(every)
 
 
 # What a verdict, a kind of failure, a rule, a hazard or an oracle means, by name.

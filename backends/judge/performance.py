@@ -33,41 +33,37 @@ MEMORY_FLOOR = 64 << 20
 _Sides = tuple[list[Observation], list[Observation]]
 
 
-def judge_slowdown(
-    optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN
-) -> verdict.Verdict:
+def judge_slowdown(optimised: Sequence[float], unoptimised: Sequence[float]) -> verdict.Verdict:
     """Judge paired CPU times in seconds.
 
-    `fail` if the medians are more than `margin` apart and the sign test says that the optimised build takes
-    more than `margin` times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must);
+    `fail` if the medians are more than `MARGIN` apart and the sign test says that the optimised build takes
+    more than `MARGIN` times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must);
     `pass` otherwise.
     """
     if len(optimised) != len(unoptimised) or not optimised:
         raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
-    slower = sum(is_slower(*pair, margin) for pair in zip(optimised, unoptimised, strict=True))
+    slower = sum(is_slower(*pair) for pair in zip(optimised, unoptimised, strict=True))
     chance = compute_sign_test(slower, len(optimised))
     # A clock may measure 0 for a tiny program.
     ratio = median(optimised) / max(median(unoptimised), 1e-12)
     reason = (
         f"the optimised build takes {ratio:.2f} times the CPU time of the unoptimised one"
-        f" ({1e3 * median(optimised):.3g} for {1e3 * median(unoptimised):.3g} ms; over {margin:g} times in"
+        f" ({1e3 * median(optimised):.3g} for {1e3 * median(unoptimised):.3g} ms; over {MARGIN:g} times in"
         f" {slower} of {len(optimised)} pairs)"
     )
-    if ratio > margin and chance <= LEVEL:
+    if ratio > MARGIN and chance <= LEVEL:
         return verdict.Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
     return verdict.Verdict("pass", reason, rules=("slowdown",))
 
 
-def judge_memory(
-    optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN
-) -> verdict.Verdict:
+def judge_memory(optimised: Sequence[int], unoptimised: Sequence[int]) -> verdict.Verdict:
     """Judge peak memory in bytes: `fail` if even the least of the optimised build exceeds the margin."""
     if not optimised or not unoptimised:
         raise ValueError("memory needs at least one peak of either build")
     # The comparison that favours the compiler: other load only ever adds to a peak.
     a, b = min(optimised), max(unoptimised)
     reason = f"the optimised build needs {a / 2**20:.0f} MiB, the unoptimised one {b / 2**20:.0f} MiB"
-    if a > margin * b and a - b > MEMORY_FLOOR:
+    if a > MEMORY_MARGIN * b and a - b > MEMORY_FLOOR:
         return verdict.Verdict("fail", reason, "memory", "run", rules=("memory",), blame="optimiser")
     return verdict.Verdict("pass", reason, rules=("memory",))
 
@@ -83,7 +79,6 @@ def measure_slowdown(
     target: registry.ResolvedTarget,
     lab: oracles.Lab,
     rounds: int = ROUNDS,
-    margin: float = MARGIN,
 ) -> verdict.Verdict:
     """Run the target and its unoptimised build in turn and judge the run times.
 
@@ -95,13 +90,13 @@ def measure_slowdown(
 
     def is_settled(sides: _Sides) -> bool:
         pairs = zip(_list_times(sides[0]), _list_times(sides[1]), strict=True)
-        return sum(not is_slower(*pair, margin) for pair in pairs) > rounds - slow
+        return sum(not is_slower(*pair) for pair in pairs) > rounds - slow
 
     sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled, ir_of(program).timed_repeats)
     return (
         sides
         if isinstance(sides, verdict.Verdict)
-        else judge_slowdown(_list_times(sides[0]), _list_times(sides[1]), margin)
+        else judge_slowdown(_list_times(sides[0]), _list_times(sides[1]))
     )
 
 
@@ -109,9 +104,9 @@ def _list_times(side: Sequence[Observation]) -> list[float]:
     return [observation.cpu_seconds for observation in side]
 
 
-def is_slower(took: float, usual: float, margin: float) -> bool:
-    """Return whether a run took more than `margin` times the CPU seconds of the unoptimised build."""
-    return took > margin * usual and took - usual > TIME_FLOOR
+def is_slower(took: float, usual: float) -> bool:
+    """Return whether a run took more than `MARGIN` times the CPU seconds of the unoptimised build."""
+    return took > MARGIN * usual and took - usual > TIME_FLOOR
 
 
 def measure_memory(
@@ -120,20 +115,19 @@ def measure_memory(
     target: registry.ResolvedTarget,
     lab: oracles.Lab,
     rounds: int = 3,
-    margin: float = MEMORY_MARGIN,
 ) -> verdict.Verdict:
     """Run the target and its unoptimised build in turn and judge the peaks of resident memory; one good pair
     is enough.
     """
 
     def is_settled(sides: _Sides) -> bool:
-        return judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]), margin).verdict == "pass"
+        return judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1])).verdict == "pass"
 
     sides = _run_in_turn(program, inputs, target, lab, rounds, is_settled)
     return (
         sides
         if isinstance(sides, verdict.Verdict)
-        else judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]), margin)
+        else judge_memory(_list_peaks(sides[0]), _list_peaks(sides[1]))
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from opsieve.backends.judge.performance import ROUNDS
+from opsieve.backends.judge.performance import MARGIN, ROUNDS
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
@@ -135,7 +135,7 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
     if not test.shown(*seen):
         return None, "it is not slower than its unoptimised build"
     reason = (
-        f"{target.display} takes over {test.margin:g} times the CPU time of {baseline.display} in {seen[0]}"
+        f"{target.display} takes over {MARGIN:g} times the CPU time of {baseline.display} in {seen[0]}"
         f" of {seen[1]} pairs of runs"
     )
     verdict = Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")

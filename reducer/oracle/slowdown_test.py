@@ -16,7 +16,7 @@ from opsieve.reducer.oracle.target_test import Runnable
 
 @dataclass(frozen=True)
 class SlowdownTest:
-    """A test that says `same` if the target takes more than `margin` times the CPU time of its unoptimised
+    """A test that says `same` if the target takes more than `MARGIN` times the CPU time of its unoptimised
     build, by a sequential test over pairs of runs.
 
     The two builds take turns at running first. A candidate that fails or gives other results than the
@@ -26,7 +26,6 @@ class SlowdownTest:
     workers: Workers
     target: ResolvedTarget
     baseline: ResolvedTarget
-    margin: float = MARGIN
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -42,7 +41,7 @@ class SlowdownTest:
             pair = self._pair(subject, turn)
             if any(run.outcome != "ok" for run in pair):
                 return 0, 0
-            slower += is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin)
+            slower += is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds)
         return slower, runs
 
     def shown(self, seen: int, runs: int) -> bool:
@@ -60,8 +59,8 @@ class SlowdownTest:
             # inputs.
             if not trials.count and self._fails(subject, pair):
                 return CheckResult("slippage", "the builds give different results")
-            trials = trials.with_one(is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds, self.margin))
-        kind = f"over {self.margin:g} times in {trials.successes} of {trials.count} pairs"
+            trials = trials.with_one(is_slower(pair[0].cpu_seconds, pair[1].cpu_seconds))
+        kind = f"over {MARGIN:g} times in {trials.successes} of {trials.count} pairs"
         return CheckResult("same" if trials.decision == "yes" else "gone", kind)
 
     def _pair(self, subject: Runnable, turn: int) -> tuple[Observation, Observation]:

@@ -6,7 +6,7 @@ from in_process import TableLab
 
 from opsieve.backends.judge import oracles
 from opsieve.backends.judge.further_runs import run_optional_oracles
-from opsieve.backends.judge.oracle_names import OracleChoice, choose_oracles
+from opsieve.backends.judge.oracle_names import choose_oracles
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import resolve
 from opsieve.gen.declarations.properties import RANDOM
@@ -62,8 +62,3 @@ def test_memory_is_well_after_one_pair() -> None:
     lab = TableLab({FAKE: gives(), BASE: gives()})
     assert kind_of(lab, "memory") is None
     assert len(lab.asked) == 2
-
-
-def test_what_a_campaign_asks_is_read_back_from_its_words() -> None:
-    for choice in (OracleChoice(), OracleChoice(("slowdown", "nondeterminism"), 3.0, 9, 2.5)):
-        assert OracleChoice.from_facts(choice.list_facts()) == choice

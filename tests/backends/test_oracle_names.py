@@ -1,4 +1,4 @@
-"""Oracles chosen by name and by file."""
+"""Oracles chosen by name."""
 
 from pathlib import Path
 
@@ -31,36 +31,15 @@ def test_what_is_always_asked_may_be_named_and_changes_nothing() -> None:
     assert choose_oracles(always).measured == ()
 
 
-def test_a_file_chooses_and_sets_margins(tmp_path: Path) -> None:
-    file = tmp_path / "oracles.toml"
-    file.write_text('oracles = ["slowdown", "memory"]\n[slowdown]\nmargin = 3\nrounds = 5\n')
-    choice = choose_oracles(["execution"], file)
-    assert choice.names == ("slowdown", "memory", "execution")
+def test_oracles_are_chosen_once_and_in_order() -> None:
+    choice = choose_oracles(["slowdown", "execution", "memory", "slowdown"])
+    assert choice.names == ("slowdown", "execution", "memory")
     assert choice.measured == ("slowdown", "memory")
-    assert (choice.slowdown_margin, choice.rounds, choice.memory_margin) == (3.0, 5, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('oracles = ["magic"]', "there is no oracle"),
-        ("oracles = 3", "list of names"),
-        ("oracles = []\nother = 1", "'other'"),
-        ("[slowdown]\nmargin = 0.5", "number from 1"),
-        ("[slowdown]\nmargins = 2", "'margins'"),
-        ("oracles = [", "not TOML"),
-        ("a" * 70_000, "bytes"),
-    ],
-)
-def test_a_file_that_says_something_else_is_refused_with_a_sentence(
-    tmp_path: Path, text: str, said: str
-) -> None:
-    file = tmp_path / "oracles.toml"
-    file.write_text(text)
-    with pytest.raises(BadInput, match=said):
-        choose_oracles([], file)
-    with pytest.raises(BadInput, match="cannot read"):
-        choose_oracles([], tmp_path / "missing.toml")
+def test_an_unknown_oracle_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(BadInput, match=r"there is no oracle 'slowdwon'.*slowdown"):
+        choose_oracles(["slowdwon"])
 
 
 def test_every_name_stands_in_the_documentation() -> None:

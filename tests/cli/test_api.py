@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, list[Any]] = {
 ARGUMENT = {
     "models": "model", "case": "model", "what": "case", "place": "store", "folder": "store", "logs": "path",
     "level": "same", "script": "check", "no-check": "check", "no-attribute": "attribute", "rtol": "tolerance",
-    "atol": "tolerance", "oracles": "oracle_file", "ops": "operators", "commits": "repository",
+    "atol": "tolerance", "ops": "operators", "commits": "repository",
     "releases": "package", "package": "packages", "index": "indexes", "as": "kind", "script-files": "scripts",
     "no-history": "history",
 }  # fmt: skip

@@ -18,7 +18,6 @@ COMMANDS = """
 run ODD -t reference
 run CASE -t reference --inputs ODD
 run CASE -t reference --expected ODD
-run CASE -t reference --oracles ODD
 reduce ODD -t reference
 reduce CASE -t reference --inputs ODD
 import ODD -o OUT
@@ -38,7 +37,6 @@ bisect ODD -t onnxruntime
 attribute ODD -t onnxruntime
 corpus run ODD
 fuzz --store ODD --tests 1 -t reference
-fuzz --oracles ODD --tests 1 -t reference --store OUT
 """
 
 

@@ -241,7 +241,6 @@ ODD = os.fsdecode(b"m\xff\xfe")
 DIGITS = "9" * 5000
 TEXTS = {  # a file, what is in it, and the command that reads it
     "opsieve.toml": (f"seconds = {DIGITS}", "run case -t fake"),
-    "oracles.toml": (f"x = {DIGITS}", "run case -t fake --oracles oracles.toml"),
     "found/known/r.toml": (f"title = 't'\nversions = {DIGITS}", "triage found"),
     f"found/known/{ODD}.toml": ("title = 't'\nkind = 'error'", "triage found"),
     f"found/known/{ODD}2.toml": ("title = 't'\nkind = 3", "triage found --json"),

@@ -239,7 +239,6 @@ KINDS: list[tuple[str, Callable[[Path], None]]] = [
     ("corpus diff a.json a.json", _json),
     ("coverage a.json", _json),
     ("triage --logs log.txt", _text),
-    ("run m.onnx -t fake --oracles a.toml", _text),
     ("known import a.json --store s", lambda folder: (_store(folder), _json(folder))[0]),
 ]
 

@@ -382,7 +382,7 @@ def test_a_plan_is_read_back_from_its_text() -> None:
         CampaignPlan(),
         PLAN,
         CampaignPlan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18)),
-        CampaignPlan(metamorphic=True, further=OracleChoice(("slowdown",), 3.0)),
+        CampaignPlan(metamorphic=True, further=OracleChoice(("slowdown", "nondeterminism"))),
     ):
         assert parse_plan(plan.generator) == (plan, False)
 

@@ -61,7 +61,8 @@ class CampaignPlan:
             fields["metamorphic"] = "yes"
         if self.costs:
             fields["costs"] = str(self.costs)
-        fields |= self.further.list_facts()
+        if self.further.measured:
+            fields["measured"] = ",".join(self.further.measured)
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
     def make_case(self, campaign_seed: int, number: int, shares: tuple[tuple[str, float], ...] = ()) -> Case:
@@ -136,8 +137,9 @@ def parse_plan(generator: str) -> tuple[CampaignPlan, bool]:
     probed = fields.pop("supports", "") != ""
     metamorphic = fields.pop("metamorphic", "") != ""
     costs = read_costs(fields.pop("costs")) if "costs" in fields else NONE
-    further = OracleChoice.from_facts(fields)
-    fields = {key: value for key, value in fields.items() if key not in further.list_facts()}
+    further = OracleChoice(tuple(filter(None, fields.pop("measured", "").split(","))))
+    # Earlier campaigns name the margins of their oracles, which are fixed now.
+    fields.pop("margins", None)
     return CampaignPlan(name, from_record(fields), (), metamorphic, further, edition, costs), probed
 
 

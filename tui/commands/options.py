@@ -205,9 +205,6 @@ ORACLE = click.option(
         "slowdown, memory, nondeterminism, or one of your own. The other oracles are always consulted."
     ),
 )
-ORACLES = click.option(
-    "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
-)
 OFFLINE = click.option("--offline", is_flag=True, help="Use only releases that are installed already.")
 _ENV = click.option(
     "--env",

@@ -41,7 +41,6 @@ TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green",
 @options.RTOL
 @options.ATOL
 @options.ORACLE
-@options.ORACLES
 @options.METAMORPHIC
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
@@ -130,7 +129,7 @@ def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     from opsieve.backends.judge.oracle_names import choose_oracles
     from opsieve.triage.judging import JudgeRequest
 
-    choice = choose_oracles(given["oracles"], given["oracle_file"])
+    choice = choose_oracles(given["oracles"])
     return JudgeRequest(
         targets=given["targets"],
         inputs=given["inputs"],

@@ -130,7 +130,6 @@ SHOWN = 5
     help="Write the new failures to this .md or .html file when the campaign ends; repeatable.",
 )
 @options.ORACLE
-@options.ORACLES
 @options.METAMORPHIC
 @options.make_seconds(20.0)
 @options.MEMORY
@@ -175,7 +174,6 @@ def command(
     seconds: float,
     memory: int,
     oracles: tuple[str, ...],
-    oracle_file: Path | None,
     as_json: bool,
     json_lines: bool,
     quiet: bool,
@@ -215,7 +213,7 @@ def command(
         )
         verdict.check_options()
         limits = Limits(seconds=seconds, memory=memory << 20)
-        choice = choose_oracles(oracles, oracle_file)
+        choice = choose_oracles(oracles)
         given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
         request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
         events = _Events(json_lines)
