@@ -5,6 +5,7 @@ failure.
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.chosen_values import choose_values
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.programs import add_script, get_checker
 from opsieve.backends.workers.workers import Test, Workers
@@ -121,15 +123,17 @@ def judge_models(
 ) -> Generator[JudgeResult | RefusedModel]:
     """Judge every model on every target, in order and `group` models at a time; diagnostics go to `say`.
 
+    Without targets in the request each case runs on the one that it names.
+
     Raises:
-        BadInput: For unknown targets or values.
+        BadInput: For unknown targets of the request, or unknown values.
     """
     values = ""
     if request.values:
         if request.expected is not None:
             raise BadInput("--expected belongs to the inputs as they are: pass either --expected or --values")
         values = named_values(request.values, (SEARCH, SPECIAL))
-    targets = request.oracles.expand_targets([resolve(text) for text in request.targets or ("onnxruntime",)])
+    targets = request.oracles.expand_targets([resolve(text) for text in request.targets])
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         cache = ObservationCache(workers)
         for first in range(0, len(models), group):
@@ -137,9 +141,30 @@ def judge_models(
             yield from refused
             if values:
                 cases = choose_values(cases, values, request.seed, workers, say)
-            yield from _judge_all(cases, targets, request, cache)
+            for found, some in groupby(cases, lambda each: _find_targets(each, targets, request)):
+                if isinstance(found, RefusedModel):
+                    yield found
+                else:
+                    yield from _judge_all(list(some), found, request, cache)
             # Observations hold outputs; a folder may have thousands of models.
             cache.forget_all()
+
+
+def choose_target(case: Case, offline: bool) -> str:
+    """Return the target that a case names, else onnxruntime. Raises BadInput for one that needs consent."""
+    return named_by_file(case.parameters.get("target") or "onnxruntime", offline, case.origin.versions)
+
+
+def _find_targets(
+    named: tuple[str, Case], targets: list[ResolvedTarget], request: JudgeRequest
+) -> list[ResolvedTarget] | RefusedModel:
+    """Return the targets; without any, the case's own with the additions of the oracles, or why it cannot be
+    used.
+    """
+    try:
+        return targets or request.oracles.expand_targets([resolve(choose_target(named[1], request.offline))])
+    except BadInput as error:
+        return RefusedModel(named[0], f"{named[0]}: {error}")
 
 
 def _open_cases(

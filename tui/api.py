@@ -71,7 +71,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
 def run(
     model: Model,
     inputs: Values = None,
-    targets: Sequence[str] = ("onnxruntime",),
+    targets: Sequence[str] = (),
     *,
     expected: Values = None,
     seed: int = 0,
@@ -93,7 +93,8 @@ def run(
     Args:
         model: The model, in one of the forms that `open_case` takes.
         inputs: Input values, in the forms that `open_case` takes.
-        targets: Compilers, written ``backend[==release | @path][:option,...]``.
+        targets: Compilers, written ``backend[==release | @path][:option,...]``; if empty, the one that a case
+            names, else onnxruntime.
         expected: Expected outputs; a result that contradicts them is a failure.
         seed: Seed of the inputs that are drawn.
         values: How inputs are chosen, as ``--values`` takes it.
@@ -306,7 +307,7 @@ def open_store(folder: str | os.PathLike[str]) -> "Queries":
 def assert_agrees(
     model: Model,
     inputs: Values = None,
-    targets: Sequence[str] = ("onnxruntime",),
+    targets: Sequence[str] = (),
     *,
     expected: Values = None,
     tolerance: tuple[float, float] | None = None,
@@ -323,7 +324,8 @@ def assert_agrees(
     Args:
         model: The model, in one of the forms that `open_case` takes.
         inputs: Input values, in the forms that `open_case` takes.
-        targets: Compilers, written ``backend[==release | @path][:option,...]``.
+        targets: Compilers, written ``backend[==release | @path][:option,...]``; if empty, the one that a case
+            names, else onnxruntime.
         expected: Expected outputs.
         tolerance: (relative, absolute) tolerance per element; replaces the measured policy.
         seed: Seed of the inputs that are drawn.

@@ -40,7 +40,7 @@ from opsieve.triage.corpus.corpus_file import (
     write_corpus,
 )
 from opsieve.triage.fingerprint.fingerprint import VERSION
-from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
+from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, choose_target, judge_models
 
 _LIMITS = Limits()
 _NO_CHOICE = OracleChoice()
@@ -211,9 +211,7 @@ def _choose_targets(path: Path, request: CorpusRequest) -> tuple[str, ...]:
     """Choose the targets for a new case: those of the request, or the one that the case names."""
     if request.targets:
         return tuple(dict.fromkeys(request.targets))
-    case = open_case(path)
-    text = case.parameters.get("target") or _DEFAULT
-    return (consent.named_by_file(text, request.offline, case.origin.versions),)
+    return (choose_target(open_case(path), request.offline),)
 
 
 def _save_case(

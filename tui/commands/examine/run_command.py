@@ -23,7 +23,10 @@ TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green",
 @click.argument("models", nargs=-1, required=True, type=options.PATH)
 @options.INPUTS
 @options.EXPECTED
-@options.TARGETS
+@options.make_targets(
+    "Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: the target recorded in"
+    " the case, else onnxruntime]"
+)
 @click.option(
     "--values",
     help=(
@@ -44,6 +47,7 @@ TONES = {"bad": "red", "warn": "yellow", "dim": "bright_black", "good": "green",
 @options.METAMORPHIC
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
+@options.CONSENT
 @options.NO_SANDBOX
 @click.option(
     "--save", type=options.PATH, help="Save each failure as a case directory inside this directory."
