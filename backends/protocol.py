@@ -76,6 +76,8 @@ class BackendFacts:
 
     # It is no compiler: it checks, evaluates or searches for others, and is never a test target by default.
     helper: bool = False
+    # False: it accepts or refuses a program, and gives no outputs that could be compared
+    computes: bool = True
     # Backends with the same word share code: agreement between them counts as one witness. "": its name.
     family: str = ""
     # Another compiler, as a target is written, that runs its result: where that compiler fails on the

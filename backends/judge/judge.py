@@ -122,6 +122,8 @@ def _decide(session: JudgingSession) -> Verdict:
 def _judge_outputs(session: JudgingSession, outputs: Values) -> Verdict:
     """Judge a target that returned outputs."""
     target = session.target
+    if not target.facts.computes:
+        return make_verdict("pass", make_reason(Cause.ACCEPTS_ONLY, target=target))
     if session.expected is not None:
         given = compare(outputs, session.expected, session.dtypes, session.policy)
         session.consulted.append(EXPECTED)

@@ -52,6 +52,7 @@ class Cause(Enum):
     )
     # It gave outputs.
     GIVES_EXPECTED = "{target} gives the expected outputs"
+    ACCEPTS_ONLY = "{target} accepts the program; it computes nothing"
     AGREES = "{target} agrees with {oracle}"
     WITHIN_RULES = "{target} differs within the rules {rules}: {mismatch}"
     UNDEFINED = "ONNX leaves the result undefined ({rules}): {mismatch}"

@@ -137,6 +137,16 @@ def test_agreement_with_the_reference_asks_nobody_else() -> None:
     assert len(result.observations) == 2
 
 
+@pytest.mark.parametrize("expected", [None, {"y": np.float32([1])}])
+def test_a_target_that_only_accepts_programs_owes_no_outputs(expected: Any) -> None:
+    lab = TableLab({"checker": Observation("", "1", "ok", "run", {}), REF: truth(1)})
+    found = judge_program(program(), {"x": np.float32([1])}, resolve("checker"), lab, expected=expected)
+    assert (found.verdict.verdict, found.verdict.reason) == (
+        "pass",
+        "checker accepts the program; it computes nothing",
+    )
+
+
 def test_agreement_with_expected_outputs_asks_nobody() -> None:
     result, lab = judged({FAKE: gives(1, 2)}, expected={"y": np.float32([1, 2])})
     assert (result.verdict.verdict, lab.asked) == ("pass", [FAKE])
