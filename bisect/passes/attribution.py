@@ -148,6 +148,9 @@ def _iter_suspects(
     most = tuple(dict.fromkeys((*suspects, *first.ran, *switches)))
     if most != suspects:
         yield most
+    # One inside another is traced after it: the inner one says more.
+    for host in reversed(first.hosts):
+        yield (host,)
     if first.hosts:
         yield (*most, *first.hosts)
     if own:

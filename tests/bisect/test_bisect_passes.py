@@ -137,6 +137,12 @@ def test_a_host_is_blamed_only_when_no_single_pass_is() -> None:
     assert blame(LEVELS, PASSES, compiler([{"Other"}]), hosts=("Host",)).answer == "unnamed"
 
 
+def test_of_hosts_inside_each_other_the_innermost_that_cures_is_blamed() -> None:
+    hosts = ("Outer", "Middle", "Inner", "Beside")
+    for cures, named in (({"Outer", "Middle", "Inner"}, "Inner"), ({"Outer", "Middle"}, "Middle")):
+        assert blame(LEVELS, PASSES, compiler([cures]), hosts=hosts).passes == (named,)
+
+
 def test_what_acted_is_asked_first() -> None:
     found = blame(LEVELS, PASSES, compiler([{"Pass23"}]), acted=("Pass7", "Pass23"))
     assert (found.passes, found.alone) == (("Pass23",), ("Pass23",))
