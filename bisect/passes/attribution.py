@@ -102,6 +102,10 @@ def _blame_level(
         others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
         every = [name for name in dict.fromkeys(others) if name not in holders]
         alone, kept = case.confirm_guilt(guilty, every)
+        idle = {*first.ran, *first.hosts}.difference(first.acted)
+        if converts and len(guilty) > 1 and set(alone) == set(guilty) <= idle:
+            # They ended and changed nothing. Without any pass the compiler does not convert the program.
+            return Attribution("conversion", (), (), {}, 0)
         # Where each of two passes cures the failure, the later one made it of what the earlier one left.
         while len(guilty) == 1 and not alone and guilty[0] in first.acted:
             later = case.find_cure(first.acted[first.acted.index(guilty[0]) + 1 :])

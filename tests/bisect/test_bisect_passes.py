@@ -132,6 +132,23 @@ def test_what_fails_with_every_pass_off_is_the_conversion(left: tuple[str, ...],
     assert find_guilty_passes(["none", "target"], probe, trace).answer == "unnamed"
 
 
+@pytest.mark.parametrize(("acted", "answer"), [((), "conversion"), (("Pass1",), "set")])
+def test_passes_that_each_cause_it_without_any_effect_are_not_blamed(
+    acted: tuple[str, ...], answer: str
+) -> None:
+    passes = ("Pass1", "Pass2", "Pass3")
+
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        # The compiler exports the program only if a pass ran.
+        return TestResult.GOOD if level == "none" or set(passes) <= set(off) else TestResult.BAD
+
+    def trace(level: str, off: tuple[str, ...]) -> PassTrace:
+        return PassTrace(tuple(name for name in passes if name not in off), acted)
+
+    found = find_guilty_passes(["none", "target"], probe, trace, converts=True)
+    assert (found.answer, found.passes) == (answer, () if answer == "conversion" else passes)
+
+
 def test_a_host_is_blamed_only_when_no_single_pass_is() -> None:
     assert blame(LEVELS, PASSES, compiler([{"Host"}]), hosts=("Host",)).passes == ("Host",)
     assert blame(LEVELS, PASSES, compiler([{"Other"}]), hosts=("Host",)).answer == "unnamed"

@@ -296,8 +296,8 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
 
 _NO_PASS = {
     "not-a-pass": "not an optimiser pass: it also fails with all optimisations off",
-    "conversion": "not an optimiser pass but the import or export of the program: it also fails with every"
-    " pass off",
+    "conversion": "not an optimiser pass but the import or export of the program: it fails whichever passes"
+    " are off",
 }
 
 
