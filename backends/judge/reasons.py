@@ -53,6 +53,7 @@ class Cause(Enum):
     # It gave outputs.
     GIVES_EXPECTED = "{target} gives the expected outputs"
     ACCEPTS_ONLY = "{target} accepts the program; it computes nothing"
+    IS_ORACLE = "{target} judges other targets; name the compiler to judge"
     AGREES = "{target} agrees with {oracle}"
     WITHIN_RULES = "{target} differs within the rules {rules}: {mismatch}"
     UNDEFINED = "ONNX leaves the result undefined ({rules}): {mismatch}"

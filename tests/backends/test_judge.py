@@ -147,6 +147,11 @@ def test_a_target_that_only_accepts_programs_owes_no_outputs(expected: Any) -> N
     )
 
 
+def test_the_oracle_itself_is_not_judged() -> None:
+    found = judge_program(program(), {"x": np.float32([1])}, resolve(REF), TableLab({REF: truth(1)}))
+    assert found.verdict.verdict == "undecided"
+
+
 def test_agreement_with_expected_outputs_asks_nobody() -> None:
     result, lab = judged({FAKE: gives(1, 2)}, expected={"y": np.float32([1, 2])})
     assert (result.verdict.verdict, lab.asked) == ("pass", [FAKE])

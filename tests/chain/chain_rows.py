@@ -340,7 +340,7 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
                 Cause.AGREES_UNREFERENCED,
                 Cause.REFUSES_RIGHTLY,
             ),
-            *(Cause.OPERATORS_AGREE, Cause.OUTVOTED, Cause.SELF_AGREES),
+            *(Cause.OPERATORS_AGREE, Cause.OUTVOTED, Cause.SELF_AGREES, Cause.ACCEPTS_ONLY),
         ),
         "undecided": (
             *(
@@ -362,6 +362,7 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
                 Cause.NOBODY_OBJECTS,
                 Cause.LENIENT,
                 Cause.NO_PLAIN,
+                Cause.IS_ORACLE,
                 Cause.NO_BASELINE,
             ),
             *(Cause.CONTRADICTS_UNREFERENCED, Cause.NOT_MEASURED),
