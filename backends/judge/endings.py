@@ -116,7 +116,7 @@ def judge_refusal(session: judging_session.JudgingSession, first: Observation) -
             return make_verdict("unsupported", reason, at=first)
     if acceptor:
         does = "refuses" if first.outcome == "rejected" else "fails on"
-        does_too = "the expected outputs accept" if acceptor == oracles.EXPECTED else f"{acceptor} accepts"
+        does_too = "has expected outputs" if acceptor == oracles.EXPECTED else f"{acceptor} accepts"
         reason = make_reason(Cause.REFUSES, target=target, does=does, acceptor=does_too, ending=first)
         return make_verdict("fail", reason, "error", first, blame=blame)
     if _find_type_error(session):
