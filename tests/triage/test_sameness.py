@@ -45,6 +45,13 @@ def wrong(what: str) -> Fingerprint:
         (error("no room"), error("no room", "fold"), "release", False),
         (broken("not sorted"), broken("(op_type:Conv): other shapes"), "release", False),
         (broken("(op_type:Conv)"), broken("(op_type:Conv, node name: node)"), "release", True),
+        (broken("no opset"), broken("two nodes of one name (h_cast)"), "fingerprint", False),
+        (
+            broken("two nodes of one name (x_cast_0)"),
+            broken("two nodes of one name (input_cast_0_cast)"),
+            "fingerprint",
+            True,
+        ),
         (error("no room"), error("no room", line=8), "fingerprint", True),
         (error("no room"), error("no room", line=8), "cure", True),
     ],

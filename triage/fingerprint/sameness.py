@@ -33,7 +33,6 @@ LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")
 # failure".
 _LATER = frozenset(
     [
-        ComponentName.FOUND,
         ComponentName.OPERATORS,
         ComponentName.EDGES,
         ComponentName.RANKS,
@@ -45,6 +44,8 @@ _LATER = frozenset(
 )
 # They count in a key until a reduced graph or a pass tells more, and always here.
 _UNTIL_KNOWN = frozenset([ComponentName.DTYPE, ComponentName.BLAME])
+# The operator at which a checker meets a fault, and a name that a transformer makes of one of the program
+_DOWNSTREAM = re.compile(r"(?:op_type|OpType) \w+|\w*_\w*")
 # Releases changed the status of some errors and the names that they give nodes, not their words.
 _CHANGING = re.compile(r"^[A-Z_]{2,40}: |, node name: [^)]*")
 
@@ -114,7 +115,13 @@ def _get_outline(found: Fingerprint) -> Hashable:
 
 def _get_lasting(found: Fingerprint) -> Hashable:
     return tuple(
-        (part.name, get_essence(part))
+        (
+            part.name,
+            # What is wrong with a broken model, whatever operator and made name shows it
+            " ".join(_DOWNSTREAM.sub("", get_essence(part)).split())
+            if part.name is ComponentName.FOUND
+            else get_essence(part),
+        )
         for part in found.components
         # The type counts before reduction and must not change unnoticed during it.
         if (part.kept or part.name in _UNTIL_KNOWN) and part.name not in _LATER
