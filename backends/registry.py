@@ -4,7 +4,6 @@ Text becomes a `ResolvedTarget` once, where it enters (an option, a case, a stor
 takes the object.
 """
 
-import importlib
 import importlib.metadata
 import inspect
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from opsieve.backends.protocol import Backend, BackendFacts, facts_of
 from opsieve.backends.target import BadTarget, Target, absolute_command
-from opsieve.gen.errors import BadInput, suggest_name
+from opsieve.gen.errors import BadInput, load_plugin, suggest_name
 
 GROUP = "opsieve.backends"
 # Options that every backend has: they are no matter of the compiler's.
@@ -65,16 +64,10 @@ def plugin(name: str) -> Plugin:
         )
     entry = next(iter(entries), None)
     if entry is None:
-        raise BadTarget(
-            f"there is no backend {name!r}; there are {', '.join(names())}{suggest_name(name, names())}"
-        )
-    try:
-        module = importlib.import_module(entry.module)
-        backend: Backend = getattr(module, entry.attr)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise BadTarget(
-            f"the backend {name} cannot be loaded ({error}): reinstall the package that brings it"
-        ) from error
+        hint = suggest_name(name, names()) or f"; there are {', '.join(names())}"
+        raise BadTarget(f"there is no backend {name!r}{hint}")
+    backend: Backend = load_plugin(entry, "backend", BadTarget)
+    module = sys.modules[entry.module]
     root = sys.modules[entry.module.partition(".")[0]]
     # A namespace package has no file.
     file = inspect.getfile(root if getattr(root, "__file__", None) else module)

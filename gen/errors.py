@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -59,6 +61,19 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean NAME?` for the closest of `names`, "" if all are too different."""
     close = get_close_matches(name[:60], list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def load_plugin(entry: EntryPoint, role: str, problem: type[BadInput] = BadInput) -> Any:
+    """Load what an entry point names; `role` says in a message what it is, such as `strategy`. Raises
+    `problem` if the code of its package fails.
+    """
+    try:
+        return entry.load()
+    except Exception as error:
+        raise problem(
+            f"the {role} {shown(entry.name)} cannot be loaded ({type(error).__name__}: {error}): mend or"
+            " reinstall its package"
+        ) from error
 
 
 def format_install_command(requirement: str) -> str:

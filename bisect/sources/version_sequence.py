@@ -24,7 +24,7 @@ from opsieve.backends.releases.installers import release_key
 from opsieve.bisect.search import search, search_loop
 from opsieve.bisect.sources.outcome import ProbeJournal, VersionOutcome, classify_outcome, lacks_failure
 from opsieve.gen.case.case import Case
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput, load_plugin, shown
 
 Say = Callable[[str], None]
 
@@ -335,9 +335,4 @@ def load_opener(name: str) -> Opener:
     if not found:
         there = ", ".join(sorted({entry.name for entry in entries})) or "none"
         raise BadInput(f"there is no source of versions {shown(name)}; there are {there}")
-    try:
-        return cast(Opener, found[0].load())
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise BadInput(
-            f"the source of versions {shown(name)} cannot be loaded ({error}): reinstall its package"
-        ) from None
+    return cast(Opener, load_plugin(found[0], "source of versions"))

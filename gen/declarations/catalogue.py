@@ -17,6 +17,7 @@ from onnx.defs import OpSchema
 
 from opsieve.gen.declarations.declaration import Operator, SizeRule
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain
+from opsieve.gen.errors import load_plugin
 from opsieve.gen.model.tensors import NUMBERS
 
 NEWEST: Final = onnx.defs.onnx_opset_version()
@@ -189,7 +190,8 @@ class OpTable(tuple[OpChoice, ...]):
 def known_operators() -> dict[str, Operator]:
     """Return every declared operator by name (`Add`, `com.microsoft::Gelu`), sorted."""
     # Sorted, since entry points come in the order of installation and seeds must mean the same everywhere.
-    found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
+    points = sorted(entry_points(group=GROUP))
+    found = [operator for point in points for operator in load_plugin(point, "set of operators")]
     return {name_with_domain(operator): operator for operator in sorted(found, key=name_with_domain)}
 
 

@@ -5,14 +5,13 @@ is what most files are, and then no other record is loaded.
 """
 
 import functools
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput, load_plugin, shown
 from opsieve.gen.irs.ir import IR
 from opsieve.gen.model import printable, tensors
 from opsieve.gen.model.program import AnotherIR, Program
@@ -42,10 +41,7 @@ def ir_named(name: str) -> IR[Program]:
     """Return the IR called `name`; BadInput when there is none, or its package cannot be loaded."""
     if name not in _entries():
         raise BadInput(f"there is no IR {shown(name)}; there are {', '.join(ir_names())}")
-    try:
-        found: IR[Program] = _entries()[name].load()
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise BadInput(f"the IR {shown(name)} cannot be loaded ({error}): reinstall its package") from error
+    found: IR[Program] = load_plugin(_entries()[name], "IR")
     return found
 
 
@@ -108,11 +104,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, tensors.Value]:
 
 def load_named(text: str) -> Any:
     """Import the object that a record names as `module:name`. Raises BadInput if that fails."""
-    module, _, name = text.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise BadInput(f"{shown(text)} cannot be loaded ({error}): reinstall its package") from error
+    return load_plugin(EntryPoint(text, text, GROUP), "part")
 
 
 def keep_script(program: P, script: str, exact: bool) -> P:

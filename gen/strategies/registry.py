@@ -7,12 +7,13 @@ docs/how-to/write-a-strategy.md walks through one. Equal requests and seeds give
 
 import functools
 import gc
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.errors import BadInput, shown, suggest_name
+from opsieve.gen.errors import BadInput, load_plugin, shown, suggest_name
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.graph.siblings import Template
@@ -65,8 +66,28 @@ def load_strategy(name: str) -> Strategy:
             f"there is no strategy {shown(name)}; there are"
             f" {', '.join(list_names())}{suggest_name(name, list_names())}"
         )
-    found: Strategy = _find_entry_points()[name].load()
-    return found
+    point = _find_entry_points()[name]
+    found: Strategy = load_plugin(point, "strategy")
+    return found if point.module.startswith("opsieve.") else functools.partial(_run_plugin, name, found)
+
+
+def _run_plugin(name: str, strategy: Strategy, request: GenRequest, seed: int) -> Case:
+    """Run a strategy of another package, so that its mistakes are reported as its own."""
+    try:
+        made = strategy(request, seed)
+    except BadInput:
+        raise
+    except Exception as error:
+        # The first frame is ours. The deepest one may be in a function of ours that was called wrongly.
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
+        raise BadInput(
+            f"the strategy {name} failed for seed {seed}: {type(error).__name__}: {error}"
+            f" ({last.filename}:{last.lineno})"
+        ) from error
+    if not isinstance(made, Case):
+        raise BadInput(f"the strategy {name} returned {shown(made)} for seed {seed}, which is not a Case")
+    return made
 
 
 def ir_made_by(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.errors import BadInput, load_plugin, shown
 from opsieve.gen.irs.registry import ir_of, load_named
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.census import Part
@@ -90,15 +90,8 @@ def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
     """Return the dimensions of an entry point group, those named in `order` first. BadInput for a plug-in
     that cannot be loaded.
     """
-    found: list[Pass[S]] = []
-    for entry in importlib.metadata.entry_points(group=group):
-        try:
-            found.append(entry.load())
-        # Plug-ins come from other packages, which may be broken or half removed.
-        except (ImportError, AttributeError, SyntaxError) as error:
-            raise BadInput(
-                f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package"
-            ) from error
+    entries = importlib.metadata.entry_points(group=group)
+    found: list[Pass[S]] = [load_plugin(entry, "reduction") for entry in entries]
     # Entry points have no order of their own; names decide among plug-ins, so that every installation gives
     # the same rounds.
     places = {name: place for place, name in enumerate(order)}

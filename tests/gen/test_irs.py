@@ -133,7 +133,7 @@ def test_records_name_their_programs_and_what_they_refer_to_is_there() -> None:
             assert load_named(named)
     with pytest.raises(BadInput, match="there is no IR 'mlir'; there are onnx, relax, tir, torch"):
         ir_named("mlir")
-    with pytest.raises(BadInput, match=r"'nowhere:NAME' cannot be loaded .*: reinstall its package"):
+    with pytest.raises(BadInput, match=r"'nowhere:NAME' cannot be loaded .*: mend or reinstall its package"):
         load_named("nowhere:NAME")
 
 

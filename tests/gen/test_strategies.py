@@ -204,6 +204,36 @@ def test_a_name_that_is_none_is_told() -> None:
         strategies.load_strategy("wishful")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "def mine(request, seed):\n    return {}[seed]\n",
+            r"failed for seed 3: KeyError: 3 \(.*users_own\.py:2\)$",
+        ),
+        ("def mine(request, seed):\n    return 'x'\n", "returned 'x' for seed 3, which is not a Case$"),
+        (
+            "mine = 1 / 0\n",
+            r"'mine' cannot be loaded \(ZeroDivisionError: .*\): mend or reinstall its package$",
+        ),
+        ("", r"'mine' cannot be loaded \(AttributeError: .*\): mend or reinstall its package$"),
+    ],
+    ids=["raises", "returns something else", "cannot be imported", "has no such name"],
+)
+def test_a_mistake_in_a_users_strategy_is_told_as_theirs(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, body, '[project.entry-points."opsieve.strategies"]\nmine = "users_own:mine"')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(
+        strategies, "_find_entry_points", strategies._find_entry_points.__wrapped__
+    )  # looked up anew
+    monkeypatch.setattr(strategies, "load_strategy", strategies.load_strategy.__wrapped__)
+    monkeypatch.delitem(sys.modules, "users_own", raising=False)
+    with pytest.raises(BadInput, match=f"^the strategy .*{said}"):
+        generate("mine", 3)
+
+
 def test_the_text_on_writing_a_generator_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, line = re.findall(r"```(?:python|toml)\n(.*?)```", DOC.read_text(), re.DOTALL)
     installed(tmp_path, code, line)

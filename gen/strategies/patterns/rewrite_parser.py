@@ -203,7 +203,8 @@ class _RewriteParser:
             value = self._parse_choice()
             return self._parse_call(value, self._target) if self._peek() == "(" else value
         if token == "[":
-            return _make_list(self._parse_items("]"))
+            items = self._parse_items("]")
+            return lambda build: tuple(item(build) for item in items)
         if token == "(":
             value = self._parse_range()
             self._expect(")")
@@ -321,10 +322,6 @@ class _RewriteParser:
 
 def _make_constant(value: Any) -> Expression:
     return lambda build: value
-
-
-def _make_list(items: list[Expression]) -> Expression:
-    return lambda build: tuple(item(build) for item in items)
 
 
 def _apply(function: Callable[[Any, Any], Any], left: Expression, right: Expression) -> Expression:
