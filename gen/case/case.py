@@ -257,10 +257,14 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
 
 
 def list_models(path: Path) -> list[Path]:
-    """List the models that `path` names: itself, or the `.onnx` files and cases of another folder."""
-    if not is_folder(path) or is_case(path) or ir_in(path) is not None:
+    """List the models that `path` names: itself, or the `.onnx` files, programs and cases in a folder."""
+    if not is_folder(path) or _has_program(path):
         return [path]
-    return sorted(each for each in path.glob("*") if each.suffix == ".onnx" or is_case(each)) or [path]
+    return sorted(each for each in path.glob("*") if each.suffix == ".onnx" or _has_program(each)) or [path]
+
+
+def _has_program(folder: Path) -> bool:
+    return is_case(folder) or ir_in(folder) is not None
 
 
 def program_at(path: Path) -> Program:

@@ -178,17 +178,19 @@ LARGEST: Final[dict[str, float]] = {
     "string": 0.0,
 }
 LEAST: dict[str, float] = {
-    dtype: 0.0 if dtype.startswith("u") or dtype == "bool" else -largest for dtype, largest in LARGEST.items()
+    **{name: 0.0 if name.startswith("u") or name == "bool" else -most for name, most in LARGEST.items()},
+    **{"int8": -128.0, "int16": -32768.0, "int4": -8.0, "int2": -2.0},
 }
-LEAST |= {"int8": -128.0, "int16": -32768.0, "int4": -8.0, "int2": -2.0}
 
 # Where values of leaves are drawn from, when nothing else is asked: small numbers keep long chains inside
 # their types.
-USUAL: dict[str, tuple[float, float]] = dict.fromkeys(LARGEST, (-2.0, 2.0))
-USUAL |= dict.fromkeys(SIGNED, (-8.0, 8.0))
-USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
-USUAL |= {"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
-USUAL |= {"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)}
+USUAL: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(LARGEST, (-2.0, 2.0)),
+    **dict.fromkeys(SIGNED, (-8.0, 8.0)),
+    **dict.fromkeys(UNSIGNED, (0.0, 12.0)),
+    **{"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)},
+    **{"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)},
+}
 
 # The dtype's name -> ONNX's number of it
 NUMBER: Final = NUMBERS

@@ -231,9 +231,13 @@ def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     if group < 1 or len(x) != len(w):
         return [False]
     # The page: W has the shape (C, M / group, kernel...) here.
-    found = [x[1] == w[0], x[1] % group == 0, *(side >= 1 for side in _transposed_type(ins, attrs)[0][1])]
-    found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
-    return found + _bias_fits(ins, w[1] * group)
+    return [
+        x[1] == w[0],
+        x[1] % group == 0,
+        *(side >= 1 for side in _transposed_type(ins, attrs)[0][1]),
+        *(p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)),
+        *_bias_fits(ins, w[1] * group),
+    ]
 
 
 def _bias_fits(ins: Ins, features: Size) -> list[Truth]:

@@ -313,10 +313,9 @@ def _replace_nodes(taken: Parts, part: Set[int], call: NodeProto) -> None:
     after = _find_dependents(taken, part)
     assert after is not None
     between = [place for place in range(first, last + 1) if place not in part]
-    order = [taken.nodes[place] for place in between if place not in after]
+    before, behind = ([taken.nodes[at] for at in between if (at in after) == side] for side in (False, True))
     # The call stands after everything that the part reads and before everything that reads it.
-    order += [call, *(taken.nodes[place] for place in between if place in after)]
-    taken.nodes[first : last + 1] = order
+    taken.nodes[first : last + 1] = [*before, call, *behind]
 
 
 def _read_dtype(type_: onnx.TypeProto) -> str:

@@ -135,8 +135,12 @@ class Generator:
                 forms["kernel"] = self.kernel
         # Relax allows no control flow in a dataflow block.
         if not body.plain:
-            forms |= {"dataflow": self.dataflow, "branch": self.branch, "closure": self.closure}
-            forms |= {"higher_order": self.higher_order}
+            forms |= {
+                "dataflow": self.dataflow,
+                "branch": self.branch,
+                "closure": self.closure,
+                "higher_order": self.higher_order,
+            }
             if policies.is_plain(kind):
                 forms["recursion"] = self.recursion
         if body.depth > 2:

@@ -184,7 +184,9 @@ class _Reader:
             raise MalformedGraph(
                 f"the module has no function {_text(found['name_hint'])[:60]!r} that is called in it"
             )
-        kind = self.type(found["ty"]) if _is_relax(found["ty"]) else T.AnyType()
+        type_ = found["ty"]
+        is_relax = isinstance(type_, ObjectNode) and type_.type in ("relax.FuncType", "relax.AnyType")
+        kind = self.type(type_) if is_relax else T.AnyType()
         return R.GlobalVar(self._globals[id(found)], kind)
 
     def op(self, callee: Value) -> R.Expr | R.RelaxOperator:
@@ -214,10 +216,6 @@ class _Reader:
             kind = self.type(found["ty"])
             return T.Sym(self.name(found), kind.dtype if isinstance(kind, T.PrimType) else "int64")
         return T.SizeOp(found.type.removeprefix("prim."), self.size(found["a"]), self.size(found["b"]))
-
-
-def _is_relax(value: Value) -> bool:
-    return isinstance(value, ObjectNode) and value.type in ("relax.FuncType", "relax.AnyType")
 
 
 def _integer(value: Value) -> int:

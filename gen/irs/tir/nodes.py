@@ -200,8 +200,11 @@ def loop(
         "min": integer(0, dtype(var)),
         "extent": extent,
         "kind": kind,
+        "body": body,
+        "thread_binding": thread,
+        "annotations": annotations or Pairs(),
+        "step": None,
     }
-    fields |= {"body": body, "thread_binding": thread, "annotations": annotations or Pairs(), "step": None}
     return ObjectNode("tirx.For", fields)
 
 

@@ -179,7 +179,8 @@ class TorchEdits:
         alone.
         """
         graph = subject.graph
-        place = _find_call(graph, operation.key)
+        keys = (_call_key(place, call) for place, call in enumerate(graph.calls))
+        place = next((place for place, key in enumerate(keys) if key == operation.key), None)
         if place is None:
             return None
         call = graph.calls[place]
@@ -210,9 +211,8 @@ class TorchEdits:
         if place is None or by in graph.calls[place].results:
             return None
         # Only what exists before the call, or the program would read a value before it is made.
-        before = {*graph.inputs, *graph.constants}
-        before |= {name for call in graph.calls[:place] for name in call.results}
-        if by not in before:
+        made = (name for call in graph.calls[:place] for name in call.results)
+        if by not in {*graph.inputs, *graph.constants, *made}:
             return None
 
         def change(item: Argument) -> Argument:
@@ -350,10 +350,6 @@ def known_before(graph: TorchGraph, place: int) -> dict[str, TensorType]:
     """Return the types of the inputs and of what is made before a call."""
     names = {*graph.inputs, *(name for call in graph.calls[:place] for name in call.results)}
     return {name: type_ for name, type_ in graph.types.items() if name in names}
-
-
-def _find_call(graph: TorchGraph, key: str) -> int | None:
-    return next((place for place, call in enumerate(graph.calls) if _call_key(place, call) == key), None)
 
 
 def find_result(graph: TorchGraph, name: str) -> int | None:

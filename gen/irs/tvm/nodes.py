@@ -286,8 +286,7 @@ class Measure:
 
 # TVM's own magic number of serialised tensors (`kTVMNDArrayMagic` in ndarray.h).
 _MAGIC = 0xDD5E40F096B4A13F
-_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-_CODES |= {"float8_e4m3fn": 10, "float8_e5m2": 12}
+_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 _NAMES = {code: name for name, code in _CODES.items()}
 # Magic, reserved, device type and id, rank, then the element type: code, bits, lanes.
 _HEAD = struct.Struct("<QQiiiBBH")
