@@ -121,3 +121,16 @@ def test_folders_above_a_compiler_do_not_make_its_frames_uninteresting(root: str
 )
 def test_frames_of_the_caller_are_uninteresting(file: str) -> None:
     assert read_stack((Frame("python", "run_it", file, 3),), 3, package="onnxslim").names == ()
+
+
+@pytest.mark.parametrize(
+    ("operators", "title"),
+    [(("Conv", "Pad"), "SIGSEGV with Conv Pad"), (tuple("ABCDEFG"), "SIGSEGV")],
+    ids=["counted", "too many to count"],
+)
+def test_a_crash_without_a_frame_is_told_by_the_operators_that_count(
+    operators: tuple[str, ...], title: str
+) -> None:
+    seen = Observation("command", "", "crash", "run", signal=11)
+    verdict = Verdict("fail", "", "crash", "run", "SIGSEGV")
+    assert make_title(make_fingerprint(verdict, seen, operators)) == title

@@ -169,8 +169,9 @@ def make_title(found: Fingerprint) -> str:
         what = found.get_value(ComponentName.SIGNAL) or found.get_value(ComponentName.EXCEPTION) or kind
         said = remove_status(found.get_value(ComponentName.MESSAGE))
         text = what
-        # Neither a function that serves many operators nor a bare message says which one to look at.
-        if graph and len(graph.items) == 1 and not operator and of not in said:
+        # Neither a function that serves many operators nor a bare message says which one to look at, and
+        # operators that count distinguish this failure from others with the same signal.
+        if graph and (graph.kept or len(graph.items) == 1) and not operator and of not in said:
             text += f" with {of}"
         text += f" in {where}" if where else ""
         # The template of a key that was looked up in vain: `<name>`, `(<n>, <name>)`
