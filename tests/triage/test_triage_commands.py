@@ -189,12 +189,26 @@ def test_a_store_that_is_not_there_or_is_newer_is_told(
 ) -> None:
     code, _, err = opsieve("clusters", "--store", tmp_path / "no", capsys=capsys)
     assert code == 2
-    assert "is not a store" in err
+    assert "no' does not exist; opsieve fuzz --store DIR makes one" in err
     assert not (tmp_path / "no").exists()
+    (tmp_path / "lost" / "cases").mkdir(parents=True)
+    code, _, err = opsieve("clusters", "--store", tmp_path / "lost", capsys=capsys)
+    assert (code, f"opsieve index --store {tmp_path / 'lost'} rebuilds it" in err) == (2, True)
     newer = sqlite3.connect(tmp_path / INDEX)
     newer.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     newer.close()
     assert "upgrade opsieve" in opsieve("mark", "c1", "known", "--store", tmp_path, capsys=capsys)[2]
+
+
+def test_a_target_with_blanks_and_commas_is_one_target(tmp_path: Path) -> None:
+    targets = tuple(f"command:./run {{model}} --a=1,{at} {{inputs}} {{outputs}}" for at in (1, 2))
+    tests = [done(at, finding("no room", target=targets[at % 2])) for at in range(3)]
+    with Queries(filled(tmp_path, tests)) as queries:
+        assert queries.cluster("c1").targets == targets
+        assert {group.value for group in queries.groups("target")} == set(targets)
+        for wanted in (*targets, "command:./run {model}"):
+            assert [row.id for row in queries.clusters(f'target:"{wanted}"').rows] == ["c1"]
+        assert not queries.clusters('target:"{inputs}"').rows
 
 
 def test_text_of_compilers_does_nothing_to_a_terminal(

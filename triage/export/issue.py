@@ -347,7 +347,8 @@ def _describe_expected(exported: ExportedFailure) -> str:
         # A larger output is in the script.
         if name and len(source := program_source.write_literal(exported.expected[name].value)) <= 600:
             text.append(source)
-        who = f", by {_name_author(exported)}" if exported.source else ""
+        author = exported.author if exported.author != exported.source else _clean_word(exported.source, 60)
+        who = f", by {author}" if exported.source else ""
         who += _name_second_oracle(exported)
         return f"Expected{who}:\n\n{fence_text(escape_text(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
@@ -357,10 +358,6 @@ def _describe_expected(exported: ExportedFailure) -> str:
     if _is_broken_model(exported.observation):
         return "Expected: a model as valid as the original, with the same outputs."
     return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
-
-
-def _name_author(exported: ExportedFailure) -> str:
-    return exported.author if exported.author != exported.source else _clean_word(exported.source, 60)
 
 
 def _name_second_oracle(exported: ExportedFailure) -> str:

@@ -269,7 +269,8 @@ def decode_issues(text: str) -> tuple[ProbableIssue, ...]:
         return tuple(
             ProbableIssue(
                 str(one["name"])[:_LONGEST_FIELD],
-                _check_address(str(one["url"])),
+                # Other schemes, such as javascript:, would run code on a page.
+                str(one["url"])[:_LONGEST_FIELD] if str(one["url"]).startswith("https://") else "",
                 str(one["title"])[:_LONGEST_FIELD],
                 str(one["state"])[:10],
                 int(one["score"]),
@@ -280,8 +281,3 @@ def decode_issues(text: str) -> tuple[ProbableIssue, ...]:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         # The file comes from a stranger and may hold any JSON.
         return ()
-
-
-def _check_address(url: str) -> str:
-    # Other schemes, such as javascript:, would run code on a page.
-    return url[:_LONGEST_FIELD] if url.startswith("https://") else ""

@@ -1,10 +1,10 @@
 """The filter that people type, as SQL: `kind:crash op:Pad target:onnxruntime status:new since:2d -stage:run
 free words`.
 
-Fields are joined by *and*, values separated by commas by *or*; a `-` before a field means *not*. Words
-without a field are searched in titles, messages, operators, names, notes and issues, by the beginnings of
-words. Pure: from a text to a condition on `clusters` with its values. Pages of clusters go by key, not by
-offset, so that every page costs the same.
+Fields are joined by *and*, values separated by commas by *or*, unless they are quoted; a `-` before a field
+means *not*. Words without a field are searched in titles, messages, operators, names, notes and issues, by
+the beginnings of words. Pure: from a text to a condition on `clusters` with its values. Pages of clusters go
+by key, not by offset, so that every page costs the same.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from opsieve.backends.verdict import Kind
 from opsieve.gen.errors import BadInput, shown, suggest_name
+from opsieve.triage.store.index import schema
 
 # A rule's word counts until a person says something else.
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
@@ -104,7 +105,8 @@ def _parse_term(match: re.Match[str]) -> Term:
         return Term("", False, (field + given,))
     if not field:
         return Term("", False, (given,))
-    values = tuple(value for value in given.split(",") if value)
+    # A quoted value is one value: targets and commands hold blanks and commas.
+    values = tuple(value for value in (given.split(",") if quoted is None else [given]) if value)
     if not values:
         raise BadInput(f"the field {name}: of the filter has no value")
     allowed = VALUES.get(name, ())
@@ -180,7 +182,7 @@ FIELDS: dict[str, Callable[[str], Condition]] = {
     "status": _match_column(STATUS),
     "backend": _match_column("backend"),
     "op": _match_word("operators", whole=True),
-    "target": _match_word("targets", whole=False),
+    "target": lambda value: _match_word("targets", whole=False)(schema.join_targets([value])[1:-1]),
     "pass": _match_part("guilty_pass"),
     "bad": _match_part("first_bad"),
     "rule": _match_column("rule"),

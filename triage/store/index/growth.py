@@ -51,21 +51,28 @@ class GrowingIndex(index_reader.IndexReader):
             "SELECT targets, cluster FROM fingerprints WHERE key = ?", record.fingerprint
         )
         if known is None:
-            row = {"key": record.fingerprint, "version": record.fingerprint_version, "kind": record.kind}
-            row |= {"components": json.dumps(record.components), "count": 1, "kept": int(bool(place))}
-            row |= {
+            row = {
+                "key": record.fingerprint,
+                "version": record.fingerprint_version,
+                "kind": record.kind,
+                "components": json.dumps(record.components),
+                "count": 1,
+                "kept": int(bool(place)),
                 "number": self.get_free_number(record.number),
                 "stage": record.stage,
                 "message": record.message,
+                "targets": schema.join_targets([record.target]),
+                "first_seen": seen,
+                "last_seen": seen,
             }
-            row |= {"targets": f" {record.target} ", "first_seen": seen, "last_seen": seen}
             self._insert_row("fingerprints", row)
             return
         targets, cluster = known
         # With the spaces around it, since one target's name can be the beginning of another's.
-        is_new_target = f" {record.target} " not in targets
+        target = schema.join_targets([record.target])
+        is_new_target = target not in targets
         if is_new_target:
-            targets = f"{targets or ' '}{record.target} "
+            targets = targets.rstrip(" ") + target
         self._select(
             "UPDATE fingerprints SET count = count + 1, kept = kept + ?, targets = ?, first_seen ="
             " min(first_seen, ?), last_seen = max(last_seen, ?) WHERE key = ?",
@@ -210,7 +217,7 @@ class GrowingIndex(index_reader.IndexReader):
             )
             speaker = next((unit for unit in units if unit["key"] == key), units[0])
             grave = get_severity(speaker["kind"], valid=not all(unit["invalid"] for unit in units))
-            targets = sorted({target for unit in units for target in unit["targets"].split()})
+            targets = {target for unit in units for target in schema.split_targets(unit["targets"])}
             self._update(
                 "clusters",
                 "id = ?",
@@ -224,7 +231,7 @@ class GrowingIndex(index_reader.IndexReader):
                 nodes=nodes,
                 reduced=reduced,
                 representative=place,
-                targets=f" {' '.join(targets)} ",
+                targets=schema.join_targets(sorted(targets)),
                 operators=f" {operators} ",
                 guilty_pass=next((unit["guilty_pass"] for unit in units if unit["guilty_pass"]), ""),
                 first_bad=next((unit["first_bad"] for unit in units if unit["first_bad"]), ""),

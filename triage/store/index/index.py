@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.failure_record import encode_components, read_components
+from opsieve.triage.store.index import schema
 from opsieve.triage.store.index.growth import DECIDED, GrowingIndex
 from opsieve.triage.store.rows import Decision, FingerprintPlace, KeptCase, VersionCount
 
@@ -170,15 +171,26 @@ class Index(GrowingIndex):
         """Add a row for a fingerprint of existing failures; `recount_fingerprints` and `place_new`
         finish it.
         """
-        first = self._select_row("SELECT kind, stage, message FROM failures WHERE rowid = ?", rows[0])
+        kind, stage, message = self._select_row(
+            "SELECT kind, stage, message FROM failures WHERE rowid = ?", rows[0]
+        )
         # SQLite bounds the parameters of a statement.
         asked = rows[:_AT_ONCE]
         marks = ", ".join("?" * len(asked))
         targets = self._select(f"SELECT DISTINCT target FROM failures WHERE rowid IN ({marks})", *asked)
-        row = {"key": key, "version": now.version, "components": json.dumps(encode_components(now))}
-        row |= {"count": 0, "kept": 0, "number": self.get_free_number(), "cluster": cluster}
-        row |= dict(zip(("kind", "stage", "message"), first, strict=True))
-        row["targets"] = f" {' '.join(sorted(name for (name,) in targets))} "
+        row = {
+            "key": key,
+            "version": now.version,
+            "components": json.dumps(encode_components(now)),
+            "count": 0,
+            "kept": 0,
+            "number": self.get_free_number(),
+            "cluster": cluster,
+            "kind": kind,
+            "stage": stage,
+            "message": message,
+            "targets": schema.join_targets(sorted(name for (name,) in targets)),
+        }
         self._database.table("fingerprints").insert(row)
 
     def move_counted(self, key: str, new: str) -> None:
@@ -293,7 +305,7 @@ class Index(GrowingIndex):
             goal,
             free,
             free,
-            f" {member[2]} ",
+            schema.join_targets([member[2]]),
             source,
         )
         self._update("failures", "campaign = ? AND test = ? AND target = ?", member, fingerprint=goal)

@@ -14,6 +14,7 @@ from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
+from opsieve.gen.model.printable import quote_argument
 from opsieve.triage.store.index.schema import (
     MIGRATIONS,
     SCHEMA,
@@ -287,9 +288,11 @@ def join_index(folder: Path) -> Iterator[Database]:
     path = folder / INDEX
     check_folder(folder)
     if not path.is_file():
-        saved = any(folder.glob("*/case.json"))
+        lost, saved = (folder / CASES).is_dir(), any(folder.glob("*/case.json"))
         hint = "triage --logs clusters its cases" if saved else "fuzz --store DIR makes one"
-        raise BadInput(f"{shown(folder, 200)} is not a store: it has no {INDEX}; opsieve {hint}")
+        hint = f"index --store {quote_argument(str(folder))} rebuilds it" if lost else hint
+        wrong = f"is not a store: it has no {INDEX}" if folder.exists() else "does not exist"
+        raise BadInput(f"{shown(folder, 200)} {wrong}; opsieve {hint}")
     try:
         # Readers join, too, and may have no right to write.
         place = path.absolute().as_uri() if os.access(folder, os.W_OK) else _make_uri(path)

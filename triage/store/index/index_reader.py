@@ -59,7 +59,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "id": format_cluster,
     "pinned": bool,
     "apart": bool,
-    "targets": lambda words: tuple(words.split()),
+    "targets": schema.split_targets,
     "operators": lambda words: tuple(words.split()),
     "probably": decode_issues,
     "components": read_components,
@@ -197,7 +197,7 @@ class IndexReader(index_file.OpenIndex):
             *wanted.values,
         ):
             # The column holds all targets of a cluster, separated by spaces.
-            for word in value.split() if by == "target" else [value]:
+            for word in schema.split_targets(value) if by == "target" else [value]:
                 before = counted.get(word, (0, 0))
                 counted[word] = (before[0] + clusters, before[1] + members)
         found = [ClusterGroup(value, *many) for value, many in counted.items()]
@@ -443,9 +443,9 @@ class IndexReader(index_file.OpenIndex):
         """
         sql = (
             "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL SELECT"
-            " trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE"
-            " fingerprint = key AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster"
-            " IS NULL) WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
+            " replace(trim(targets), char(31), ' '), 'flaky', title, message, count, coalesce((SELECT"
+            " folder FROM failures WHERE fingerprint = key AND folder != '' ORDER BY rowid LIMIT 1), '') FROM"
+            " fingerprints WHERE cluster IS NULL) WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
         )
         return tuple(NonBugRow(*row) for row in self._select(sql, verdict, most))
 

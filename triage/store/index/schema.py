@@ -10,7 +10,7 @@ import contextlib
 import functools
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -107,6 +107,8 @@ SCHEMA = len(MIGRATIONS)
 
 # The limit on CPU seconds per request; a longer one is hostile.
 SECONDS = 60.0
+# Separates targets in a column, so a blank in a target (a command, a path) has another character there.
+_BLANK = "\x1f"
 # Of SQLite's machine between two looks at the clock
 _STEPS = 100_000
 
@@ -241,6 +243,16 @@ class RowReader:
             if kind is not int or name not in _UNBOUNDED:
                 raise WrongType(f"a value of {name[:40]!r} is of another type, or too large")
         return row
+
+
+def join_targets(targets: Iterable[str]) -> str:
+    """Join targets to the text of a column, each between two spaces; `split_targets` reverses it."""
+    return f" {' '.join(target.replace(' ', _BLANK) for target in targets)} "
+
+
+def split_targets(column: str) -> tuple[str, ...]:
+    """List the targets of a column."""
+    return tuple(target.replace(_BLANK, " ") for target in column.split(" ") if target)
 
 
 def decode_json(text: str, type_: type[_T]) -> _T:

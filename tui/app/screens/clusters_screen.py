@@ -257,7 +257,7 @@ class ClustersScreen(screens.SteadyScreen[None]):
         """Show the clusters of a group."""
         field, value = self.grouping, event.row.key
         self._leave_groups()
-        quoted = f'"{value}"' if " " in value or not value else value
+        quoted = f'"{value}"' if {" ", ","} & set(value) else value
         asked = self.query_one("#filter", Input)
         asked.value = f"{asked.value} {field}:{quoted}".strip() if value else asked.value
         self.set_focus(self.query_one("#clusters"))
