@@ -255,10 +255,13 @@ def test_a_folder_of_models_is_judged_model_by_model(
         (tmp_path / f"{name}.onnx").write_bytes(chain("Relu").data)
     # `gen -o` writes such a folder.
     save(open_case(tmp_path / "a.onnx"), tmp_path / "b")
+    # ONNX's own test data are folders with a model and data sets.
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "model.onnx").write_bytes(chain("Relu").data)
     (tmp_path / "notes").mkdir()
     code, out, _ = opsieve("run", tmp_path, "-t", "fake", capsys=capsys)
     assert code == 0
-    assert re.findall(r"(\w)(?:\.onnx)?  agrees", out) == ["a", "b", "c"]
+    assert re.findall(r"(\w)(?:\.onnx)?  agrees", out) == ["a", "b", "c", "d"]
 
 
 def test_a_table_in_a_pipe_is_whole(

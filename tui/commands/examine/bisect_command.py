@@ -288,12 +288,14 @@ def attribute(case: Path, memory: int, as_json: bool, **given: Any) -> int:
     if found.kept:
         click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
     # Last, as the evidence for the sentence above.
-    levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
+    levels = ", ".join(f"{_LEVELS.get(name, name)} {answer}" for name, answer in found.levels.items())
     click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
     output.print_message(f"{count_noun(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
     return 0
 
 
+# The steps of a compiler without named levels
+_LEVELS = {"none": "unoptimised", "target": "optimised"}
 _NO_PASS = {
     "not-a-pass": "not an optimiser pass: it also fails with all optimisations off",
     "conversion": "not an optimiser pass but the import or export of the program: it fails whichever passes"

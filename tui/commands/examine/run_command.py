@@ -76,6 +76,7 @@ def command(
     cases or .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model is unusable or a
     target gave no verdict.
     """
+    from opsieve.backends.registry import resolve
     from opsieve.gen.case.case import list_models
     from opsieve.triage.judging import JudgeResult, judge_models
 
@@ -83,11 +84,11 @@ def command(
     results: list[dict[str, Any]] = []
     refused = 0
     faults: list[Exception] = []
-    # Over all targets at once, because results are printed as they come and must stand in columns.
-    width = max(map(len, given["targets"] or [""]))
     try:
         # All at first, so that a missing path is reported before any test runs.
         listed = [path for model in models for path in list_models(model)]
+        # Over all targets at once, because results are printed as they come and must stand in columns.
+        width = max(len(resolve(text).display) for text in given["targets"] or ("onnxruntime",))
         for found in judge_models(listed, _make_request(rtol, atol, **given), output.print_message):
             if isinstance(found, JudgeResult):
                 results.append(found.facts())
