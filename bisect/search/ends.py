@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from opsieve.bisect.search.search import Direction, ReproductionRate, TestResult, count_good_runs
+from opsieve.bisect.search.search import NEVER, Direction, ReproductionRate, TestResult, count_good_runs
 
 Round = Generator[list[int], list[TestResult], "Ends"]
 Testing = Generator[list[int], list[TestResult], None]
@@ -44,9 +44,8 @@ def settle_ends(
     count: int,
     good: int | None = None,
     bad: int | None = None,
-    chance: float | ReproductionRate = 1.0,
+    chance: float | ReproductionRate | None = 1.0,
     confidence: float = 0.99,
-    ask_good_once: bool = True,
     known: Mapping[int, TestResult] = MappingProxyType({}),
     fixed: bool = False,
 ) -> Round:
@@ -56,12 +55,13 @@ def settle_ends(
     newest version stands in for a missing one. If both are named, the search stays between them, even if an
     end contradicts its name. An untestable end moves inward by half the distance each time, because
     untestable versions come in stretches. With `chance` below 1 an end is tested until it is bad, or until it
-    is good with `confidence`; the good end is tested once if `ask_good_once` is set (the search itself then
-    doubts it). Results in `known` are reused: a version that failed once stays bad. With `fixed` the search
-    is for the end of the failure: after the bad end, or before the good one.
+    is good with `confidence`. With an unknown chance (None) only the named bad end is tested again, because
+    it is known to fail. Results in `known` are reused: a version that failed once stays bad. With `fixed` the
+    search is for the end of the failure: after the bad end, or before the good one.
     """
-    most = count_good_runs(chance, confidence)
-    return (yield from _Settling(count, good, bad, most, ask_good_once, known, fixed).find_ends())
+    most = 1 if chance is None else count_good_runs(chance, confidence)
+    patience = {bad: NEVER} if chance is None else {}
+    return (yield from _Settling(count, good, bad, most, patience, known, fixed).find_ends())
 
 
 class _Settling:
@@ -73,11 +73,11 @@ class _Settling:
         good: int | None,
         bad: int | None,
         most: int,
-        once: bool,
+        patience: Mapping[int | None, int],
         known: Mapping[int, TestResult],
         fixed: bool,
     ):
-        self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
+        self.good, self.bad, self.last, self.most, self.patience = good, bad, count - 1, most, patience
         self.answers = dict(known)
         self.fixed = fixed
 
@@ -124,9 +124,8 @@ class _Settling:
             answers = yield wanted
             self.answers.update(zip(wanted, answers, strict=True))
         for version in wanted:
-            # The named good end is tested once here, because the Bayesian search doubts it anyway.
-            for _ in range(self.most - 1):
-                if self.answers[version] is not TestResult.GOOD or (self.once and version == self.good):
+            for _ in range(self.patience.get(version, self.most) - 1):
+                if self.answers[version] is not TestResult.GOOD:
                     break
                 (self.answers[version],) = yield [version]
 

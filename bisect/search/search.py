@@ -39,6 +39,9 @@ Given = float | Literal["auto"] | None
 ENOUGH = 4
 # Runs of it
 MOST_RUNS = 40
+# Runs without a failure after which a version that should fail is taken for good (at 0.3 a run, one time in a
+# hundred wrongly)
+NEVER = 13
 # Steps of the grid over the chance: the posterior of few runs is smooth, and each step costs a row of
 # weights.
 _POINTS = 24
@@ -74,13 +77,23 @@ def get_belief(chance: float | ReproductionRate) -> tuple[tuple[float, float], .
     return chance.belief if isinstance(chance, ReproductionRate) else ((chance, 1.0),)
 
 
+def tighten_confidence(chance: float | ReproductionRate, confidence: float) -> float:
+    """Return the confidence to reach: a measured chance leaves half the doubt, because its few runs were
+    chosen by when they failed.
+    """
+    return (1 + confidence) / 2 if isinstance(chance, ReproductionRate) else confidence
+
+
+def compute_doubt(chance: float | ReproductionRate, runs: int) -> float:
+    """Return the probability that so many runs of a failing version show no failure."""
+    return sum(share * (1 - shows) ** runs for shows, share in get_belief(chance))
+
+
 def count_good_runs(chance: float | ReproductionRate, confidence: float) -> int:
     """Count the runs without a failure after which a version is good with this confidence."""
-    belief, runs = get_belief(chance), 1
-    while (
-        # A failure that is too rare would need runs without end.
-        runs < 10 * MOST_RUNS and sum(share * (1 - shows) ** runs for shows, share in belief) > 1 - confidence
-    ):
+    runs, doubt = 1, 1 - tighten_confidence(chance, confidence)
+    # A failure that is too rare would need runs without end.
+    while runs < 10 * MOST_RUNS and compute_doubt(chance, runs) > doubt:
         runs += 1
     return runs
 
@@ -262,10 +275,7 @@ class Search:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
         self._chances = np.array([value for value, _ in belief])
-        # The few runs behind it were chosen by when they failed: half the doubt is left.
-        if isinstance(chance, ReproductionRate):
-            confidence = 1 - (1 - confidence) / 2
-        self.confidence = _CERTAIN if chance == 1 else confidence
+        self.confidence = _CERTAIN if chance == 1 else tighten_confidence(chance, confidence)
         self.tests = 0
         self._width = width
         weights = np.ones(history.size) if prior is None else np.array(prior, dtype=np.float64)

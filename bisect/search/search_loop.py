@@ -12,6 +12,7 @@ import numpy as np
 from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.search import (
     MOST_RUNS,
+    NEVER,
     Chain,
     Direction,
     Given,
@@ -19,6 +20,8 @@ from opsieve.bisect.search.search import (
     Search,
     Suspects,
     TestResult,
+    compute_doubt,
+    count_good_runs,
 )
 
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer
@@ -26,9 +29,6 @@ from opsieve.bisect.search.search import (
 _OLDER = 0.02
 # After this many bad runs of the bad end, a test is first assumed to be reliable.
 SURE = 5
-# runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred
-# wrongly)
-NEVER = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def bisect_row(
     bad: int | None = None,
     *,
     prior: Sequence[float] | None = None,
-    chance: float | ReproductionRate = 1.0,
+    chance: float | ReproductionRate | None = 1.0,
     confidence: float = 0.99,
     width: int = 1,
     known: Mapping[int, TestResult] = MappingProxyType({}),
@@ -89,9 +89,11 @@ def bisect_row(
     """Yield versions of a row to test, with the progress, receive the results, and return the outcome.
 
     The arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count`
-    versions.
+    versions. Without a chance (None) every bad version is taken for one that failed twice in a row, and the
+    good one next to the change is tested until it is good with `confidence`. The caller starts again with a
+    measured chance if a run contradicts an earlier one.
     """
-    settling = settle_ends(count, good, bad, chance, confidence, known=known, fixed=fixed)
+    settling = settle_ends(count, good, bad, chance, confidence, known, fixed)
     # The first `send` starts it: with all ends known, it ends without a question.
     answers: Any = None
     while True:
@@ -105,7 +107,8 @@ def bisect_row(
         return SearchResult(ends, None)
     size = ends.new - ends.old + 1
     weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
-    doubtful = chance != 1 and ends.direction is Direction.REGRESSION
+    given = 1.0 if chance is None else chance
+    doubtful = given != 1 and ends.direction is Direction.REGRESSION
     # The good end is a candidate only if it may have passed by chance; in a search for a fix it is bad for
     # certain.
     weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
@@ -113,7 +116,7 @@ def bisect_row(
         Chain(size),
         direction=ends.direction,
         prior=weights,
-        chance=chance,
+        chance=given,
         confidence=confidence,
         width=width,
     )
@@ -122,7 +125,8 @@ def bisect_row(
         if ends.old < version < ends.new and answer is TestResult.SKIP:
             search.record_result(version - ends.old, answer)
     newest_old = ends.old
-    for version, answer in (yield from run_search(search, ends.old)):
+    recorded = yield from run_search(search, ends.old)
+    for version, answer in recorded:
         if answer is ends.answers[ends.old]:
             newest_old = max(newest_old, version)
     suspects = search.suspects
@@ -133,7 +137,19 @@ def bisect_row(
         wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, TestResult.BAD))))
         return SearchResult(replace(ends, trouble="always", wrong=wrong), None)
     first = tuple(ends.old + version for version in suspects.candidates)
-    return SearchResult(ends, suspects, first, min(newest_old, first[0] - 1))
+    last_before = min(newest_old, first[0] - 1)
+    if chance is None:
+        answers = (*ends.answers.items(), *recorded)
+        failing = len({version for version, answer in answers if answer is TestResult.BAD})
+        rate = ReproductionRate(2 * failing, 2 * failing)
+        runs = count_good_runs(rate, confidence)
+        for _ in range(runs - 1):
+            yield [last_before if ends.direction is Direction.REGRESSION else first[-1]], None
+        suspects = replace(suspects, confidence=1 - compute_doubt(rate, runs))
+    if given != 1 or chance is None:
+        # Failures alone may leave one candidate for certain; that an end is good rests on runs all the same.
+        suspects = replace(suspects, confidence=min(suspects.confidence, confidence))
+    return SearchResult(ends, suspects, first, last_before)
 
 
 def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
@@ -174,7 +190,7 @@ def confirm_ends(
     """
     if isinstance(given, float) or (given is None and not may_be_flaky):
         chance = given if isinstance(given, float) else 1.0
-        return (yield from settle_ends(count, good, bad, chance, confidence, ask_good_once=False)), chance
+        return (yield from settle_ends(count, good, bad, chance, confidence)), chance
     # Of an end that is not known yet; it fails at least once
     rate = ReproductionRate(1, 1)
     known: dict[int, TestResult] = {}
@@ -193,9 +209,7 @@ def confirm_ends(
             known[end] = TestResult.GOOD
         if known.get(end) is not TestResult.GOOD:
             break
-    return (
-        yield from settle_ends(count, good, bad, rate, confidence, ask_good_once=False, known=known)
-    ), rate
+    return (yield from settle_ends(count, good, bad, rate, confidence, known)), rate
 
 
 def search_flaky(

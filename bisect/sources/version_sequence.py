@@ -94,20 +94,17 @@ class VersionSequence:
         self._say(f"{self._name} {version}: {found.symptom}")
         return found
 
-    def _measure_rate(
-        self, version: str, seen: VersionOutcome, wanted: VersionOutcome
-    ) -> search.ReproductionRate:
-        """Measure how often a failing version shows the failure; `seen` is its first probe."""
+    def _measure_rate(self, version: str, wanted: VersionOutcome) -> search.ReproductionRate:
+        """Measure how often a failing version shows the failure."""
         steps = search_loop.measure_rate()
         next(steps)
         while True:
             try:
-                steps.send(classify_outcome(seen, wanted))
+                steps.send(classify_outcome(self.test_version(version), wanted))
             except StopIteration as stop:
                 found: search.ReproductionRate = stop.value
                 self._say(f"{version} showed the failure in {found.failures} of {found.runs} runs")
                 return found
-            seen = self.test_version(version)
 
     def sweep_versions(
         self, versions: Sequence[str], jobs: int = 1, own: VersionOutcome | None = None
@@ -141,11 +138,12 @@ class VersionSequence:
         """Follow one failure: `own`, for which the case is known, else that of the bad end, else of the
         newest version, else of the oldest.
 
-        A chance of `auto` is measured there by running it several times; a chance of None only if that
-        version was flaky.
+        A chance of `auto` is measured there by running it several times. A chance of None is measured at the
+        first version that fails in some runs only; all other results but failures are then taken back.
         """
         seen: dict[int, VersionOutcome] = {}
         first: dict[int, VersionOutcome] = {}
+        failing: set[int] = set()
         wanted = own
 
         def probe(place: int) -> VersionOutcome:
@@ -159,43 +157,48 @@ class VersionSequence:
             if fails := classify_outcome(seen[place], own) is search.TestResult.BAD:
                 wanted = seen[place]
                 break
-        belief: float | search.ReproductionRate = chance if isinstance(chance, float) else 1.0
-        known: dict[int, search.TestResult] = {}
-        if wanted is not None and fails and (chance == "auto" or (chance is None and wanted.flaky)):
-            belief, known = (
-                self._measure_rate(versions[place], first.pop(place), wanted),
-                {place: search.TestResult.BAD},
-            )
-        steps = search_loop.bisect_row(
-            len(versions),
-            good,
-            bad,
-            chance=belief,
-            confidence=confidence,
-            width=jobs,
-            known=known,
-            fixed=fixed,
-        )
-        # The first `send` starts it: a row whose ends are all known has no question.
-        answers: Any = None
+        belief: float | search.ReproductionRate | None = chance if isinstance(chance, float) else None
+        # A version that fails in some runs only.
+        flaky = place if fails and (chance == "auto" or (chance is None and seen[place].flaky)) else None
+        outcome: search_loop.SearchResult | None = None
         with ThreadPoolExecutor(jobs) as pool:
-            while True:
-                try:
-                    places, progress = steps.send(answers)
-                except StopIteration as stop:
-                    outcome: search_loop.SearchResult = stop.value
-                    break
-                if progress is not None:
-                    progressed(progress)
-                answers = []
-                for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
-                    # The first failure that is met is followed, so that another bug in between does not
-                    # mislead the search.
-                    wanted = wanted or (found if found.state == "bad" else None)
-                    # A good run does not undo a bad one.
-                    if place not in seen or found.state == "bad":
-                        seen[place] = found
-                    answers.append(classify_outcome(found, wanted))
+            while outcome is None:
+                if flaky is not None and wanted is not None:
+                    failing.add(flaky)
+                    belief, flaky = self._measure_rate(versions[flaky], wanted), None
+                steps = search_loop.bisect_row(
+                    len(versions),
+                    good,
+                    bad,
+                    chance=belief,
+                    confidence=confidence,
+                    width=jobs,
+                    known=dict.fromkeys(failing, search.TestResult.BAD),
+                    fixed=fixed,
+                )
+                # The first `send` starts it: a row whose ends are all known has no question.
+                answers: Any = None
+                while flaky is None:
+                    try:
+                        places, progress = steps.send(answers)
+                    except StopIteration as stop:
+                        outcome = stop.value
+                        break
+                    if progress is not None:
+                        progressed(progress)
+                    answers = []
+                    for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
+                        # The first failure that is met is followed, so that another bug in between does not
+                        # mislead the search.
+                        wanted = wanted or (found if found.state == "bad" else None)
+                        answers.append(classify_outcome(found, wanted))
+                        before = seen.get(place, found)
+                        if answers[-1] is search.TestResult.BAD:
+                            failing.add(place)
+                            passed = classify_outcome(before, wanted) is search.TestResult.GOOD
+                            flaky = place if belief is None and (passed or found.flaky) else flaky
+                        # A good run does not undo a bad one.
+                        seen[place] = found if found.state == "bad" else before
         row = [seen.get(place) for place in range(len(versions))]
         return self._make_timeline(versions, row, wanted, outcome, own)
 
