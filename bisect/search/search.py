@@ -39,9 +39,6 @@ Given = float | Literal["auto"] | None
 ENOUGH = 4
 # Runs of it
 MOST_RUNS = 40
-# Runs without a failure after which a version that should fail is taken for good (at 0.3 a run, one time in a
-# hundred wrongly)
-NEVER = 13
 # Steps of the grid over the chance: the posterior of few runs is smooth, and each step costs a row of
 # weights.
 _POINTS = 24
@@ -78,9 +75,7 @@ def get_belief(chance: float | ReproductionRate) -> tuple[tuple[float, float], .
 
 
 def tighten_confidence(chance: float | ReproductionRate, confidence: float) -> float:
-    """Return the confidence to reach: a measured chance leaves half the doubt, because its few runs were
-    chosen by when they failed.
-    """
+    """Return the confidence to reach; few runs lie behind a measured chance, and they include failures."""
     return (1 + confidence) / 2 if isinstance(chance, ReproductionRate) else confidence
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.bisect.search.ends import Ends, settle_ends
+from opsieve.bisect.search.ends import NEVER, Ends, settle_ends
 from opsieve.bisect.search.search import (
     MOST_RUNS,
-    NEVER,
     Chain,
     Direction,
     Given,

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from opsieve.backends.registry import ResolvedTarget
@@ -54,6 +54,33 @@ class Timeline:
         seen = (*around.seen[:first], *self.seen, *around.seen[last + 1 :])
         outcome = self.outcome and self.outcome.shift_by(first)
         return Timeline(versions, seen, self.wanted or around.wanted, outcome, self.probed, self.recalled)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The runs of one search: the failure followed, the outcome of each version, the versions that failed,
+    and one that failed in some runs only.
+    """
+
+    wanted: VersionOutcome | None
+    seen: dict[int, VersionOutcome] = field(default_factory=dict)
+    failing: dict[int, search.TestResult] = field(default_factory=dict)
+    flaky: int | None = None
+
+    def record_outcome(self, place: int, found: VersionOutcome) -> search.TestResult:
+        """Record one run of a version and return its result."""
+        # The first failure that is met is followed, so that another bug in between does not mislead the
+        # search.
+        self.wanted = self.wanted or (found if found.state == "bad" else None)
+        result = classify_outcome(found, self.wanted)
+        before = self.seen.get(place, found)
+        if result is search.TestResult.BAD:
+            self.failing[place] = result
+            if found.flaky or classify_outcome(before, self.wanted) is search.TestResult.GOOD:
+                self.flaky = place
+        # A good run does not undo a bad one.
+        self.seen[place] = found if found.state == "bad" else before
+        return result
 
 
 class VersionSequence:
@@ -141,10 +168,8 @@ class VersionSequence:
         A chance of `auto` is measured there by running it several times. A chance of None is measured at the
         first version that fails in some runs only; all other results but failures are then taken back.
         """
-        seen: dict[int, VersionOutcome] = {}
+        runs = _Runs(own)
         first: dict[int, VersionOutcome] = {}
-        failing: set[int] = set()
-        wanted = own
 
         def probe(place: int) -> VersionOutcome:
             # The search asks for the ends again, which were just probed.
@@ -152,20 +177,21 @@ class VersionSequence:
 
         # Without a named end the failure must be seen before it can be followed.
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
-            if place not in seen:
-                seen[place] = first[place] = self.test_version(versions[place])
-            if fails := classify_outcome(seen[place], own) is search.TestResult.BAD:
-                wanted = seen[place]
+            if place not in runs.seen:
+                runs.seen[place] = first[place] = self.test_version(versions[place])
+            if fails := classify_outcome(runs.seen[place], own) is search.TestResult.BAD:
+                runs.wanted = runs.seen[place]
                 break
         belief: float | search.ReproductionRate | None = chance if isinstance(chance, float) else None
         # A version that fails in some runs only.
-        flaky = place if fails and (chance == "auto" or (chance is None and seen[place].flaky)) else None
+        flaky = place if fails and (chance == "auto" or (chance is None and runs.seen[place].flaky)) else None
         outcome: search_loop.SearchResult | None = None
         with ThreadPoolExecutor(jobs) as pool:
             while outcome is None:
-                if flaky is not None and wanted is not None:
-                    failing.add(flaky)
-                    belief, flaky = self._measure_rate(versions[flaky], wanted), None
+                if flaky is not None and runs.wanted is not None:
+                    runs.failing[flaky] = search.TestResult.BAD
+                    belief, flaky = self._measure_rate(versions[flaky], runs.wanted), None
+                known = dict(runs.failing)
                 steps = search_loop.bisect_row(
                     len(versions),
                     good,
@@ -173,7 +199,7 @@ class VersionSequence:
                     chance=belief,
                     confidence=confidence,
                     width=jobs,
-                    known=dict.fromkeys(failing, search.TestResult.BAD),
+                    known=known,
                     fixed=fixed,
                 )
                 # The first `send` starts it: a row whose ends are all known has no question.
@@ -186,21 +212,11 @@ class VersionSequence:
                         break
                     if progress is not None:
                         progressed(progress)
-                    answers = []
-                    for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
-                        # The first failure that is met is followed, so that another bug in between does not
-                        # mislead the search.
-                        wanted = wanted or (found if found.state == "bad" else None)
-                        answers.append(classify_outcome(found, wanted))
-                        before = seen.get(place, found)
-                        if answers[-1] is search.TestResult.BAD:
-                            failing.add(place)
-                            passed = classify_outcome(before, wanted) is search.TestResult.GOOD
-                            flaky = place if belief is None and (passed or found.flaky) else flaky
-                        # A good run does not undo a bad one.
-                        seen[place] = found if found.state == "bad" else before
-        row = [seen.get(place) for place in range(len(versions))]
-        return self._make_timeline(versions, row, wanted, outcome, own)
+                    found = map_in_order(pool, probe, places)
+                    answers = [runs.record_outcome(*item) for item in zip(places, found, strict=True)]
+                    flaky = runs.flaky if belief is None else None
+        row = [runs.seen.get(place) for place in range(len(versions))]
+        return self._make_timeline(versions, row, runs.wanted, outcome, own)
 
     def _make_timeline(
         self,

@@ -8,7 +8,7 @@ import pytest
 from commands import opsieve
 from onnx import parser
 
-from opsieve.bisect.search.search import NEVER
+from opsieve.bisect.search.ends import NEVER
 from opsieve.bisect.sources.version_sequence import load_opener
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput

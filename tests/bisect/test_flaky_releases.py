@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.bisect.search.search import NEVER
+from opsieve.bisect.search.ends import NEVER
 from opsieve.bisect.sessions.answers import VersionAnswer
 from opsieve.bisect.sessions.sentences import make_version_answer
 from opsieve.bisect.sources.outcome import ProbeJournal, VersionOutcome
