@@ -59,7 +59,8 @@ class ChildEnd:
 
 def run_child(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
     """Reduce the case in a folder into another one, which holds the best so far when the time is over."""
-    command = [sys.executable, "-c", _CHILD, str(case), task.target, str(output), str(task.run)]
+    # -P: the current folder, which may be a stranger's, supplies no modules.
+    command = [sys.executable, "-P", "-c", _CHILD, str(case), task.target, str(output), str(task.run)]
     child = subprocess.Popen(
         command + ["offline"] * task.offline,
         stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import onnx
 import pytest
 from commands import opsieve
 from models import X, chain
+from repository import ROOT
 from slow_params import keep_quick
 from stores import done, filled, finding
 
@@ -30,6 +32,7 @@ from opsieve.gen.model.durable import check_output, write_output
 from opsieve.triage.campaign.coverage_record import load_record
 from opsieve.triage.external.external_records import read_records
 from opsieve.triage.store.artifacts import read_artifacts
+from opsieve.tui.app.services.job_board import OPSIEVE
 
 Capture = pytest.CaptureFixture[str]
 
@@ -41,6 +44,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
+
+
+# -- the current folder
+
+
+def test_the_current_folder_supplies_no_module(folder: Path) -> None:
+    """`python -m` and `python -c` import from the current folder first, which a stranger may have filled."""
+    Path("opsieve.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\nraise ImportError('evil')\n")
+    subprocess.run([*OPSIEVE, "--version"], check=False, capture_output=True)
+    assert not (folder / "ran").exists()
+
+
+def test_every_python_that_is_started_ignores_the_current_folder() -> None:
+    """Workers are left out: they start in their scratch folder, within the sandbox."""
+    lines = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for name in ("backends", "bisect", "gen", "reducer", "triage", "tui")
+        for path in (ROOT / name).rglob("*.py")
+        if not path.is_relative_to(ROOT / "backends" / "compilers")
+        for line in path.read_text().splitlines()
+        if re.search(r"""(sys\.executable|python\)), ["']|"-m", "opsieve|OPSIEVE\[0\]""", line)
+    ]
+    assert len(lines) >= 8
+    assert [line for line in lines if not re.search('"-[IP]"', line)] == []
 
 
 # -- writing

@@ -109,7 +109,8 @@ def spawn_lane(targets: Sequence[str] = (), meeting: str = MEETING) -> LaneClien
     Lanes of one `meeting` on a machine share imports; by default these are the lanes of one process.
     """
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
+    # -P: the current folder, which may be a stranger's, supplies no modules.
+    command = [sys.executable, "-P", "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
     command += [meeting, *targets]
     process = subprocess.Popen(
         command,

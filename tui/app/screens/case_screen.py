@@ -223,9 +223,9 @@ class CaseScreen(screens.PagedScreen):
         folder = self._find_folder()
         if folder is None:
             return False
-        module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
+        module = ("opsieve.tui.app.services.replay", str(folder), target)
         # In a process of its own: a compiler that dies would take the interface with it.
-        command = (job_board.OPSIEVE[0], *module, *(["--offline"] if get_app(self).offline else []))
+        command = (*job_board.OPSIEVE[:-1], *module, *(["--offline"] if get_app(self).offline else []))
         self.replayed = get_app(self).run_job("replay", self.cluster.id, command)
         return True
 

@@ -24,7 +24,8 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Kind = Literal["reduce", "attribute", "bisect", "fuzz", "export", "replay"]
 # What a person waits for: such a job does not queue behind long ones.
 QUICK: tuple[Kind, ...] = ("export", "replay")
-OPSIEVE = (sys.executable, "-m", "opsieve")
+# -P: the current folder, which may be a stranger's, supplies no modules.
+OPSIEVE = (sys.executable, "-P", "-m", "opsieve")
 REDUCE = (*OPSIEVE, "reduce")
 # Bytes of a command's stdout that are kept; an exported case may be large.
 _MOST_OUTPUT = 256 << 20

@@ -127,7 +127,8 @@ class AutoTriage:
             return -1
         began = time.monotonic()
         child = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, *command],
+            # -P: the current folder, which may be a stranger's, supplies no modules.
+            [sys.executable, "-P", "-c", _COMMAND, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
