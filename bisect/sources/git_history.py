@@ -18,6 +18,15 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
 _PULL = re.compile(r"#(\d{1,9})(?!\w)")
 _GITHUB = re.compile(r"(?:https://|git@|ssh://git@)github\.com[/:]([\w.-]{1,100}/[\w.-]{1,100}?)(?:\.git)?/?")
 _FILES = 200
+# A clone may be a stranger's, and its .git/config names programs that git would start while it reads.
+_SAFE_SETTINGS = (
+    "core.fsmonitor=false",
+    "core.askPass=",
+    "credential.helper=",
+    "log.showSignature=false",
+)
+# The same for commands that compare contents; no setting switches these programs off.
+NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,9 @@ def open_repository(path: Path) -> "Repo":
         repository = git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise BadInput(f"{shown(path, 200)} is not a git repository") from None
+    repository.git.set_persistent_git_options(c=_SAFE_SETTINGS)
+    # A partial clone fetches what it lacks; the other protocols start programs that a clone can name.
+    repository.git.update_environment(GIT_ALLOW_PROTOCOL="http:https")
     top = repository.working_tree_dir
     if top is not None and not (Path(top) / ".git").exists():
         # A mirror without a config does not say that it is bare.

@@ -405,6 +405,36 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
         )
 
 
+def test_a_clone_names_no_program_that_runs(tmp_path: Path) -> None:
+    """A clone from a stranger has a configuration, and git starts the programs that it names."""
+    made = history(tmp_path / "r", [*noise(3), ("Version (#5)", {"VERSION": "3.0\n"}), GUILTY])
+    last, ran = made.shas[-1], tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {ran}\ncat "$1"\n')
+    program.chmod(0o700)
+
+    def git(*words: str, text: str = "") -> str:
+        line = ["git", "-C", str(made.folder), *words]
+        return subprocess.run(line, input=text, capture_output=True, text=True, check=True).stdout.strip()
+
+    head, _, message = git("cat-file", "commit", last).partition("\n\n")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----"
+    signed = git("hash-object", "-t", "commit", "-w", "--stdin", text=f"{head}\n{signature}\n\n{message}\n")
+    git("update-ref", "HEAD", signed)
+    made.shas[-1] = signed
+    for key in ("diff.external", "diff.x.command", "diff.x.textconv", "core.fsmonitor", "gpg.program"):
+        git("config", key, str(program))
+    git("config", "log.showSignature", "true")
+    (made.folder / ".git" / "info" / "attributes").write_text("* diff=x\n")
+    git("tag", "v1.0", made.shas[0])
+    git("tag", "v2.0", signed)
+    clues = Clues(passes=("Pad_Fusion",), message="input must have at least one element in it")
+    for release in ("2.0", "3.0"):  # one with a tag, one without, which is looked for in contents
+        ends = (ReleaseEnd("1.0", "1.0"), ReleaseEnd(release, release))
+        assert rank_commits(made.folder, ends, clues).ranked
+        assert not ran.exists(), ran.read_text()
+
+
 def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path) -> None:
     made = history(tmp_path / "r", noise(1))
     for day in (5, 5, 6):
