@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.sources.git_history import NO_PROGRAMS
-
 if TYPE_CHECKING:
     from git import Repo
 
 
 # Characters
 _MOST_PATCH = 32 << 20
+# A clone's configuration may name programs that compare files; git has no setting that switches them off.
+NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ def read_patches(repository: "Repo", shas: Sequence[str]) -> dict[str, Patch]:
     found = dict.fromkeys(shas, Patch())
     if found:
         # A zero byte cannot stand in a message, so that no text is taken for the next commit.
-        options = ("--format=%x00%H", "-U0", "--find-copies", *NO_PROGRAMS)
-        shown = repository.git.show(*options, *found, with_exceptions=False)
+        shown = repository.git.show(
+            "--format=%x00%H", "-U0", "--find-copies", *NO_PROGRAMS, *found, with_exceptions=False
+        )
         for text in shown.split("\0")[1:]:
             sha, _, patch = text.partition("\n")
             found[sha] = _parse_patch(patch[:_MOST_PATCH])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame import built_sources, commit_range, wording
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue
-from opsieve.bisect.sources.git_history import NO_PROGRAMS
 
 if TYPE_CHECKING:
     from git import Repo
@@ -213,9 +212,12 @@ class _HistoryReader:
 
     def _run_git(self, command: str, *arguments: str) -> str:
         """Return the output of a git command, possibly cut short where a partial clone lacks contents."""
-        options = () if command == "grep" else NO_PROGRAMS
-        # One clue that cannot be read must not cost the others.
-        return str(getattr(self._git, command)(*options, *arguments, with_exceptions=False))
+        # One clue that cannot be read must not cost the others. `grep` starts no program that compares.
+        return str(
+            getattr(self._git, command)(
+                *(() if command == "grep" else commit_range.NO_PROGRAMS), *arguments, with_exceptions=False
+            )
+        )
 
     def _is_built(self, file: str) -> bool:
         """Whether the file belongs to a folder that went into the release."""

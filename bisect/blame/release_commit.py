@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame import built_sources, commit_range
-from opsieve.bisect.sources.git_history import NO_PROGRAMS, find_tag, open_repository, resolve_commit
+from opsieve.bisect.sources.git_history import find_tag, open_repository, resolve_commit
 from opsieve.gen.errors import BadInput, shown
 
 if TYPE_CHECKING:
@@ -351,7 +351,14 @@ def _find_branch_point(repository: "Repo", release: str) -> ReleaseCommit | None
     # 0.1.9 is no part of 0.1.98
     number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"
     changed = repository.git.log(
-        "--format=%H", "-1", *NO_PROGRAMS, "--extended-regexp", f"-G{number}", trunk, "--", *_NUMBER_FILES
+        "--format=%H",
+        *commit_range.NO_PROGRAMS,
+        "-1",
+        "--extended-regexp",
+        f"-G{number}",
+        trunk,
+        "--",
+        *_NUMBER_FILES,
     )
     if not changed:
         return None

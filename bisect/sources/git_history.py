@@ -18,15 +18,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
 _PULL = re.compile(r"#(\d{1,9})(?!\w)")
 _GITHUB = re.compile(r"(?:https://|git@|ssh://git@)github\.com[/:]([\w.-]{1,100}/[\w.-]{1,100}?)(?:\.git)?/?")
 _FILES = 200
-# A clone may be a stranger's, and its .git/config names programs that git would start while it reads.
-_SAFE_SETTINGS = (
-    "core.fsmonitor=false",
-    "core.askPass=",
-    "credential.helper=",
-    "log.showSignature=false",
-)
-# The same for commands that compare contents; no setting switches these programs off.
-NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,10 @@ def open_repository(path: Path) -> "Repo":
         repository = git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise BadInput(f"{shown(path, 200)} is not a git repository") from None
-    repository.git.set_persistent_git_options(c=_SAFE_SETTINGS)
+    # A clone may be a stranger's, and its .git/config names programs that git would start while it reads.
+    repository.git.set_persistent_git_options(
+        c=["core.fsmonitor=false", "core.askPass=", "credential.helper=", "log.showSignature=false"]
+    )
     # A partial clone fetches what it lacks; the other protocols start programs that a clone can name.
     repository.git.update_environment(GIT_ALLOW_PROTOCOL="http:https")
     top = repository.working_tree_dir
