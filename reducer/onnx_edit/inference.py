@@ -182,9 +182,12 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
             edits.forget_element(info.type)
     for place in owners(graph):
         for body in structure.bodies(graph.node[place]):
-            taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
+            taken = {tensor.name: tensor.data_type for tensor in body.initializer} | (
+                {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
+            )
             _forget_types(body, main=False, elements=elements)
-            # A value that a body returns unchanged is computed by no node, so inference cannot type it.
+            # A value that a body stores, or returns unchanged, is computed by no node, so inference cannot
+            # type it.
             for info in (
                 *body.input,
                 *body.output,

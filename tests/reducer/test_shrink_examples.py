@@ -351,6 +351,19 @@ def test_the_surroundings_of_the_graph_go() -> None:
     assert not end.model.graph.node[0].name
 
 
+def test_a_branch_stores_the_constant_that_it_gives() -> None:
+    """Its type was forgotten: only nodes were expected to compute what a body gives."""
+    start = subject(
+        f"""{HEAD} g (bool c, float[2] x) => (float[2] y) {{
+            y = If (c) <then_branch = t () => (float[2] a) {{ a = Constant <value: tensor = float[2] {{3, 4}}> () }},
+                        else_branch = e () => (float[2] b) {{ b = Neg (x) }}> }}""",
+        c=True,
+        x=np.ones(2, np.float32),
+    )
+    end = reduced(start, [MODEL], lambda candidate: "If" in operators(candidate))
+    assert operators(end) == ["If", "Neg"]
+
+
 def test_an_initializer_of_old_is_an_input_no_more() -> None:
     start = subject(
         """<ir_version: 3, opset_import: ["" : 8]> g (float[2] x, float[2] w = {1, 2}) => (float[2] y) {
