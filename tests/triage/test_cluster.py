@@ -278,7 +278,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "sentence"),
     [
         (("--scheduler", "tcp://127.0.0.1:9"), "no scheduler answers at 'tcp://127.0.0.1:9'"),
-        pytest.param(("--scheduler", "nonsense://x"), "no scheduler answers at", marks=pytest.mark.slow),
+        (("--scheduler", "nonsense://x"), "'nonsense://x' is not the address of a scheduler: write tcp://"),
+        (("--scheduler", "127.0.0.1"), "'127.0.0.1' is not the address of a scheduler: write tcp://"),
         (("--scheduler", "tcp://127.0.0.1:9", "--coverage", "functions"), "leave --scheduler out"),
         (("--resource", "GPU=many"), "is not NAME=AMOUNT, such as GPU=1"),
     ],

@@ -10,6 +10,7 @@ other.
 """
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,12 @@ class Cluster:
     def __init__(
         self, address: str, here: Installed, resources: Mapping[str, float], say: Callable[[str], None]
     ):
+        # Dask's client waits half a minute for such an address, and prints a traceback when it gives up.
+        if not re.fullmatch(r"([a-z]+://)?[^/\s]+:\d{1,5}", address):
+            raise BadInput(
+                f"{shown(address, 100)} is not the address of a scheduler: write tcp://HOST:PORT, which dask"
+                " scheduler prints"
+            )
         try:
             from distributed import Client
         except ImportError:
