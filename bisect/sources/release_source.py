@@ -340,10 +340,6 @@ def _read_listing(
             file.parent.mkdir(parents=True, exist_ok=True)
             # Replaced as a whole, since another call may be reading it.
             part = file.with_suffix(f".{os.getpid()}")
-            try:
-                part.write_bytes(msgspec.json.encode(found))
-                part.replace(file)
-            finally:
-                # A full disk leaves a part.
-                part.unlink(missing_ok=True)
+            part.write_bytes(msgspec.json.encode(found))
+            part.replace(file)
     return found
