@@ -225,6 +225,21 @@ def test_every_option_that_writes_reads_or_runs_wants_a_yes() -> None:
     }  # fmt: skip
 
 
+def test_every_number_with_a_fraction_is_a_number() -> None:
+    """NaN lies in every range of click, and an unlimited time is what a left out option says."""
+    group, seen = Commands(), 0
+    for name in COMMANDS:
+        command = group.get_command(None, name)  # type: ignore[arg-type]
+        for one in (command, *getattr(command, "commands", {}).values()):
+            for option in one.params:  # type: ignore[union-attr]
+                if isinstance(option.type, click.types.FloatParamType):
+                    seen += 1
+                    for value in ("nan", "inf"):
+                        with pytest.raises(click.BadParameter):
+                            option.process_value(click.Context(one), value)  # type: ignore[arg-type]
+    assert seen > 20
+
+
 def test_the_targets_of_a_store_want_consent_before_a_campaign_goes_on(capsys: Capture) -> None:
     words = ["fuzz", "--store", "campaign", "--tests", "2", "--no-probe", "--quiet", "--nodes", "2"]
     assert opsieve(*words, "-t", "fake", capsys=capsys)[0] in (0, 1)

@@ -65,8 +65,8 @@ def _hand_variables_on(context: click.Context, _parameter: click.Parameter, valu
 
 
 def check_finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """Callback of tolerances: an infinite or negative one would accept everything or nothing at all."""
-    # NaN fails both comparisons, too.
+    """Callback of numbers with a fraction: click takes NaN and infinity for numbers in any range."""
+    # NaN fails both comparisons.
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is not a number from 0 on")
     return value
@@ -295,5 +295,10 @@ def make_seconds(default: float) -> Callable[[F], F]:
     # A day: more is a slip of the unit.
     kind = click.FloatRange(0, 86400, min_open=True)
     return click.option(
-        "--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds."
+        "--seconds",
+        type=kind,
+        callback=check_finite,
+        default=default,
+        show_default=True,
+        help="Time limit of one run, in seconds.",
     )

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check-seconds",
     type=click.FloatRange(0, min_open=True),
+    callback=options.check_finite,
     default=3600.0,
     show_default=True,
     help="Commits: time limit of one build or check.",
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    callback=options.check_finite,
     default=0.99,
     show_default=True,
     help="Required confidence for flaky failures.",

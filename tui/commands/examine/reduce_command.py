@@ -28,6 +28,7 @@ from opsieve.tui.commands.options import (
     SCHEDULER,
     SEED,
     allow_builds,
+    check_finite,
     make_seconds,
     make_targets,
 )
@@ -95,6 +96,7 @@ _REFUSED = {"gone": "lost the failure", "slippage": "failed otherwise", "invalid
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
+    callback=check_finite,
     help="Time limit of the reduction; the result is the smallest model so far.  [default: no limit]",
 )
 @click.option(

@@ -51,12 +51,14 @@ SHOWN = 5
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
+    callback=options.check_finite,
     help="Start no new test after this time.  [default: no limit]",
 )
 @click.option("-n", "--tests", type=click.IntRange(1), help="Tests in all.  [default: until Ctrl-C]")
 @click.option(
     "--patience",
     type=click.FloatRange(0),
+    callback=options.check_finite,
     help="Minutes to wait for space on a full disk.  [default: 10; at a terminal, until Ctrl-C]",
 )
 @click.option("--strategy", help="Generation strategy (see opsieve gen).  [default: mix]")

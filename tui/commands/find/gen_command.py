@@ -45,6 +45,7 @@ _MOST_REFUSED = 20
 @click.option(
     "--dynamic",
     type=click.FloatRange(0, 1),
+    callback=options.check_finite,
     default=0.0,
     show_default=True,
     help="Share of programs with symbolic input sizes.",

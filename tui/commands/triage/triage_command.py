@@ -34,6 +34,7 @@ _APART = 3
 @click.option(
     "--budget",
     type=click.FloatRange(1, 604800),
+    callback=options.check_finite,
     default=600.0,
     show_default=True,
     help="Time limit of --reduce, and of --attribute, in seconds.",
