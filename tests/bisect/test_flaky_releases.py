@@ -40,7 +40,7 @@ def search_releases(
     return make_version_answer(timeline, "fake"), asked
 
 
-@pytest.mark.parametrize("tries", [4, pytest.param(250, marks=pytest.mark.slow(seconds=100))])
+@pytest.mark.parametrize("tries", [4, pytest.param(250, marks=pytest.mark.slow(seconds=10))])
 @pytest.mark.parametrize("rate", [0.9, 0.7, 0.5])
 def test_confidence_of_flaky_release_searches_is_calibrated(tmp_path: Path, rate: float, tries: int) -> None:
     """Wrong answers stay within the stated bound, and an end is called wrong in few searches."""
