@@ -145,7 +145,7 @@ def reproduce_failure(
 
 def try_variants(exported: ExportedFailure, workers: Workers, newest: bool = False) -> ExportedFailure:
     """Try a failure that always shows at other levels of optimisation, without its guilty passes, and on the
-    newest release, and keep each result: `bad` where it fails in the same way, `good` where it passes.
+    newest release, and keep each result: `fails` where it does so in the same way, `passes`.
     """
     target, facts = exported.target, exported.target.facts
     if exported.shows is not None:
@@ -170,8 +170,8 @@ def try_variants(exported: ExportedFailure, workers: Workers, newest: bool = Fal
     lab, results = ObservationCache(workers), []
     for words, each in tried.items():
         found = judge_case(exported.case, each, lab).verdict
-        same = "bad" if found.kind == exported.verdict.kind else "fails-otherwise"
-        results.append((words, {"pass": "good", "fail": same}.get(found.verdict, found.verdict)))
+        same = "fails" if found.kind == exported.verdict.kind else "fails differently"
+        results.append((words, {"pass": "passes", "fail": same}.get(found.verdict, found.verdict)))
     return replace(exported, variants=tuple(results))
 
 

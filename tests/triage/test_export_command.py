@@ -66,7 +66,7 @@ def test_an_issue_begins_with_numbers_and_has_a_table_of_settings() -> None:
     code, out, _ = exported(SAMPLES / "pad-maxpool-wrong-value", "--as", "issue", "-o", "-")
     assert code == 0
     assert out.split("\n\n")[2].startswith("Element [0, 0, 0, 2] is -1.437")
-    for setting, result in (("all", "bad"), ("basic", "bad"), ("disable_all", "good")):
+    for setting, result in (("all", "fails"), ("basic", "fails"), ("disable_all", "passes")):
         assert f"| level {setting} | {result} |\n" in out
     script = out.partition("```python\n")[2].partition("\n```")[0]
     assert len([line for line in script.splitlines() if line]) <= 20

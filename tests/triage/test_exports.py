@@ -527,7 +527,12 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     assert text.startswith("# Pad_Fusion: wrong values with Relu since 1.20.0 (onnxruntime 1.2.3)\n")
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
-    assert text.count("it is wrong") == 2  # expected and actual, each once
+    # The values that are expected, and what the compiler gives instead
+    assert "Expected, by ONNX's reference evaluator in float64:\n\n```text\ny = np.array([0.0, 2.0]," in text
+    assert text.count("it is wrong") == 1
+    outputs = replace(made.observation, outputs={"y": np.array([0, 1], np.float32)})
+    text = write_issue(replace(made, observation=outputs), print_model(made.model))
+    assert "Actual:\n\n```text\ny = np.array([0.0, 1.0], np.float32)\n```" in text
     agree = "onnxruntime:disable_all"
     for target, says in (("tvm", True), ("onnxruntime", False)):
         seen = exported(target)
@@ -546,12 +551,12 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     text = write_issue(
         replace(raised, observation=replace(raised.observation, message=said)), print_model(made.model)
     )
-    assert ": Non-zero axis x of someone s n is not n b (" in text.split("\n")[0]
+    assert ": Non-zero (axis)(path) of someone's 3 is not 7 b> (" in text.split("\n")[0]
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
     text = write_issue(
         replace(made, observation=replace(made.observation, exception=broken)), print_model(made.model)
     )
-    assert text.startswith("# A broken model with Relu")
+    assert text.startswith("# Output model is invalid with Relu once optimised: head head")
     assert "exception" not in outside_fences(text)
     assert "Expected: a model as valid as the original" in text
     assert "BrokenModel" not in text

@@ -112,8 +112,7 @@ def _escape_text(text: str) -> str:
     """Return printable text on one line of bounded length, escaped for SARIF, whose messages take `[text](n)`
     as a link.
     """
-    plain = single_line(text)[:_LONGEST]
-    return plain.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    return re.sub(r"[\\\[\]]", r"\\\g<0>", single_line(text)[:_LONGEST])
 
 
 # What XML 1.0 cannot hold, however it is escaped.

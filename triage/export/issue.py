@@ -11,6 +11,7 @@ import re
 import signal
 import textwrap
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from itertools import dropwhile
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Mismatch
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun
 from opsieve.gen.model.text import ModelText
@@ -25,7 +27,7 @@ from opsieve.triage.export import program_source, script, short_script
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.fingerprint.fingerprint import remove_status
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
-from opsieve.triage.fingerprint.normalise import normalise_message
+from opsieve.triage.fingerprint.source_location import remove_locations
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.version import VERSION
 
@@ -46,31 +48,37 @@ _MOST_LOG = 4_000
 _LINE = 400
 _TAIL = 150
 # of a message in a title
-_MOST_TITLE = 70
+_MOST_TITLE = 90
 # The innermost ones; the others only say how the compiler was called.
 _MOST_FRAMES = 20
+# A kind of failure in a title, and behind the name of the compiler
 _WORDS = {
-    "crash": "The process dies",
-    "error": "An exception on a valid {noun}",
-    "mismatch": "Wrong values",
-    "metamorphic": "Other values for a program that means the same",
-    "hang": "No end",
-    "memory": "Too much memory",
-    "slowdown": "Optimised code is slower",
-    "accepts-invalid": "An invalid model is accepted",
-    "round-trip": "A round trip changes the model",
-    "nondeterminism": "Different results of equal runs",
+    "broken": ("output {noun} is invalid", "makes an invalid {noun} of a valid one"),
+    "crash": ("the process dies", "crashes{stage}"),
+    "error": ("an exception on a valid {noun}", "raises an exception{stage}"),
+    "mismatch": ("wrong values", "returns wrong values"),
+    "shape": ("wrong shape", "returns a wrong shape"),
+    "dtype": ("wrong element type", "returns a wrong element type"),
+    "metamorphic": (
+        "other values for a program that means the same",
+        "returns other values for a program that means the same",
+    ),
+    "hang": ("no end", "does not end{stage}"),
+    "memory": ("too much memory", "takes too much memory{stage}"),
+    "slowdown": ("optimised code is slower", "is slower with optimisation"),
+    "accepts-invalid": ("an invalid model is accepted", "accepts an invalid model"),
+    "round-trip": ("a round trip changes the model", "changes the model in a round trip"),
+    "nondeterminism": ("different results of equal runs", "returns different results in equal runs"),
 }
-# They begin a failure in our words, not the name of an exception.
-_OWN_WORDS = {"The", "An", "A", "Wrong", "Other", "No", "Too", "Optimised", "Different"}
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)", re.ASCII)
-_WRONG = {"shape": "Wrong shape", "dtype": "Wrong element type"}
 _STAGES = {
-    "import": ", while the {noun} is read",
-    "compile": ", while the {noun} is compiled",
-    "run": ", while the {noun} runs",
+    "import": " while it reads the {noun}",
+    "compile": " while it compiles the {noun}",
+    "run": " while it runs the {noun}",
 }
-_SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
+_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[/\\][\w.+~/\\-]+")
+# Brackets would make a link.
+_ROUND = str.maketrans("[]", "()")
 
 
 def write_issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> str:
@@ -98,7 +106,7 @@ def write_issue(exported: ExportedFailure, text: ModelText, optimised: str = "")
             continue
         parts += [
             f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}",
-            body or "None.",
+            body or ("It is in the script." if heading == "Model used" else "None."),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -117,61 +125,67 @@ def write_title(exported: ExportedFailure) -> str:
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {count_noun(len(nodes), 'node')}"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
-    applied = [item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")]
     # Of a module those that it was given
-    names = exported.passes or applied
+    names = exported.passes or [
+        item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")
+    ]
     guilty = f"{_clean_word(names[0], 60)}: " if len(names) == 1 else ""
     words = _describe_failure(exported)
     # Behind the name of a pass the sentence goes on.
-    words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
+    words = words if guilty else words[:1].upper() + words[1:]
     since = f" since {_clean_word(exported.first_bad, 40)}" if exported.first_bad else ""
     return f"{guilty}{words}{where}{blame}{since}{_quote_message(exported)} ({_name_compiler(exported)})"
 
 
 def _quote_message(exported: ExportedFailure) -> str:
-    """Return `: MESSAGE` for an exception: its template, without characters that have a meaning in
-    Markdown.
+    """Return `: MESSAGE` for an exception or an invalid result: its first line, without paths and characters
+    that have a meaning in Markdown.
     """
     seen = exported.observation
-    if exported.verdict.kind != "error" or _is_broken_model(seen):
+    if exported.verdict.kind != "error":
         return ""
-    said = remove_status(normalise_message(seen.message or exported.verdict.message))
-    words = re.sub(r"[^A-Za-z0-9 .:=+,_-]", " ", said).split()
-    text = " ".join(_clean_word(word, 40) for word in words if word.strip(".:=+,_-"))
-    return f": {textwrap.shorten(text, _MOST_TITLE, placeholder=' ...').rstrip(':,')}" if text else ""
+    said = seen.message or exported.verdict.message
+    # What the checker or the loader says of the result; the summary says the rest.
+    said = remove_locations((said.partition("transformed model: ")[2] or said)[:_MOST_LOG])
+    said = _PATH.sub("path", remove_status(said)).removeprefix("path ").translate(_ROUND)
+    words = re.sub(r"[^A-Za-z0-9 .:=+,_'()>!-]|(?i:www)(?=\.)", " ", said).split()
+    text = " ".join(word[:40] for word in words if word.strip(".:=+,_'()>!-"))
+    short = textwrap.shorten(text, _MOST_TITLE, placeholder=" ...").rstrip(":,")
+    # Some exceptions say their name only.
+    return f": {short}" if text not in ("", seen.exception.rpartition(".")[2]) else ""
 
 
 def _describe_failure(exported: ExportedFailure) -> str:
     """Describe the failure in our words, with the class of the exception or the signal."""
     verdict, seen = exported.verdict, exported.observation
-    if _is_broken_model(seen):
-        return _name_failure(exported)
     name = _clean_word(seen.exception.rpartition(".")[2], 40)
-    if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
+    if verdict.kind == "error" and not _is_broken_model(seen) and re.fullmatch(r"[A-Za-z]\w+", name):
         return f"{name} on a valid {exported.noun}"
     if verdict.kind == "crash" and seen.signal in set(signal.Signals):
         return f"{signal.Signals(seen.signal).name}{_name_function(seen)}"
-    return _name_failure(exported)
+    return _name_failure(exported)[0].format(noun=exported.noun)
 
 
-def _name_failure(exported: ExportedFailure) -> str:
-    """Name the kind of failure in our words; for a wrong result, the wrong property."""
+def _name_failure(exported: ExportedFailure) -> tuple[str, str]:
+    """Name the kind of failure, or the wrong property of a result, in a title and in a sentence."""
     verdict = exported.verdict
     if _is_broken_model(exported.observation):
-        return "A broken model"
+        return _WORDS["broken"]
     wrong = verdict.mismatch.what if verdict.kind == "mismatch" and verdict.mismatch is not None else ""
-    return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure").format(noun=exported.noun)
+    return _WORDS.get(wrong) or _WORDS.get(verdict.kind or "") or ("a failure", "fails{stage}")
 
 
 def _name_function(seen: Observation) -> str:
     """Return ` in FUNCTION` for the innermost stack frame with a name of the compiler's own."""
-    own = (
-        frame.function
-        for frame in reversed(seen.frames)
-        if frame.language == "native" and "::" in frame.function
-    )
     name = next(
-        (name for name in own if not name.startswith(("std::", "__", "pybind11::", "nanobind::"))), ""
+        (
+            frame.function
+            for frame in reversed(seen.frames)
+            if frame.language == "native"
+            and "::" in frame.function
+            and not frame.function.startswith(("std::", "__", "pybind11::", "nanobind::"))
+        ),
+        "",
     )
     return f" in {_clean_word('::'.join(name.split('(')[0].split('::')[-2:]), 60)}" if name else ""
 
@@ -243,26 +257,22 @@ def _describe_regression(exported: ExportedFailure) -> str:
 
 def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
-    seen = f"{_name_compiler(exported)}: {_name_failure(exported).lower()}"
+    compiler, says = _name_compiler(exported), _name_failure(exported)[1]
     stage = _STAGES.get(verdict.stage or "", "").format(noun=exported.noun)
-    blame = (
-        "Without optimisation the same compiler gives the right answer."
-        if verdict.blame == "optimiser"
-        else ""
-    )
-    # What is expected and what is there stand below; of other failures the sentence has the figures.
-    reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fence_text(escape_text(verdict.reason))}"
-    often = (
-        ""
-        if exported.shows is None
-        else (
+    seen = f"{compiler}{',' * (', ' in compiler)} {says.format(noun=exported.noun, stage=stage)}."
+    if verdict.blame == "optimiser":
+        seen += " Without optimisation the same compiler gives the right result."
+    if exported.shows is not None:
+        seen += (
             f"\n\nIt does not always show: it was seen in {exported.shows[0]} of {exported.shows[1]}"
             " runs of the same inputs."
         )
-    )
+    # What is expected and what is there stand below; of other failures the sentence has the figures.
+    if verdict.kind not in ("mismatch", "error", "crash", "accepts-invalid"):
+        seen += f"\n\n{fence_text(escape_text(verdict.reason))}"
     frames = _print_frames(exported.observation)
     return {
-        "summary": f"{_write_numbers(exported)}{seen}{stage}. {blame}{often}".strip() + reason,
+        "summary": _write_numbers(exported) + seen,
         "expected": _describe_expected(exported),
         "actual": _describe_actual(exported),
         "regression": _describe_regression(exported),
@@ -291,24 +301,24 @@ def _write_numbers(exported: ExportedFailure) -> str:
     texts than numbers.
     """
     worst = exported.verdict.mismatch
-    if exported.verdict.kind != "mismatch" or worst is None or worst.what in _WRONG:
+    if exported.verdict.kind != "mismatch" or worst is None or worst.what in _WORDS:
         return ""
     # Text of the compiler must not stand outside of a fence.
     if not (_NUMBER.fullmatch(worst.got) and _NUMBER.fullmatch(worst.expected)):
         return ""
     place = f"Element {list(worst.index)}" if worst.index else "The output"
-    share = f"{worst.fraction:.0%} of the elements differ"
-    return f"{place} is {worst.got} instead of {worst.expected}; {share}.\n\n"
+    return (
+        f"{place} is {worst.got} instead of {worst.expected};"
+        f" {worst.fraction:.0%} of the elements differ.\n\n"
+    )
 
 
 def _describe_variants(exported: ExportedFailure) -> str:
     """Describe what became of the failure under other settings, in a table, and without the guilty passes."""
-    said = f"Skipping {_list_names(exported.passes)} makes the failure go away." if exported.passes else ""
-    rows = [
-        f"| {_clean_sentence(setting)} | {_clean_word(result, 40)} |" for setting, result in exported.variants
-    ]
-    table = "\n".join(["| setting | result |", "|---|---|", *rows]) if rows else ""
-    return "\n\n".join(filter(None, [said, table]))
+    names = " and ".join(f"`{_clean_word(name, 100)}`" for name in exported.passes)
+    said = f"Skipping {names} makes the failure go away.\n\n" if names else ""
+    rows = [f"| {_clean_sentence(name)} | {_clean_sentence(result)} |" for name, result in exported.variants]
+    return (said + "\n".join(["| setting | result |", "|---|---|", *rows] if rows else [])).strip()
 
 
 def _print_graph(exported: ExportedFailure, text: ModelText) -> str:
@@ -340,17 +350,11 @@ def _print_frames(observation: Observation) -> str:
 def _describe_expected(exported: ExportedFailure) -> str:
     worst = exported.verdict.mismatch
     if worst is not None:
-        name = next(
-            (n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), ""
-        )
-        text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
-        # A larger output is in the script.
-        if name and len(source := program_source.write_literal(exported.expected[name].value)) <= 600:
-            text.append(source)
+        values = {name: item.value for name, item in exported.expected.items()}
         author = exported.author if exported.author != exported.source else _clean_word(exported.source, 60)
         who = f", by {author}" if exported.source else ""
         who += _name_second_oracle(exported)
-        return f"Expected{who}:\n\n{fence_text(escape_text(chr(10).join(text)))}"
+        return f"Expected{who}:\n\n{_print_values(worst, values, worst.expected)}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
     if exported.case.program.fault is not None:
@@ -358,6 +362,16 @@ def _describe_expected(exported: ExportedFailure) -> str:
     if _is_broken_model(exported.observation):
         return "Expected: a model as valid as the original, with the same outputs."
     return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
+
+
+def _print_values(worst: Mismatch, outputs: Mapping[str, Any], element: str) -> str:
+    """Print the worst output whole if it is short, else its worst element; a wrong shape or type first."""
+    name = next((n for n in outputs if worst.output == n or worst.output.startswith(f"{n}[")), "")
+    whole = f"{name} = {program_source.write_literal(outputs[name])}" if name else ""
+    # A larger output is in the script.
+    whole = whole if len(whole) <= 600 else ""
+    place = f"{worst.output}{list(worst.index) or ''}: {element}\n"
+    return fence_text(escape_text(whole if whole and worst.what not in _WORDS else place + whole))
 
 
 def _name_second_oracle(exported: ExportedFailure) -> str:
@@ -374,9 +388,7 @@ def _describe_actual(exported: ExportedFailure) -> str:
     verdict, observation = exported.verdict, exported.observation
     if verdict.mismatch is not None:
         worst = verdict.mismatch
-        text = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
-        share = "" if worst.what in _WRONG else f" ({worst.fraction:.0%} of its elements differ)"
-        return f"Actual{share}:\n\n{fence_text(escape_text(text))}"
+        return f"Actual:\n\n{_print_values(worst, observation.outputs or {}, worst.got or worst.what)}"
     if verdict.kind == "accepts-invalid":
         return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""
@@ -387,8 +399,8 @@ def _describe_actual(exported: ExportedFailure) -> str:
 def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
     short = short_script.write_short_script(exported, text)
     if short:
-        fenced = fence_text(short.rstrip("\n"), "python")
-        return f"The script raises an error while the bug is there.\n\n{fenced}"
+        ends = {"crash": "crashes"}.get(exported.verdict.kind or "", "raises an error")
+        return f"The script {ends} while the bug is there.\n\n{fence_text(short.rstrip(chr(10)), 'python')}"
     try:
         source = script.write_script(exported, text)
     except BadInput as error:
@@ -397,11 +409,10 @@ def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
     if len(source) > _MOST_SCRIPT:
         return "The script is too long for an issue and is attached as `repro.py`."
     looked = "" if exported.shows is None else f" It looks for it in up to {exported.runs} runs."
-    usage = (
+    return (
         "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what"
-        " it imports."
+        f" it imports.{looked}\n\n{fence_text(source.rstrip(chr(10)), 'python')}"
     )
-    return f"{usage}{looked}\n\n{fence_text(source.rstrip(chr(10)), 'python')}"
 
 
 def _describe_environment(exported: ExportedFailure) -> list[str]:
@@ -451,13 +462,8 @@ def _name_compiler(exported: ExportedFailure) -> str:
     return f"{backend.package or own} {version}".strip() + f", {tool}" * bool(tool)
 
 
-def _list_names(names: tuple[str, ...]) -> str:
-    return " and ".join(f"`{_clean_word(name, 100)}`" for name in names)
-
-
 def _clean_sentence(text: str) -> str:
-    # No link
-    plain = text.translate(str.maketrans("[]", "()"))
+    plain = text.translate(_ROUND)
     # GitHub makes links of `//` and of `www.` even without brackets, and mentions of `@`.
     return re.sub(r"[^A-Za-z0-9 .,:()+=_/'-]|//+|(?i:www)(?=\.)", "?", plain)[:300]
 

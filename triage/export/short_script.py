@@ -31,6 +31,7 @@ _MOST_BYTES = 480
 _MOST_DEFLATED = 1_100
 # Characters of inputs and expected outputs
 _MOST_VALUES = 1_500
+_READ = "onnx.load_model_from_string(model)"
 # Below this a tolerance is that of denormal numbers, which nobody wants to read.
 _TINY = 1e-30
 
@@ -67,6 +68,13 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
     environment = dict(exported.target.facts.environment) if whole else {}
+    code = "\n".join(whole or lines)
+    before, found, after = code.partition(_READ)
+    bytes_only = before.removesuffix("model = ") + ("" if before.endswith("model = ") else after)
+    # A compiler that takes the parsed model needs no bytes of it.
+    if found and not (encoded or _READ in after or re.search(r"(?<!\.)\bmodel\b", bytes_only)):
+        code = f"{before}model{after}".replace("model = model\n", "")
+        model = model.removesuffix(".SerializeToString()")
     # A failure to compile needs no inputs.
     fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
@@ -77,14 +85,16 @@ def write_short_script(exported: export_input.ExportedFailure, text: ModelText) 
         *["import zlib"] * deflated,
         *[""] * bool(encoded or environment),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, *whole]) else []),
-        *(f"import {module}" for module in facts.imports[-1:]),
+        # Bytes need no parser.
+        *(f"import {module}" for module in (facts.imports[:1] if "onnx." in code else ()) if encoded),
+        *(f"import {module}" for module in facts.imports[-1:] if not encoded),
         *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
         f"model = {model}",
         *fed,
         "",
-        *(whole or lines),
+        code,
         *checks,
     ]
     return "\n".join(parts) + "\n"

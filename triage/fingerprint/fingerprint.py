@@ -124,9 +124,10 @@ _WRONG = {
 
 # What onnxruntime writes before the reason: the name of the status, which the exception's class repeats.
 _STATUS = re.compile(
-    r"\A(?:FAIL|RUNTIME_EXCEPTION|INVALID_\w+|NOT_IMPLEMENTED|EP_FAIL): "
+    r"\A(?:\[ONNXRuntimeError\] : \d{1,4} : )?"
+    r"(?:FAIL|RUNTIME_EXCEPTION|INVALID_\w+|NOT_IMPLEMENTED|EP_FAIL) ?: "
     r"(?:Non-zero status code returned while running \w+ node\. Name:\S* Status Message: "
-    r"|Exception during initialization: |This is an invalid model\. )?(?=.)"
+    r"|Exception during initialization: |This is an invalid model\. ){0,4}(?=.)"
 )
 
 

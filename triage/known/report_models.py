@@ -76,8 +76,9 @@ def read_contents(path: Path) -> ReportContents:
 def encode_contents(data: bytes) -> bytes:
     """Encode the contents of a report as msgpack, in the process that reads it."""
     report = parse_report(data.decode("utf-8", "replace"))
-    models = list(islice(iter_models(report), MOST))
-    return msgspec.msgpack.encode(ReportContents(extract_facts(report), models))
+    return msgspec.msgpack.encode(
+        ReportContents(extract_facts(report), list(islice(iter_models(report), MOST)))
+    )
 
 
 def parse_text(data: bytes) -> bytes:

@@ -123,8 +123,7 @@ class Script:
 
     def find_inputs(self) -> dict[str, Any]:
         """Return the arrays that the script feeds, or else those of its first dictionary of arrays."""
-        held = filter(None, map(_select_arrays, self.names.values()))
-        return self.fed or next(held, {})
+        return self.fed or next(filter(None, map(_select_arrays, self.names.values())), {})
 
     def _read_model(self, data: bytes) -> None:
         """Keep bytes of the script that are a serialised model."""

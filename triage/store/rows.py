@@ -92,8 +92,10 @@ class ClusterPage:
 
     def _repr_html_(self) -> str:
         """The rows as a table, for notebooks."""
-        cells = [row.cells for row in self.rows]
-        return rows_table(CLUSTER_HEADS, cells) + f"<p>{len(self.rows):,} of {self.total:,}</p>"
+        return (
+            rows_table(CLUSTER_HEADS, [row.cells for row in self.rows])
+            + f"<p>{len(self.rows):,} of {self.total:,}</p>"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,12 +255,13 @@ def _graphsurgeon(options: Mapping[str, str]) -> Lines:
 
 
 def _inliner(options: Mapping[str, str]) -> Lines:
-    read = "after = onnx.load_model_from_string(model)"
+    imports, read = ["from onnx import inliner"], "after = onnx.load_model_from_string(model)"
     call = f"inline_local_functions(after, convert_version={options['convert'] == 'on'})"
     if options["functions"] == "schema":
+        imports = ["from onnx import inliner, shape_inference"]
         read = "after = shape_inference.infer_shapes(onnx.load_model_from_string(model))"
         call = "inline_selected_functions(after, [], exclude=True, inline_schema_functions=True)"
-    return ["from onnx import inliner, shape_inference"], [read, f"after = inliner.{call}"]
+    return imports, [read, f"after = inliner.{call}"]
 
 
 def _extractor(options: Mapping[str, str]) -> Lines:
