@@ -560,6 +560,10 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     assert "exception" not in outside_fences(text)
     assert "Expected: a model as valid as the original" in text
     assert "BrokenModel" not in text
+    unformed = replace(raised.observation, exception="opsieve.backends.compilers.tvm.NotWellFormed")
+    text = write_issue(replace(raised, observation=unformed), print_model(made.model))
+    assert text.startswith("# Output model is invalid with Relu once optimised: head head")
+    assert "NotWellFormed" not in text
     seen = replace(made.observation, outcome="crash", signal=11)
     died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)
     assert write_issue(died, print_model(made.model)).startswith("# SIGSEGV with Relu")

@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import builtins
 import re
 import subprocess
 import sys
@@ -157,3 +158,36 @@ def test_the_script_in_the_readme_of_a_sample_has_at_most_thirty_lines() -> None
             is_long = text is not None and len(text[1].splitlines()) > _LONGEST - 10
             assert is_long or len(program.operators()) > 10, folder.name
         assert "opsieve" not in "\n".join(line for line in lines if line.startswith(("import", "from")))
+        assert list_undefined("\n".join(lines)) == set(), folder.name
+
+
+def list_undefined(source: str) -> set[str]:
+    """List the names that a script reads without defining them: it would always raise an error."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    made |= {
+        node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler))
+    }
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)} - made - set(dir(builtins))
+
+
+@pytest.mark.parametrize(
+    ("target", "line", "is_read"),
+    [
+        ("onnxoptimizer", "after = onnxoptimizer.optimize(model, None, False)", False),
+        ("tvm", "module = from_onnx(model, shape_dict=shapes, keep_params_in_input=False)", False),
+        ("openvino", "compiled = core.compile_model(core.read_model(model), ", True),
+    ],
+)
+def test_a_script_keeps_the_parsed_model_if_the_compiler_takes_one(
+    target: str, line: str, is_read: bool
+) -> None:
+    made = exported(target)
+    source = write_short_script(made, print_model(made.model))
+    assert line in source
+    assert ("load_model_from_string" in source) == is_read
+    assert ("SerializeToString()\ninputs" in source) == is_read
+    assert list_undefined(source) == set()

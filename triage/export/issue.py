@@ -191,10 +191,10 @@ def _name_function(seen: Observation) -> str:
 
 
 def _is_broken_model(seen: Observation) -> bool:
-    """Whether a transformer gave a model that is worse than the original; opsieve raises this exception
-    itself.
+    """Whether a transformer or a pass gave a worse program than the original; opsieve raises these
+    exceptions itself.
     """
-    return seen.exception.rpartition(".")[2] == BROKEN_MODEL
+    return seen.exception.rpartition(".")[2] in (BROKEN_MODEL, "NotWellFormed")
 
 
 def escape_text(text: str, most: int = _MOST_LOG) -> str:
@@ -360,7 +360,7 @@ def _describe_expected(exported: ExportedFailure) -> str:
     if exported.case.program.fault is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
     if _is_broken_model(exported.observation):
-        return "Expected: a model as valid as the original, with the same outputs."
+        return f"Expected: a {exported.noun} as valid as the original, with the same outputs."
     return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
 
 
