@@ -533,6 +533,8 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     outputs = replace(made.observation, outputs={"y": np.array([0, 1], np.float32)})
     text = write_issue(replace(made, observation=outputs), print_model(made.model))
     assert "Actual:\n\n```text\ny = np.array([0.0, 1.0], np.float32)\n```" in text
+    outputs = replace(made.observation, outputs={"y": -np.array([0, np.nan], np.float32)})
+    assert "decode(" not in write_issue(replace(made, observation=outputs), print_model(made.model))
     agree = "onnxruntime:disable_all"
     for target, says in (("tvm", True), ("onnxruntime", False)):
         seen = exported(target)
@@ -551,7 +553,7 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     text = write_issue(
         replace(raised, observation=replace(raised.observation, message=said)), print_model(made.model)
     )
-    assert ": Non-zero (axis)(path) of someone's 3 is not 7 b> (" in text.split("\n")[0]
+    assert ": Non-zero (axis)(path) of someone's 3 is not 7 b (" in text.split("\n")[0]
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
     text = write_issue(
         replace(made, observation=replace(made.observation, exception=broken)), print_model(made.model)

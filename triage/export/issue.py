@@ -123,7 +123,11 @@ def write_title(exported: ExportedFailure) -> str:
         )
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
-    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {count_noun(len(nodes), 'node')}"
+    where = (
+        f" with {text}"
+        if 0 < len(operators) <= 4
+        else f" with {count_noun(len(nodes), 'node')}" * bool(nodes)
+    )
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     # Of a module those that it was given
     names = exported.passes or [
@@ -148,7 +152,7 @@ def _quote_message(exported: ExportedFailure) -> str:
     # What the checker or the loader says of the result; the summary says the rest.
     said = remove_locations((said.partition("transformed model: ")[2] or said)[:_MOST_LOG])
     said = _PATH.sub("path", remove_status(said)).removeprefix("path ").translate(_ROUND)
-    words = re.sub(r"[^A-Za-z0-9 .:=+,_'()>!-]|(?i:www)(?=\.)", " ", said).split()
+    words = re.sub(r"[^A-Za-z0-9 .:=+,_'()>!-]|(?<!-)>|(?i:www)(?=\.)", " ", said).split()
     text = " ".join(word[:40] for word in words if word.strip(".:=+,_'()>!-"))
     short = textwrap.shorten(text, _MOST_TITLE, placeholder=" ...").rstrip(":,")
     # Some exceptions say their name only.
@@ -368,8 +372,8 @@ def _print_values(worst: Mismatch, outputs: Mapping[str, Any], element: str) -> 
     """Print the worst output whole if it is short, else its worst element; a wrong shape or type first."""
     name = next((n for n in outputs if worst.output == n or worst.output.startswith(f"{n}[")), "")
     whole = f"{name} = {program_source.write_literal(outputs[name])}" if name else ""
-    # A larger output is in the script.
-    whole = whole if len(whole) <= 600 else ""
+    # A larger output is in the script; nobody reads base64.
+    whole = "" if len(whole) > 600 or "decode(" in whole else whole
     place = f"{worst.output}{list(worst.index) or ''}: {element}\n"
     return fence_text(escape_text(whole if whole and worst.what not in _WORDS else place + whole))
 

@@ -1,0 +1,28 @@
+"""Confirm for onnxoptimizer that ReduceSum and Unsqueeze without axes are fused."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxoptimizer
+import onnxruntime
+
+model = onnx.load(Path(__file__).with_name("model.onnx"))
+feeds = {"x": np.array([1.0, 2.0], np.float32)}
+expected = [((), [3.0])]
+plain = onnxruntime.SessionOptions()
+plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+def run(model):
+    values = onnxruntime.InferenceSession(model.SerializeToString(), plain).run(None, feeds)
+    return [(np.shape(value), np.ravel(value).tolist()) for value in values]
+
+
+assert run(model) == expected
+seen = run(onnxoptimizer.optimize(model, ["fuse_consecutive_reduce_unsqueeze"]))
+is_confirmed = seen != expected
+print("confirmed:" if is_confirmed else "not confirmed:", version("onnxoptimizer"), str(seen)[:200])
+sys.exit(not is_confirmed)
