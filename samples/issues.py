@@ -20,14 +20,14 @@ from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.reducer.sessions.export import reproduce_failure, try_variants
 from opsieve.triage.corpus.corpus_file import Bug, read_bugs
-from opsieve.triage.export import issue
+from opsieve.triage.export import issue, script
 from opsieve.triage.export.exports import export_failure
 
 
 def main(names: list[str]) -> int:
     """Write the files; 1 when a sample does not fail."""
     # A development version says nothing to the readers of an issue.
-    issue.VERSION = issue.VERSION.partition(".dev")[0]
+    issue.VERSION = script.VERSION = issue.VERSION.partition(".dev")[0]
     wrong = 0
     with Workers(say=lambda sentence: print(sentence, file=sys.stderr)) as workers:
         for name, (entry, bug) in read_bugs(SAMPLES).items():
