@@ -9,6 +9,10 @@ FOLDER/reduction.json       figures, certificate and every attempt
 FOLDER/other_failures/KEY/  different failures found while reducing, a case folder each
 """
 
+import errno
+import hashlib
+import os
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -74,6 +78,25 @@ _NOTHING: dict[str, Any] = {
 }
 STOPPED = "the budget is spent: the same command continues from the best so far"
 UNFINISHED = "interrupted: the best so far, which the judge has not seen"
+
+
+def lock_folder(folder: Path) -> socket.socket:
+    """Return a lock on the folder of a result, which ends with this process at the latest.
+
+    Raises:
+        BadInput: If another reduction holds it: each would remove what the other one wrote.
+    """
+    # An abstract name leaves nothing on disk; elsewhere than on Linux there is none, and no lock.
+    lock = socket.socket(socket.AF_UNIX)
+    try:
+        lock.bind("\0opsieve-" + hashlib.sha256(os.fsencode(folder.resolve())).hexdigest())
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            lock.close()
+            raise BadInput(
+                f"another reduction writes {shown(folder, 200)}: wait for it, or name another folder with -o"
+            ) from None
+    return lock
 
 
 def save_subject(

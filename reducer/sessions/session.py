@@ -49,6 +49,7 @@ from opsieve.reducer.sessions.output import (
     facts_of,
     facts_of_none,
     facts_unfinished,
+    lock_folder,
     model_name,
     print_subject,
     save_reduction,
@@ -421,6 +422,7 @@ class Session:
             raise BadInput(
                 f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o."
             )
+        self._stack.enter_context(lock_folder(folder))
         return folder
 
     def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:

@@ -12,8 +12,8 @@ from opsieve.gen.case.case import Case, save
 X = {"x": np.ones((2, 3), np.float32)}
 
 
-def write_case(folder: Path, target: str) -> Path:
-    return save(Case(chain("Relu"), dict(X), parameters={"target": target}), folder)
+def write_case(folder: Path, target: str) -> None:
+    save(Case(chain("Relu"), dict(X), parameters={"target": target}), folder)
 
 
 def test_a_case_runs_on_the_target_that_it_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

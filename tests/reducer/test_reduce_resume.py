@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import opsieve
 from failing import host
-from models import program
+from models import chain, program
 from slow_params import keep_quick
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.case.case import Case
+from opsieve.gen.case.case import Case, save
 from opsieve.gen.irs.onnx.view import Subject
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
@@ -22,6 +23,7 @@ from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
+from opsieve.reducer.sessions.output import lock_folder
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 
 
@@ -179,3 +181,13 @@ def test_a_flaky_check_is_found_out_and_repeated(workers: Workers, rate: float) 
     assert sorted(node.op_type for node in result.best.model.graph.node) == ["Exp", "Tanh"]
     assert result.replays is not None
     assert 0 < result.replays[0] <= result.replays[1]
+
+
+def test_a_folder_holds_one_reduction_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(Case(chain("Relu"), {"x": np.ones((2, 3), np.float32)}), tmp_path / "case")
+    arguments = ("reduce", tmp_path / "case", "-t", "fake:wrong@Relu", "-o", tmp_path / "out")
+    with lock_folder(tmp_path / "case" / ".." / "out"):
+        code, _, err = opsieve(*arguments, capsys=capsys)
+        assert (code, "another reduction writes" in err, (tmp_path / "out").exists()) == (2, True, False)
+    assert opsieve(*arguments, capsys=capsys)[0] == 0
+    assert opsieve(*arguments, capsys=capsys)[0] == 0
