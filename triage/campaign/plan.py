@@ -101,7 +101,7 @@ class CampaignPlan:
 
 
 # Fields of a plan that tell equal generators apart, and that no user chose.
-_INTERNAL = frozenset(["edition", "supports", "costs", "margins"])
+_INTERNAL = frozenset(["edition", "supports", "costs"])
 
 
 def make_seed(campaign_seed: int, number: int) -> int:
@@ -138,8 +138,6 @@ def parse_plan(generator: str) -> tuple[CampaignPlan, bool]:
     metamorphic = fields.pop("metamorphic", "") != ""
     costs = read_costs(fields.pop("costs")) if "costs" in fields else NONE
     further = OracleChoice(tuple(filter(None, fields.pop("measured", "").split(","))))
-    # Earlier campaigns name the margins of their oracles, which are fixed now.
-    fields.pop("margins", None)
     return CampaignPlan(name, from_record(fields), (), metamorphic, further, edition, costs), probed
 
 
