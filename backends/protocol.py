@@ -85,7 +85,8 @@ class BackendFacts:
     runs_on: str = ""
     # Options with which it changes nothing
     unchanged: Mapping[str, str] = field(default_factory=dict)
-    # The most that one run may take, whatever the command's limit; 0: that limit alone
+    # The most that one run may take, whatever the command's limit, and a second more for each MiB of the
+    # program; 0: that limit alone
     seconds: float = 0.0
     # Its `unsupported` is always about the program as it was given, never about what it made of it.
     states_lacks: bool = False

@@ -209,6 +209,8 @@ def _check_validity(name: str, case: Case, cache: ObservationCache) -> None:
         raise BadInput(
             f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
         )
+    if answer.outcome == "hang":
+        raise BadInput(f"{name} was not checked: onnx's checker gave {why}; --no-check runs it anyway.")
     # The model may be sound, and this machine short of memory, processes or files.
     if answer.outcome not in ("ok", "environment"):
         raise BadInput(

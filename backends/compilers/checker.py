@@ -29,6 +29,7 @@ class Checker(Adapter):
     name = "checker"
     helper = True
     computes = False
+    seconds = 10.0
     # Both import onnx alone, and a second zygote would cost its memory and a start.
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "derived", "text")}

@@ -317,10 +317,12 @@ class Workers:
                     worker.submit_frame(held.make_frame(), held.count_unanswered, held.file)
                     held = next(batches, None)
                 batch = sent[0]
-                # An oracle of the user has a limit of its own, shorter than that of compilers.
-                most_seconds = target.facts.seconds or self.limits.seconds
-                answer = worker.read_reply(min(most_seconds, self.limits.seconds))
-                test = batch.tests[batch.done]
+                test, limits = batch.tests[batch.done], self.limits
+                if target.facts.seconds:
+                    # A helper's limit is shorter than that of compilers, and grows with the program.
+                    own = target.facts.seconds + test.program.byte_size // 2**20
+                    limits = replace(limits, seconds=min(own, limits.seconds))
+                answer = worker.read_reply(limits.seconds)
                 if (
                     isinstance(answer, Death)
                     and is_killed_from_outside(answer, self.limits, kills)
@@ -335,7 +337,7 @@ class Workers:
                     sent.popleft()
                 if isinstance(answer, Death):
                     worker = None
-                    yield test, read_death(target, zygote.version, answer, self.limits, kills)
+                    yield test, read_death(target, zygote.version, answer, limits, kills)
                     continue
                 # The first test's peak holds what the zygote had loaded; half the limit leaves room for the
                 # next test.

@@ -261,3 +261,15 @@ def test_each_command_bounds_each_kind_of_file(
     code, out, err = opsieve(*command.split(), capsys=capsys)
     assert code == 2
     assert "takes more time to read" in out + err
+
+
+@pytest.mark.slow(seconds=30)
+def test_the_checker_has_a_limit_of_its_own(tmp_path: Path, capsys: Capture) -> None:
+    equation = helper.make_node("Einsum", ["x"], ["y"], equation="." * 9999)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([equation], "g", [value("x", 1, [2])], [value("y", 1, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    code, out, err = opsieve("run", tmp_path / "m.onnx", "-t", "reference", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "was not checked: onnx's checker gave no answer within 10 s; --no-check runs it anyway" in err
