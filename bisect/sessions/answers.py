@@ -7,7 +7,7 @@ with `--json` (docs/reference/json.md). A new answer replaces the old one of its
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from opsieve.bisect.sources import git_history, outcome
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model import durable, files
 
 
@@ -213,17 +214,23 @@ _MAX_BYTES = 4 << 20
 Kind = Literal["releases", "commits", "passes"]
 
 
-def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
-    """Write an answer beside `case.json` atomically.
+def keep_culprit(
+    case: Path | None, kind: Kind, answer: dict[str, Any], say: Callable[[str], None] = print
+) -> None:
+    """Write an answer beside `case.json` atomically, or say why it is not kept.
 
     Folders without `case.json` and cases of the collection of bugs stay untouched.
     """
     # Another folder is the user's own, and a case of the collection is compared byte by byte with git.
-    if not (case / "case.json").is_file() or (case / "confirm.py").is_file():
+    if case is None or not (case / "case.json").is_file() or (case / "confirm.py").is_file():
         return
-    # Answers of other kinds of searches stay.
-    text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
-    durable.write_output(case / NAME, text + "\n")
+    try:
+        # Answers of other kinds of searches stay.
+        text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
+        durable.write_output(case / NAME, text + "\n")
+    except BadInput as error:
+        # The search may have taken an hour, and its answer is still to be printed.
+        say(f"the answer is not kept beside the case: {error}")
 
 
 @files.bound_reading

@@ -72,8 +72,7 @@ def bisect_commits(
     # A script has no fingerprint: only a case says which failure it was.
     if source.wanted is not None and source.wanted.key:
         answer = replace(answer, fingerprint=source.wanted.key, symptom=source.wanted.symptom)
-    if request.case is not None:
-        answers.keep_culprit(request.case, "commits", answer.as_json())
+    answers.keep_culprit(request.case, "commits", answer.as_json(), say)
     return answer
 
 

@@ -92,8 +92,7 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
                 answer = replace(answer, attribution=blamed.attribution, guilty_passes=blamed.guilty_passes)
     answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
     answer = _add_repository_facts(answer, case, target, row, change, request, say)
-    if request.case is not None:
-        keep_culprit(request.case, "releases", answer.as_json())
+    keep_culprit(request.case, "releases", answer.as_json(), say)
     return answer
 
 
@@ -239,8 +238,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
         timeline = _probe_versions(sequence, own, versions, ends, request, say)
     answer = sentences.make_version_answer(timeline, source)
     answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
-    if request.case is not None:
-        keep_culprit(request.case, "releases", answer.as_json())
+    keep_culprit(request.case, "releases", answer.as_json(), say)
     return answer
 
 
@@ -368,5 +366,5 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
         symptom=wanted.symptom,
         beneath=blamed.beneath.symptom if blamed.beneath else "",
     )
-    keep_culprit(request.case, "passes", answer.as_json())
+    keep_culprit(request.case, "passes", answer.as_json(), say)
     return answer

@@ -163,6 +163,15 @@ def test_the_command_takes_a_case_and_keeps_the_answer_beside_it(
     assert read_culprit(tmp_path / "case") == {"commits": answer}
 
 
+def test_an_answer_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_text("{}")
+    (tmp_path / "culprit.json").mkdir()
+    said: list[str] = []
+    keep_culprit(tmp_path, "passes", {"answer": "pass"}, said.append)
+    assert len(said) == 1
+    assert said[0].startswith("the answer is not kept beside the case: ")
+
+
 def test_culprits_are_kept_by_kind_and_damage_counts_as_none(tmp_path: Path) -> None:
     keep_culprit(tmp_path, "passes", {"answer": "pass"})
     assert read_culprit(tmp_path) == {}  # no case lies there
