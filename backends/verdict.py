@@ -95,3 +95,8 @@ def reword_oracles(reason: str, target: str) -> str:
     """Name the oracles of a reason in words: `the float64 reference`, builds of `target` by their options."""
     reason = reason.replace("reference:float64", "the float64 reference")
     return re.sub(rf"(?<!\S){re.escape(target)}[:,](?=\w)", "", reason)
+
+
+def leave_target_out(reason: str, target: str) -> str:
+    """Word a reason for a line that names the target already."""
+    return reword_oracles(reason.removeprefix(target).lstrip(": "), target)

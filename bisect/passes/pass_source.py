@@ -15,7 +15,7 @@ from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.stacks.frame_lines import PassTrace, choose_skip_option, read_trace
-from opsieve.backends.verdict import reword_oracles
+from opsieve.backends.verdict import leave_target_out
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, find_guilty_passes
@@ -94,7 +94,7 @@ def blame_passes(
     if wanted.state != "bad":
         raise (NoFailure if wanted.state == "good" else Unjudged)(
             f"{target.display}: {'pass' if wanted.state == 'good' else wanted.symptom}:"
-            f" {reword_oracles(wanted.text, target.display)}"
+            f" {leave_target_out(wanted.text, target.display)}"
         )
     # Checked after the run, because "it passes" is the more useful answer for a case that does not fail.
     if not (find_skip_option(target.name) or list_switches(target.name)):

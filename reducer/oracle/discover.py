@@ -22,7 +22,7 @@ from opsieve.backends.judge.performance import measure_memory
 from opsieve.backends.judge.reasons import describe_mismatch
 from opsieve.backends.judge.shown_failure import is_refusal, judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
-from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict, reword_oracles
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict, leave_target_out
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -289,7 +289,7 @@ def _check_flaky(
 
 
 def _describe_verdict(verdict: Verdict, target: ResolvedTarget) -> str:
-    reason = reword_oracles(verdict.reason, target.display)
+    reason = leave_target_out(verdict.reason, target.display)
     return f"{verdict.verdict}: {printable(reason)[:300]}"
 
 

@@ -12,7 +12,7 @@ from opsieve.backends.judge.oracle_names import add_oracles
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.stacks.frame_lines import choose_skip_option
-from opsieve.backends.verdict import Verdict, reword_oracles
+from opsieve.backends.verdict import Verdict, leave_target_out
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.programs import add_script
 from opsieve.backends.workers.workers import Workers
@@ -115,7 +115,7 @@ def reproduce_failure(
     except Unjudged as error:
         raise Unjudged(f"{chosen.display}: {error.reason}") from None
     if judged.verdict.verdict == "pass":
-        reason = f"pass: {reword_oracles(judged.verdict.reason, chosen.display)}"
+        reason = f"pass: {leave_target_out(judged.verdict.reason, chosen.display)}"
     # The store knows that it is intermittent. One failing run would export it as one that always shows.
     if stored is not None and stored.verdict == "flaky" and (found is None or found.chance == 1):
         found, reason = measure_rate(case, chosen, stored, workers)

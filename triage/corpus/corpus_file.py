@@ -16,7 +16,7 @@ import msgspec
 
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import FAILING, JUDGED, reword_oracles
+from opsieve.backends.verdict import FAILING, JUDGED, leave_target_out
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model import durable, files
 
@@ -76,7 +76,7 @@ class CorpusResult:
             return self.reason or "not judged"
         was = "" if self.before is None else self.before.words
         was = f", was {was}" if was and (self.state == "changed" or was != self.after.words) else ""
-        reason = reword_oracles(self.reason.removeprefix(self.target).lstrip(": "), self.target)
+        reason = leave_target_out(self.reason, self.target)
         return f"{self.after.words}{was}" + (
             f": {reason}" if reason and self.after.verdict in FAILING else ""
         )

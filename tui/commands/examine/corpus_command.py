@@ -73,7 +73,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     target it runs on onnxruntime. A case that the corpus already has is judged again. Exit code 2 if a case
     could not be added or a target gave no verdict.
     """
-    from opsieve.backends.verdict import JUDGED, reword_oracles
+    from opsieve.backends.verdict import JUDGED, leave_target_out
     from opsieve.triage.corpus import corpus_file, session
 
     added: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
             }
             added.append({"model": found.model, "name": found.name, "targets": seen})
             for target, verdict in () if as_json else found.targets.items():
-                reason = reword_oracles(found.reasons[target].removeprefix(target).lstrip(": "), target)
+                reason = leave_target_out(found.reasons[target], target)
                 click.echo(printable(f"{found.name}  {target}  {verdict.words}: {reason}"))
         else:
             refused.append({"model": found.model, "reason": found.reason})

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from opsieve.backends.verdict import FAILING, JUDGED, reword_oracles
+from opsieve.backends.verdict import FAILING, JUDGED, leave_target_out
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable, quote_argument
 from opsieve.tui.app.views.located_lines import list_located
@@ -160,7 +160,7 @@ def _format_result(result: dict[str, Any], width: int) -> str:
     )
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
-    reason = reword_oracles(result["reason"].removeprefix(result["target"]).lstrip(": "), result["target"])
+    reason = leave_target_out(result["reason"], result["target"])
     # The reason says it already.
     if reason.startswith("wrong output"):
         what = ""
