@@ -43,7 +43,8 @@ class JudgingSession:
         self.observations: list[Observation] = []
         self.consulted: list[str] = []
         self.answers: dict[registry.ResolvedTarget, Observation] = {}
-        self.oracles = [oracle for oracle in oracles if oracle != target]
+        # One that gives no outputs says nothing of a compiler's, nor that it had to run the program.
+        self.oracles = [oracle for oracle in oracles if oracle != target and oracle.facts.computes]
 
     @cached_property
     def translation(self) -> OnnxProgram | None:

@@ -147,6 +147,14 @@ def test_a_target_that_only_accepts_programs_owes_no_outputs(expected: Any) -> N
     )
 
 
+def test_a_target_that_only_accepts_programs_is_no_oracle() -> None:
+    answers = {FAKE: ends("error"), REF: ends("error"), NATIVE: ends("error"), BASE: ends("error")}
+    lab = TableLab({**answers, "checker": Observation("", "1", "ok", "run", {})})
+    case = program(), {"x": np.float32([1])}, resolve(FAKE)
+    found = judge_program(*case, lab, oracles=[resolve("checker"), resolve(BASE)])
+    assert found.verdict.verdict != "fail"
+
+
 def test_the_oracle_itself_is_not_judged() -> None:
     found = judge_program(program(), {"x": np.float32([1])}, resolve(REF), TableLab({REF: truth(1)}))
     assert found.verdict.verdict == "undecided"
