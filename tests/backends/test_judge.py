@@ -149,9 +149,8 @@ def test_a_target_that_only_accepts_programs_owes_no_outputs(expected: Any) -> N
 
 def test_a_target_that_only_accepts_programs_is_no_oracle() -> None:
     answers = {FAKE: ends("error"), REF: ends("error"), NATIVE: ends("error"), BASE: ends("error")}
-    lab = TableLab({**answers, "checker": Observation("", "1", "ok", "run", {})})
-    case = program(), {"x": np.float32([1])}, resolve(FAKE)
-    found = judge_program(*case, lab, oracles=[resolve("checker"), resolve(BASE)])
+    answers["checker"] = Observation("", "1", "ok", "run", {})
+    found = judged(answers, oracles=[resolve("checker"), resolve(BASE)])[0]
     assert found.verdict.verdict != "fail"
 
 
