@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +207,16 @@ def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+def after_opsieve(command: Sequence[str]) -> list[str]:
+    """The words that one would type after `opsieve`."""
+    return list(command[list(command).index("opsieve") + 1 :])
+
+
 def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: Path) -> None:
     started: list[tuple[str, list[list[str]]]] = []
 
     def start(kind: str, subject: str, *commands: Any, **_: object) -> Job:
-        started.append((f"{kind} {subject}", [list(command) for command in commands]))
+        started.append((f"{kind} {subject}", [after_opsieve(command) for command in commands]))
         return Job(len(started), kind, subject, tuple(commands), state="done")  # type: ignore[arg-type]
 
     async def journey(pilot: Pilot[None]) -> None:
@@ -222,10 +228,10 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
         await until(pilot, lambda: len(started) == 1)
         title, (command, taking_up) = started[0]
         assert title == "attribute c1"
-        assert command[3] == "attribute"
-        assert Path(command[4]).is_dir()
-        assert command[5:] == ["-t", TARGET, "--json", "--offline"]
-        assert taking_up[3:] == ["triage", str(store)]
+        assert command[0] == "attribute"
+        assert Path(command[1]).is_dir()
+        assert command[2:] == ["-t", TARGET, "--json", "--offline"]
+        assert taking_up == ["triage", str(store)]
         await pilot.press("b")
         await shows(pilot, "releases of fake cannot")
         await pilot.press("C", "f")
@@ -233,7 +239,7 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
         line.query_one(Input).value = "tvm onnxsim"
         await pilot.press("enter")
         await until(pilot, lambda: len(started) == 2)
-        assert started[1][1][0][3:] == [
+        assert started[1][1][0] == [
             "fuzz",
             "--store",
             str(store),
@@ -259,7 +265,7 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
     started: list[list[str]] = []
 
     def start(kind: str, subject: str, *commands: Any, **_: object) -> Job:
-        started.append(list(commands[0]))
+        started.append(after_opsieve(commands[0]))
         return Job(1, kind, subject, tuple(commands), state="done")  # type: ignore[arg-type]
 
     async def journey(pilot: Pilot[None]) -> None:
@@ -268,7 +274,7 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
         await listed(pilot)
         await pilot.press("b")
         await until(pilot, lambda: started)
-        assert started[0][5:] == ["--releases", "onnxruntime", "--json", "--offline"]
+        assert started[0][2:] == ["--releases", "onnxruntime", "--json", "--offline"]
 
     drive(app_of(tmp_path / "store"), journey)
 
