@@ -27,7 +27,7 @@ def run_optional_oracles(
     programs.
     """
     for name in choice.measured:
-        found = _run_oracle(name, choice, program, inputs, target, lab, glance)
+        found = _run_oracle(name, program, inputs, target, lab, glance)
         if found is not None and found.verdict != "pass":
             return found
     return None
@@ -35,7 +35,6 @@ def run_optional_oracles(
 
 def _run_oracle(
     name: str,
-    choice: oracle_names.OracleChoice,
     program: Program,
     inputs: dict[str, Any],
     target: registry.ResolvedTarget,
