@@ -259,10 +259,7 @@ class Workers:
                     if objection:
                         return object_to(seen, f"oracle {name}: {objection}")
                     continue
-                took = (
-                    f"it took more than {asked.facts.seconds:g} s" if said.outcome == "hang" else said.message
-                )
-                problem = f"the oracle {name} gave no answer: {took or said.outcome}"
+                problem = f"the oracle {name} did not judge the outputs: {said.message or said.outcome}"
             return replace(seen, outcome="environment", outputs=None, exception=UNHEARD, message=problem)
         return seen
 
