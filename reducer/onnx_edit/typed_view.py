@@ -260,7 +260,7 @@ def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:
 
 def plain_values(subject: Subject) -> Callable[[str], Value | None]:
     """Make a function that returns a plain value for a tensor that a node of the main graph computes; `None`
-    if its type is unknown.
+    if its type is unknown, or is no tensor's.
 
     Types come from ONNX's inference, otherwise from the declaration of the operator, otherwise from the
     model's own declarations. If all three are silent, the result is assumed to have the type of the
@@ -271,7 +271,7 @@ def plain_values(subject: Subject) -> Callable[[str], Value | None]:
     def make(name: str) -> Value | None:
         dtype, shape = types.get(name, ("", ()))
         # In float64, since the product of hostile sizes overflows int64.
-        small = dtype and 0 <= np.prod(shape, dtype=np.float64) <= _MOST
+        small = dtype in NUMBERS and 0 <= np.prod(shape, dtype=np.float64) <= _MOST
         return plain_tensor(NUMBERS[dtype], shape) if small else None
 
     return make

@@ -18,6 +18,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.irs.onnx.view import Recording, Subject
 from opsieve.gen.model.program import Program
+from opsieve.reducer.onnx_edit.typed_view import plain_values
 from opsieve.reducer.problem.recording import record_values
 
 
@@ -91,6 +92,15 @@ def test_what_nobody_can_compute_stays_as_it_was(workers: Workers) -> None:
     assert "t" not in record(Subject(model, fed, {}), "onnxruntime:disable_all", Heard(workers))
     told = {"t": np.zeros(2, np.float32)}
     assert record(Subject(model, fed, told), "onnxruntime:disable_all", Heard(workers))["t"] is told["t"]
+
+
+def test_a_sequence_that_nobody_can_compute_gets_no_value(workers: Workers) -> None:
+    """Plain values are tensors; a sequence cut into parts of size 0 once ended the reduction."""
+    text = """g (float[4] x, int64 size) => (float[2] y) <int64 one = {1}> {
+        q = SplitToSequence (x, size)  e = SequenceAt (q, one)  y = Neg (e) }"""
+    start = Subject(program(text).proto, {"x": np.ones(4, np.float32), "size": np.array(0)}, {})
+    found = record_values(start, resolve("onnxruntime:disable_all"), workers, plain_values)
+    assert "q" not in dict(found.values)
 
 
 @given(
