@@ -197,7 +197,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                 name = entry.filename.removesuffix(".npy")
                 if name in arrays:
                     raise BadInput(f"{where} has two entries called {shown(name)}")
-                arrays[name] = _array(archive, entry, f"the entry {shown(name)} of {where}")
+                with archive.open(entry) as packed:
+                    arrays[name] = read_npy(packed, entry.file_size, f"the entry {shown(name)} of {where}")
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -213,14 +214,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     return arrays
 
 
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> np.ndarray[Any, Any]:
-    with archive.open(entry) as packed:
-        return read_npy(packed, entry.file_size, where)
-
-
 def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     """Read an array from a file in numpy's `.npy` format that is `length` bytes long. Raises BadInput for
-    objects and truncated files.
+    objects and truncated files, ValueError for what numpy cannot make of it.
 
     numpy's own loader is not used: here the size is known before memory is taken, and nothing is pickled.
     """
@@ -238,7 +234,13 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
         raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
     if dtype.hasobject:
         raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
-    if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:
+    if (
+        dtype.fields
+        or dtype.subdtype
+        or dtype.kind not in "biufcUSV"
+        # numpy takes True for a size, and then cannot use it.
+        or not all(type(size) is int and size >= 0 for size in shape)
+    ):
         raise BadInput(f"{where} is not an array of numbers, booleans or strings")
     size = length - head.tell()
     # Before the data is read: a header may declare terabytes.
@@ -247,6 +249,9 @@ def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
     data = head.read() + file.read()
     if len(data) != size:
         raise BadInput(f"{where} is cut short")
+    if dtype.kind == "U":
+        # numpy makes a fault of a number that is no character; this raises ValueError.
+        data.decode("utf-32-be" if dtype.byteorder == ">" else "utf-32-le", "surrogatepass")
     order: Literal["F", "C"] = "F" if by_columns else "C"
     array = np.frombuffer(data, dtype).reshape(shape, order=order) if size else np.empty(shape, dtype)
     native = array if dtype.kind == "V" else array.astype(dtype.newbyteorder("="), copy=False)

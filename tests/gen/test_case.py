@@ -311,6 +311,21 @@ def test_pickles_are_called_pickles(tmp_path):
         open_case(folder)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("<f4", "True, 2"), ("<U1", "2,"), (">U2", "1,"), ("<f4", "1, " * 70 + "2")]
+)
+def test_an_array_that_numpy_cannot_make_is_refused(tmp_path, dtype, shape):
+    """A size that is no number, a character that is none, and more dimensions than numpy has."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}), }}\n".encode()
+    folder = write(tmp_path, "npz")
+    with zipfile.ZipFile(folder / "inputs.npz", "w") as archive:
+        archive.writestr(
+            "x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\xff" * 8
+        )
+    with pytest.raises(BadInput, match=r"inputs\.npz"):
+        open_case(folder)
+
+
 def test_what_an_npz_unpacks_to_is_bounded(tmp_path, monkeypatch):
     """Sound in every other respect: the bound is lowered, for a bomb would take seconds to make."""
     folder = write(tmp_path, "npz")
