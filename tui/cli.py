@@ -203,9 +203,18 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         click.echo(error.format_message())
         code = 2
     except click.UsageError as error:
-        hint = _explain_target_option(error.option_name) if isinstance(error, click.NoSuchOption) else ""
-        where = error.ctx.command_path if error.ctx else name
-        code = print_problem(f"{error.format_message().rstrip('.')}{hint} (see {where} --help).", name)
+        hint = (
+            _explain_target_option(error.option_name)
+            if isinstance(error, click.NoSuchOption)
+            # Other commands take the store as an argument.
+            else "; --store DIR names the store"
+            if "extra argument" in error.message
+            and error.ctx
+            and any("--store" in option.opts for option in error.ctx.command.params)
+            else ""
+        )
+        help_of = f"{error.ctx.command_path if error.ctx else name} --help"
+        code = print_problem(f"{error.format_message().rstrip('.')}{hint} (see {help_of}).", name)
     except click.ClickException as error:
         code = print_problem(error.format_message(), name)
     except BadInput as error:

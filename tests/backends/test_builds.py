@@ -5,6 +5,7 @@ runs.
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -95,6 +96,13 @@ def written(path: Path) -> str:
     return str(Target("onnxoptimizer", build=str(path)))
 
 
+def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a script that lies in a folder."""
+    script = folder / "repro.py"
+    script.write_text(text)
+    return subprocess.run([sys.executable, script], capture_output=True, check=False)
+
+
 @settings(max_examples=15)
 @given(st.sampled_from(["onnxruntime", "a-b_c"]), PATHS, OPTIONS)
 def test_a_build_is_read_as_it_is_written(backend: str, path: str, options: list[tuple[str, str]]) -> None:
@@ -162,6 +170,15 @@ def test_a_fault_of_a_build_is_found_and_exported(
     assert verdicts == {"onnxoptimizer": "pass", written(tree): "fail"}
     code, out, _ = opsieve("export", case, "-t", written(tree), "-o", "-", capsys=capsys)
     assert code == 0
+    # Python finds what lies beside a script first.
+    release, build = (run_script(folder, out) for folder in (tree.parent, tree / "src"))
+    assert (release.returncode, build.returncode) == (0, 1)
+    spec = find_spec("onnxoptimizer")
+    assert spec
+    for part in (b"no failure here", str(spec.origin).encode(), b"the bug was seen with a build of onnxopt"):
+        assert part in release.stdout
+    assert str(tree / "src").encode() in build.stdout
+    assert b"the bug was seen" not in build.stdout
     target, folder = written(tree), tree.parent / "by-call"
     folder.mkdir()
     tree.rename(folder / "moved")  # another path, named in a call

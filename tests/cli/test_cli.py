@@ -137,6 +137,7 @@ def test_a_failure_is_saved_as_a_case_that_replays(
         (["run", "MODEL", "--fast"], "No such option"),
         (["run", "MODEL", "--ort-custom-ops", "lib.so"], "-t onnxruntime:custom_ops=VALUE"),
         (["run"], "Missing argument"),
+        (["index", "found"], "unexpected extra argument (found); --store DIR names the store"),
         (["walk"], "No such command"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

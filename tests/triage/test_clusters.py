@@ -162,6 +162,8 @@ def test_a_member_and_a_fingerprint_are_split_out(tmp_path: Path) -> None:
         assert queries.case(place).cluster == "c3"
         with pytest.raises(BadInput, match="all that"):
             ledger.split(key)
+        with pytest.raises(BadInput, match=r"'c1' names a whole cluster; .* opsieve show c1 lists"):
+            ledger.split("c1")
         ledger.undo()
         assert queries.cluster("c1").members == 6
         assert queries.case(place).cluster == "c1"

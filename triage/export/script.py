@@ -93,12 +93,13 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     if test:
         parts.append(template.TEST.format(name=make_test_name(exported), failure=failure))
     # The limit is set after the imports, whose mapped files would count.
-    limit = ""
+    module, limit = exported.target.facts.module or exported.target.facts.package, ""
     if verdict.kind == "memory":
-        module = exported.target.facts.module or exported.target.facts.package
         limit = template.LIMIT.format(imported=f"            import {module}\n" if module else "")
     here = template.HERE.format(limit=limit) if apart else ""
-    parts.append(template.MAIN.format(here=here, failure=failure))
+    seen = "; " + write_build_note(exported).replace("Seen", "the bug was seen").rstrip(".")
+    built = template.BUILT.format(module=module or "builtins", seen=seen) if exported.target.build else ""
+    parts.append(template.MAIN.format(here=here, failure=failure, built=built))
     return (
         _write_head(exported, test)
         + _write_imports(data, apart, bool(exported.target.facts.environment))
@@ -270,10 +271,8 @@ def _write_head(exported: ExportedFailure, test: bool) -> str:
 
 
 def _write_imports(data: str, apart: bool, environment: bool) -> str:
-    names = ["sys"]
-    names += ["os"] if apart or environment else []
+    names = ["sys", *["subprocess"] * apart, *["os"] * (apart or environment)]
     names += ["base64", "zlib"] if "decode(" in data else []
-    names += ["subprocess"] if apart else []
     plainly = "".join(f"import {name}\n" for name in sorted(names))
     return f"{plainly}from importlib import metadata\n\n"
 

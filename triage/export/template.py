@@ -182,6 +182,14 @@ def test_{name}():
         pytest.skip(f"cannot run: {{one_line(error)}}")
     assert not problem, one_line(problem)
 """
+# Only where it lies tells a build from the installed release.
+BUILT = """\
+    from importlib import util
+
+    place = getattr(util.find_spec({module!a}), "origin", None)
+    about += f"; {{one_line(place)}}" if place else ""
+    about += "" if problem else {seen!a}
+"""
 # Versions come from the metadata, which every installed package has.
 MAIN = """
 def main():
@@ -192,7 +200,7 @@ def main():
         return 2
     versions = {{item.name: item.version for item in metadata.distributions()}}
     about = ", ".join(f"{{name}} {{versions.get(name, 'of unknown version')}}" for name in PACKAGES)
-    print(f"BUG: {{one_line(problem)}} ({{about}})" if problem else f"no failure here ({{about}})")
+{built}    print(f"BUG: {{one_line(problem)}} ({{about}})" if problem else f"no failure here ({{about}})")
     return 1 if problem else 0
 
 

@@ -120,7 +120,10 @@ class IndexReader(index_file.OpenIndex):
             )
         if row is None:
             raise BadInput(
-                f"{shown(name, 120)} is not a member of the store; name a case folder of it, or"
+                f"{shown(name)} names a whole cluster; name one of the fingerprints or failures that opsieve"
+                f" show {shown(name)[1:-1]} lists"
+                if _CLUSTER.fullmatch(name)
+                else f"{shown(name, 120)} is not a member of the store; name a case folder of it, or"
                 " CAMPAIGN:TEST:TARGET as opsieve show lists them"
             )
         return str(row[0]), int(row[1]), str(row[2]), str(row[3])
