@@ -65,11 +65,6 @@ class SingleResult(Generic[S]):
     edit: Edit[S]
     result: CheckResult
 
-    @property
-    def outcome(self) -> str:
-        """Return the kind of the result; an edit that rewrites too much does not count for its part."""
-        return "by_rewriting" if self.result.by_rewriting else self.result.kind
-
 
 def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[SingleResult[S]]:
     """Try every edit of these passes alone on the best subject, and yield the results."""
@@ -107,12 +102,17 @@ def census_lines(
     return tuple(_line(engine, part, known) for part in census(engine.best))
 
 
+def _outcome(result: CheckResult) -> str:
+    """Return the kind of a result; an edit that rewrites too much does not count for its part."""
+    return "by_rewriting" if result.by_rewriting else result.kind
+
+
 def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
     """Count the results of edits by the parts that they simplify."""
     found: dict[str, Counter[str]] = {}
     for single in singles:
         for part in single.edit.simplifies:
-            found.setdefault(part, Counter())[single.outcome] += 1
+            found.setdefault(part, Counter())[_outcome(single.result)] += 1
     return found
 
 
@@ -128,10 +128,10 @@ def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -
         # An edit that does not apply counts as tried: shape inference refuses its candidate.
         if candidate is None:
             counts["invalid"] += 1
-        elif engine.form.simpler(candidate, engine.best):
-            counts[engine.evaluate(candidate, edit.label).kind] += 1
-        else:
+        elif (result := engine.single(edit)) is None:
             is_plain = True
+        else:
+            counts[_outcome(result)] += 1
     why = part.simplest
     if not why and not any(counts[kind] for kind in ("gone", "slippage", "invalid", "same")):
         why = _TOO_MUCH if counts["by_rewriting"] else _NO_GAIN if is_plain else _NO_EDIT

@@ -125,11 +125,11 @@ class OnnxReduction(order.OnnxForm, ReducibleForm[Subject]):
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
 
     def control(self, best: Subject, candidate: Subject) -> Subject | None:
-        """Return the model with all types declared anew, if the edit did so; `None` otherwise."""
+        """Return the model with its types declared anew, if the edit did so; `None` otherwise."""
         if not candidate.redeclared:
             return None
         if self._control is None or self._control[0] is not best:
-            found = settle(best, copied(best.model), anew=True)
+            found = settle(best, copied(best.model), anew=True, every=False)
             changed = found is not None and found.program.model != best.program.model
             self._control = best, found if changed else None
         return self._control[1]

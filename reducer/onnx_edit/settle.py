@@ -28,6 +28,7 @@ def settle(
     model: onnx.ModelProto,
     inputs: dict[str, tensors.Value] | None = None,
     anew: bool = False,
+    every: bool = True,
 ) -> Subject | None:
     """Make a subject of a changed model; returns `None` if inference refuses it.
 
@@ -38,9 +39,10 @@ def settle(
         subject: What the model was before the change.
         model: A changed copy that is the caller's own; it is taken over.
         inputs: The values of its inputs, those of `subject` by default.
-        anew: Whether all types are declared anew, as inference gives them.
+        anew: Whether types are declared anew, as if the change gave some value another type.
+        every: Whether `anew` declares those too that inference confirms, such as open sizes of an output.
     """
-    inputs = subject.inputs if inputs is None else inputs
+    inputs, every = subject.inputs if inputs is None else inputs, anew and every
     static = without_types(model, inputs)
     # The declarations of operators are checked first, since inference takes longer.
     ruled = check_model(static, {})
@@ -85,12 +87,15 @@ def settle(
         shaped = {name: type_ for name, type_ in declared[()].items() if structure.is_shaped(type_)}
         declared[()] = {name: open_sizes(type_) for name, type_ in main.items()} | shaped
     for path, graph in graphs(model.graph):
-        # The values whose types are known, and are the same as before.
+        # The values whose types are known: those that are the same as before, and those that have all sizes.
         old, new = before.get(path, {}), after.get(path, {})
-        same = frozenset(
-            name for name, type_ in new.items() if structure.is_shaped(type_) and old.get(name) == type_
-        )
-        _declare(graph, declared.get(path, {}), same if anew else None, main=not path)
+        sure = {
+            name: type_
+            for name, type_ in new.items()
+            if structure.is_shaped(type_)
+            and (old.get(name) == type_ or (structure.is_static(type_) and not every))
+        }
+        _declare(graph, declared.get(path, {}), sure if anew else None, main=not path)
     settled = Subject(model, inputs, kept, redeclared=anew)
     # The next edit of this subject needs the same types.
     INFERRED[settled] = known
@@ -101,16 +106,19 @@ def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
     return {path: types_of(graph) for path, graph in graphs(model.graph)}
 
 
-def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | None, main: bool) -> None:
+def _declare(graph: onnx.GraphProto, types: Types, sure: Types | None, main: bool) -> None:
     """Replace declarations of outputs, of a body's inputs and of intermediate values by inferred types.
 
-    Declarations that inference does not contradict stay, if they are of `unchanged` values, where this is
-    given. Only outputs of the main graph must have a rank.
+    Declarations that inference does not contradict stay; where `sure` types are given, those only that they
+    confirm. Only outputs of the main graph must have a rank.
     """
 
     def holds(info: onnx.ValueInfoProto) -> bool:
-        declared = not structure.is_untyped(info.type) and agrees(info.type, types.get(info.name))
-        return declared and (unchanged is None or info.name in unchanged)
+        return (
+            not structure.is_untyped(info.type)
+            and agrees(info.type, types.get(info.name))
+            and (sure is None or (info.name in sure and agrees(info.type, sure[info.name])))
+        )
 
     for info in graph.output if main else (*graph.input, *graph.output):
         found = types.get(info.name)

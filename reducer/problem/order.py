@@ -44,6 +44,8 @@ PLAIN_DTYPES = ("float32", "int32", "int64")
 _LAST_RANK = 7
 # The complexity of an attribute that a function takes from its call: above that of any integer.
 _REFERENCE = 80
+# A value without a rank counts as so many open sizes: more than ranks that occur.
+_UNRANKED = 16
 # The number of elements that are measured at once, which bounds the memory of the temporary arrays.
 _SLICE = 1 << 20
 # The largest array, in bytes, whose complexity is cached.
@@ -193,7 +195,13 @@ def _open_dimensions(subject: Subject) -> int:
         for graph in structure.all_graphs(subject.model.graph, *subject.model.functions)
         for info in (*graph.input, *graph.output)
     ]
-    return sum(not dim.HasField("dim_value") for info in infos for dim in info.type.tensor_type.shape.dim)
+    # A value without a rank is more open than one of open sizes, though fewer bytes declare it.
+    return sum(
+        sum(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
+        if structure.is_shaped(info.type)
+        else _UNRANKED
+        for info in infos
+    )
 
 
 def _versions(subject: Subject) -> int:

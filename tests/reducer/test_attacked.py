@@ -396,3 +396,15 @@ def test_the_last_optional_input_becomes_an_empty_name_where_inputs_are_counted(
     start = subject(text, x=np.float32(0))
     end = reduced(start, PASSES, lambda now: len(now.model.graph.node[0].input) == 3)
     assert list(end.model.graph.node[0].input)[1:] == ["", ""]
+
+
+def test_a_value_without_a_rank_is_not_simpler_than_one_with_sizes() -> None:
+    """Fewer bytes declare it; bodies lost the ranks of their results to no gain for a reader."""
+    text = """{head} g (float[1] x, bool c) => (float[1] y) {{ y = If (c) <
+        then_branch = t () => (float{rank} a) {{ a = Neg (x) }}, else_branch = e () => (float[1] b) {{ b = Abs (x) }}> }}"""
+    fed = {"x": np.ones(1, np.float32), "c": np.array(True)}
+    ranked, open_, unranked = (
+        subject(text.format(head=HEAD, rank=each), **fed) for each in ("[1]", "[N]", "[]")
+    )
+    assert simpler(ranked, open_)
+    assert simpler(open_, unranked)

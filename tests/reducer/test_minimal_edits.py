@@ -329,3 +329,28 @@ def test_an_end_of_a_part_keeps_the_sizes_that_the_model_leaves_open(
     )
     assert [node.op_type for node in found.best.model.graph.node] == ["Tanh"]
     assert found.node_checks <= 8
+
+
+@dataclass
+class OpenConcat:
+    """A failure of a Concat of two tensors whose result has no declared sizes."""
+
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        for each in subjects:
+            (info,) = each.model.graph.output
+            joined = [len(node.input) for node in each.model.graph.node if node.op_type == "Concat"]
+            open_ = is_shaped(info.type) and not is_static(info.type)
+            yield CheckResult("same" if joined == [2] and open_ else "gone")
+
+
+def test_open_sizes_stay_where_an_edit_changes_what_they_stand_for(workers: Workers) -> None:
+    """The sizes of a Concat's result change with those of its inputs; the declaration holds for both."""
+    text = "g (float[2,3] x, float[2,2] w) => (float[N,M] y) { a = Abs (x)  y = Concat <axis = 1> (a, w) }"
+    start = Subject(
+        parse_model(HEAD + text), {"x": np.ones((2, 3), np.float32), "w": np.ones((2, 2), np.float32)}, {}
+    )
+    found = reduce_by_check(OnnxReduction(), start, [OpenConcat()], workers, None, Journal(""), Listeners())
+    (tensor,) = found.best.model.graph.initializer
+    assert list(tensor.dims) == [1, 1]  # an output of another rank is declared anew
+    assert [set(node.input) for node in found.best.model.graph.node] == [{tensor.name}]
+    assert found.minimal
