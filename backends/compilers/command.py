@@ -68,11 +68,15 @@ REPEATED = 4000
 SCRIPT = """\
 def run(model, inputs):
     import os
+    import shutil
     import subprocess
     import tempfile
 
     import onnx.numpy_helper
 
+    program = %s
+    if not shutil.which(program):
+        raise ImportError(f"there is no program {program}")
     graph = onnx.load_model_from_string(model).graph
     with tempfile.TemporaryDirectory() as folder:
         path, given, made = (os.path.join(folder, name) for name in ("model.onnx", "inputs", "outputs"))
@@ -83,7 +87,7 @@ def run(model, inputs):
         for place, item in enumerate(graph.input):
             if item.name in inputs:
                 %s
-        subprocess.run([%s], check=True)
+        subprocess.run([program, %s], check=True)
         return {item.name: %s for place, item in enumerate(graph.output)}
 """
 WRITES = {
@@ -196,7 +200,8 @@ class CommandBackend(Adapter):
                 f".replace({name!a}, {value})" for name, value in VARIABLES.items() if name in word
             )
             words.append(VARIABLES.get(word) or f"{word!a}{replaced}")
-        return SCRIPT % (WRITES["{inputs:pb}" in command], ", ".join(words), READS["{outputs:pb}" in command])
+        written, read = WRITES["{inputs:pb}" in command], READS["{outputs:pb}" in command]
+        return SCRIPT % (words[0], written, ", ".join(words[1:]), read)
 
 
 def fill_places(word: str, places: Mapping[str, str]) -> str:

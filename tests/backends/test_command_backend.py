@@ -162,6 +162,11 @@ def test_a_command_runs_only_where_it_was_typed(folder: Path, capsys: pytest.Cap
     done = subprocess.run([sys.executable, "repro.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "BUG: CalledProcessError" in done.stdout, done.stdout + done.stderr
+    assert "built-in" not in done.stdout
+    Path("ends.sh").rename("moved.sh")
+    done = subprocess.run([sys.executable, "repro.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout.startswith("cannot run: there is no program "), done.stdout + done.stderr
 
 
 # Quick: how a program ends, above; run to corpus diff of a command in the chain (command-wrong).

@@ -97,8 +97,11 @@ def write_script(exported: ExportedFailure, text: ModelText, test: bool = False)
     if verdict.kind == "memory":
         limit = template.LIMIT.format(imported=f"            import {module}\n" if module else "")
     here = template.HERE.format(limit=limit) if apart else ""
-    seen = "; " + write_build_note(exported).replace("Seen", "the bug was seen").rstrip(".")
-    built = template.BUILT.format(module=module or "builtins", seen=seen) if exported.target.build else ""
+    built = exported.target.build and template.BUILT.format(
+        # A program outside Python has no module.
+        found=f"util.find_spec({module!a})" if module else "None",
+        seen="; " + write_build_note(exported).replace("Seen", "the bug was seen").rstrip("."),
+    )
     parts.append(template.MAIN.format(here=here, failure=failure, built=built))
     return (
         _write_head(exported, test)

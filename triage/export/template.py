@@ -186,7 +186,7 @@ def test_{name}():
 BUILT = """\
     from importlib import util
 
-    place = getattr(util.find_spec({module!a}), "origin", None)
+    place = getattr({found}, "origin", None)
     about += f"; {{one_line(place)}}" if place else ""
     about += "" if problem else {seen!a}
 """
