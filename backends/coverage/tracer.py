@@ -213,7 +213,15 @@ class Tracer:
         self.counts = (ctypes.c_uint64 * 3).from_address(at)
         place = size + PAGE - 1 & -PAGE
         for item in self.counted if notes >= 0 else ():
-            place += share_pages(item.counters, item.size, notes, place)
+            begin = item.counters & -PAGE
+            length = (item.counters + item.size + PAGE - 1 & -PAGE) - begin
+            # The pages around the counters hold other data of the library too, which must be there when the
+            # file takes their place.
+            os.pwrite(notes, ctypes.string_at(begin, length), place)
+            flags = mmap.MAP_SHARED | MAP_FIXED
+            if libc.mmap(begin, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, notes, place) != begin:
+                raise OSError(ctypes.get_errno(), "the counters cannot be shared")
+            place += length
 
     @property
     def position(self) -> int:
@@ -263,20 +271,6 @@ def mapped_file(path: str, size: int) -> int:
         return map_file(size, fd)
     finally:
         os.close(fd)
-
-
-def share_pages(address: int, size: int, fd: int, place: int) -> int:
-    """Map the pages around some memory to a file from `place` on, keeping their content; returns their length
-    in bytes.
-    """
-    begin = address & -PAGE
-    length = (address + size + PAGE - 1 & -PAGE) - begin
-    # The pages also hold the library's other data, which must be there when the file takes their place.
-    os.pwrite(fd, ctypes.string_at(begin, length), place)
-    flags = mmap.MAP_SHARED | MAP_FIXED
-    if libc.mmap(begin, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, place) != begin:
-        raise OSError(ctypes.get_errno(), "the counters cannot be shared")
-    return length
 
 
 def install(code: bytes) -> int:

@@ -90,8 +90,7 @@ def sever(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> Mo
     copy = structure.copied(model)
     _rename_made(copy.graph, frozenset(names))
     _keep_outputs(copy.graph, outputs, names)
-    for name in names:
-        copy.graph.input.append(ValueInfoProto(name=name))
+    copy.graph.input.extend(ValueInfoProto(name=name) for name in names)
     return copy
 
 

@@ -169,7 +169,12 @@ def make_verdict(
 
 def _describe_fact(fact: Any) -> str:
     if isinstance(fact, Observation):
-        return describe_ending(fact)
+        text = " ".join((fact.message or fact.exception or "").split())
+        if fact.signal:
+            text = f"signal {fact.signal} {text}".strip()
+        # Compilers state the cause last, behind the path of the model: the longer part is the end; 240 in all
+        # with the dots.
+        return text if len(text) <= 240 else f"{text[:80]}...{text[-157:]}"
     if isinstance(fact, registry.ResolvedTarget):
         return fact.display
     if isinstance(fact, verdict.Mismatch):
@@ -178,18 +183,6 @@ def _describe_fact(fact: Any) -> str:
         names = [_describe_fact(item) for item in fact]
         return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     return "no difference" if fact is None else f"the {fact}" if fact == EXPECTED else str(fact)
-
-
-def describe_ending(observation: Observation) -> str:
-    """Describe how an observation ended, in a line that keeps the end of a long message.
-
-    Compilers state the cause last, behind the path of the model and the stage that they were in.
-    """
-    text = " ".join((observation.message or observation.exception or "").split())
-    if observation.signal:
-        text = f"signal {observation.signal} {text}".strip()
-    # The longer part is the end, where the cause stands; 240 in all with the dots.
-    return text if len(text) <= 240 else f"{text[:80]}...{text[-157:]}"
 
 
 def describe_mismatch(mismatch: verdict.Mismatch | None) -> str:

@@ -69,8 +69,7 @@ def operators(opset: int) -> tuple[type[OpRun], ...]:
     for before, functions in _FORMS:
         if opset < before:
             found |= functions
-    batches = (reference_ops_control.ScanOfBatches,) if opset < 9 else ()
-    return (*batches, *classes("", found))
+    return (*((reference_ops_control.ScanOfBatches,) if opset < 9 else ()), *classes("", found))
 
 
 def _place_operand(a: Array, b: Array, axis: int | None) -> Array:

@@ -247,8 +247,7 @@ def read_trace(log: str, died: bool) -> PassTrace:
     named["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
     if died:
         # A pass that died never said that it acted.
-        begun = _BEGINS.findall(log)[-1:] or named["ran"][-1:]
-        named["acted"] = begun + named["acted"]
+        named["acted"] = (_BEGINS.findall(log)[-1:] or named["ran"][-1:]) + named["acted"]
     hosts = tuple(dict.fromkeys(named["host"]))
     ran, acted = (
         tuple(name for name in dict.fromkeys(names) if name not in hosts)[:_MOST]

@@ -225,9 +225,7 @@ def compute_entropy(share: float) -> float:
 
 def compute_capacity(chance: float) -> float:
     """Return the most bits that one test can give if the failure shows with this probability."""
-    if chance >= 1:
-        return 1.0
-    return math.log2(1 + (1 - chance) ** ((1 - chance) / chance) * chance)
+    return 1.0 if chance >= 1 else math.log2(1 + (1 - chance) ** ((1 - chance) / chance) * chance)
 
 
 def compute_best_share(chance: float) -> float:
@@ -390,8 +388,7 @@ class Search:
             return chances
         fine = np.flatnonzero(self._tested)
         # Equal numbers: no tested version between them
-        stretch = np.searchsorted(fine, broken)
-        starts = np.flatnonzero(np.r_[True, np.diff(stretch) > 0])
+        starts = np.flatnonzero(np.r_[True, np.diff(np.searchsorted(fine, broken)) > 0])
         first, last = broken[starts], broken[np.r_[starts[1:] - 1, len(broken) - 1]]
         for low, high in zip(first, last, strict=True):
             length = high - low + 1

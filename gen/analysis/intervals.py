@@ -98,17 +98,12 @@ def _interval(value: "Interval | float") -> Interval:
     return value if isinstance(value, Interval) else Interval(value, value)
 
 
-def first_violation(
-    graph: TypedGraph, excused: Collection[int] = (), upto: int | None = None
-) -> DomainViolation | None:
+def first_violation(graph: TypedGraph, excused: Collection[int] = ()) -> DomainViolation | None:
     """Push the leaves' intervals through a graph up to the first violation of a node that is not excused.
 
-    The tensors up to there hold their intervals afterwards. Returns `None` if the first `upto` + 1 nodes have
-    no violation.
+    The tensors up to there hold their intervals afterwards.
     """
-    for violation in _push_nodes(graph, excused, upto):
-        return violation
-    return None
+    return next(_push_nodes(graph, excused), None)
 
 
 def unknown(graph: TypedGraph) -> list[str]:
@@ -123,12 +118,8 @@ def unknown(graph: TypedGraph) -> list[str]:
     ]
 
 
-def _push_nodes(
-    graph: TypedGraph, excused: Collection[int], upto: int | None = None
-) -> Iterator[DomainViolation]:
+def _push_nodes(graph: TypedGraph, excused: Collection[int]) -> Iterator[DomainViolation]:
     for place, step in enumerate(graph.nodes):
-        if upto is not None and place > upto:
-            return
         met = push(step, place)
         if met is not None and place not in excused:
             yield met

@@ -158,9 +158,7 @@ def load(folder: Path) -> Case:
     program = _read_program(folder, file)
     data = folder / DATA
     inputs = read_folder(data, program.inputs(), "input")
-    expected = None
-    if any(data.glob("output_*.pb")):
-        expected = read_folder(data, program.outputs(), "output")
+    expected = read_folder(data, program.outputs(), "output") if any(data.glob("output_*.pb")) else None
     found = file.origin
     origin = Origin(found.generator, found.seed, found.versions, found.inputs, found.wish, found.states)
     return Case(program, inputs, expected, origin, file.knobs)

@@ -45,8 +45,7 @@ class InputFlow:
         self._functions = {(item.domain, item.name, item.overload): item for item in model.functions}
         self._sizes = sizes
         self._visits = self._depth = 0
-        scope = _Scope({name: {name: True} for name in shapes}, dict(shapes))
-        self._graph(model.graph, scope)
+        self._graph(model.graph, _Scope({name: {name: True} for name in shapes}, dict(shapes)))
 
     def _graph(self, graph: onnx.GraphProto, scope: _Scope) -> None:
         for tensor in graph.initializer:

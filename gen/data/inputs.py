@@ -152,8 +152,7 @@ def _bind(tensors: Mapping[str, TensorType], windows: bool, seed: int) -> dict[s
     """Bind symbolic dimensions, and sums such as `past + 1`, to sizes; "" holds dimensions without a name."""
     names = {"": False}
     for type_ in tensors.values():
-        shape = type_.shape or ()
-        for axis, dim in enumerate(shape):
+        for axis, dim in enumerate(type_.shape or ()):
             if isinstance(dim, str):
                 names[dim] = names.get(dim, False) or (windows and axis >= 2)
     sizes: dict[str, int] = {}

@@ -72,8 +72,7 @@ class OpsetSchema:
         """
         if not self.inputs:
             return frozenset()
-        slot = self.inputs[min(position, len(self.inputs) - 1)]
-        return self.types[slot.type]
+        return self.types[self.inputs[min(position, len(self.inputs) - 1)].type]
 
 
 @functools.cache

@@ -154,12 +154,6 @@ def look_up(name: str) -> Callable[[Draft], Any]:
     return lambda draft: draft[name]
 
 
-def axis_of(builder: Builder, x: Tensor) -> int:
-    """Draw an axis of a tensor of rank 1 or more, sometimes counted from the end."""
-    axis = builder.rng.below(x.rank)
-    return axis - x.rank if builder.rng.random() < builder.style.rates.negative_axis else axis
-
-
 def sign_axis(builder: Builder, axis: int, rank: int) -> int:
     """Return an axis as it is written: sometimes counted from the back."""
     return axis - rank if builder.rng.random() < builder.style.rates.negative_axis else axis
@@ -172,7 +166,10 @@ def with_sizes(x: Tensor, shape: Sizes) -> Tensor:
 
 def drawn_axis(draft: Draft) -> int:
     """Draw an axis of the first input, sometimes counted from the end."""
-    draft.axis = axis_of(draft.builder, draft.x)
+    axis = draft.builder.rng.below(draft.x.rank)
+    draft.axis = (
+        axis - draft.x.rank if draft.builder.rng.random() < draft.builder.style.rates.negative_axis else axis
+    )
     return draft.axis
 
 
@@ -281,8 +278,7 @@ class Partner:
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
         domain = self.domain(draft) if callable(self.domain) else self.domain
-        other = draft.builder.partner(draft.x, domain, oneway=self.oneway)
-        draft.inputs.append(other)
+        draft.inputs.append(draft.builder.partner(draft.x, domain, oneway=self.oneway))
         if self.kept < 1 and draft.rng.random() >= self.kept:
             draft.inputs.reverse()
 

@@ -50,16 +50,12 @@ def where(condition: Truth, a: Size, b: Size) -> Size:
 
 def either(*truths: Truth) -> Truth:
     """Return whether any of them holds."""
-    if all(isinstance(truth, bool) for truth in truths):
-        return any(truths)
-    return Term(OR, truths)
+    return any(truths) if all(isinstance(truth, bool) for truth in truths) else Term(OR, truths)
 
 
 def both(*truths: Truth) -> Truth:
     """Return whether all of them hold."""
-    if all(isinstance(truth, bool) for truth in truths):
-        return all(truths)
-    return Term(AND, truths)
+    return all(truths) if all(isinstance(truth, bool) for truth in truths) else Term(AND, truths)
 
 
 def product(sizes: Iterable[Size]) -> Size:

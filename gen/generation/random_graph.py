@@ -325,20 +325,6 @@ def join_pieces(builder: GraphBuilder) -> None:
     builder.style = style
 
 
-def _add_missing_nodes(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add missing nodes behind results: nodes reserved for joining may not have been needed."""
-    program = builder.program
-    missing = request.nodes - len(builder.nodes) - program.inner
-    for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
-        if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
-            break
-        choice = draw_operator(builder, program.choices)
-        if program.only is not None or (
-            choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)
-        ):
-            builder.grow(choice)
-
-
 class OtherPieces:
     """Numeric results that the newest result does not depend on, updated while pieces are joined."""
 
@@ -437,7 +423,16 @@ def finish(
     """Turn the builder into a case with values for its inputs; `types` adds the types of inner tensors."""
     open_containers(builder)
     join_pieces(builder)
-    _add_missing_nodes(builder, request)
+    program = builder.program
+    missing = request.nodes - len(builder.nodes) - program.inner
+    for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
+        if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
+            break
+        choice = draw_operator(builder, program.choices)
+        if program.only is not None or (
+            choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)
+        ):
+            builder.grow(choice)
     given = choose_outputs(builder)
     free = open_sizes(builder, builder.rng) if builder.program.opened else {}
     encoded = encode_program(builder, given, generator, types or request.types, free)

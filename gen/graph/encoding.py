@@ -53,9 +53,7 @@ RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))
 
 def _encode_number(value: int) -> bytes:
     """Encode a number, most often by the table."""
-    if 0 <= value < 128:
-        return _BYTES[value]
-    return encode_number(value & _UNSIGNED)
+    return _BYTES[value] if 0 <= value < 128 else encode_number(value & _UNSIGNED)
 
 
 _SHORT: Final = 1 << 11
@@ -153,8 +151,7 @@ def encode_node(node: Node, domains: set[str]) -> bytes:
         parts.append(_OUTPUTS[made.name])  # noqa: PERF401
     parts += (_NODE_NAMES[node.name], _OPS[node.op])
     if node.attrs:
-        for name, value in node.attrs.items():
-            parts.append(_encode_attribute(name, value, domains))
+        parts.extend(_encode_attribute(name, value, domains) for name, value in node.attrs.items())
     if node.domain:
         parts.append(_encode_text(_NODE_DOMAIN, node.domain))
         domains.add(node.domain)

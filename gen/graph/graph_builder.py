@@ -66,9 +66,7 @@ def _is_compatible(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool
     for p, q in zip(reversed(shape), reversed(other), strict=False):
         if p != q and q != 1 and (oneway or p != 1):
             return False
-    if oneway:
-        return len(other) <= len(shape)
-    return math.prod(broadcast(shape, other)) <= limit
+    return len(other) <= len(shape) if oneway else math.prod(broadcast(shape, other)) <= limit
 
 
 class GraphBuilder:

@@ -188,8 +188,7 @@ def _draw_numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     if how and (leaf.dtype not in RAW or not builder.rng.chance(builder.style.round)):
         how = ""
     if count > _BLOCK // 2:
-        filled = fill_array(leaf.dtype, (count,), low, high, place)
-        return _round_numbers(filled, low, high, how)
+        return _round_numbers(fill_array(leaf.dtype, (count,), low, high, place), low, high, how)
     start, taken = int(place * (_BLOCK - count)), 1 if how == _EQUAL else count
     uses = _count_uses(leaf.dtype, low, high, how)
     if uses[0] < _BEFORE_BLOCK:

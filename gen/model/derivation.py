@@ -72,8 +72,7 @@ def _feed(graph: GraphProto, name: str, declared: TypeProto, value: Any) -> None
     if declared.HasField("optional_type"):
         type_ = helper.make_optional_type_proto(type_)
     declared.CopyFrom(type_)
-    defaults = [tensor for tensor in graph.initializer if tensor.name == name]
-    for tensor in defaults:
+    for tensor in [tensor for tensor in graph.initializer if tensor.name == name]:
         graph.initializer.remove(tensor)
     if isinstance(value, np.ndarray) and value.dtype in (np.int64, np.int32) and value.size <= _MOST_SIZES:
         graph.input.remove(next(info for info in graph.input if info.name == name))

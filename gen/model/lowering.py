@@ -64,9 +64,7 @@ def lowest_ir(model: onnx.ModelProto) -> int:
         elif key[0] == "":
             # This onnx does not know the operator set, so the model's own stays.
             return have
-    if floor >= have:
-        return have
-    return min(have, max(floor, _features(model, floor)))
+    return have if floor >= have else min(have, max(floor, _features(model, floor)))
 
 
 def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:

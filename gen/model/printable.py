@@ -29,9 +29,7 @@ def quote_argument(text: str) -> str:
     """Quote text as one word of a shell's command line that can be printed: `$'...'` of bash and zsh for a
     name with a line end or another sign that cannot.
     """
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + "".join(map(_escape_sign, text)) + "'"
+    return shlex.quote(text) if text.isprintable() else "$'" + "".join(map(_escape_sign, text)) + "'"
 
 
 def _escape_sign(sign: str) -> str:

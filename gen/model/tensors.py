@@ -314,8 +314,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | str | None, ...]) -> bool:
 
 
 def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    kind = dim.WhichOneof("value")
-    if kind == "dim_value":
+    if dim.WhichOneof("value") == "dim_value":
         return dim.dim_value if dim.dim_value >= 0 else None
     return dim.dim_param or None
 

@@ -184,14 +184,6 @@ def _make_next_turn(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor
     return outputs
 
 
-def _choose_scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Tensor]:
-    """Choose the tensors of the body that are stacked over all iterations."""
-    used = {id(tensor) for tensor in taken}
-    allowed = body.takes(name, "V")
-    free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]
-    return [tensor for tensor in free if body.rng.random() < body.style.rates.handed_on][:2]
-
-
 def _make_results(
     body: GraphBuilder, states: Sequence[Tensor], name: str
 ) -> tuple[list[Tensor], list[Tensor]] | None:
@@ -202,7 +194,10 @@ def _make_results(
     outputs = _make_next_turn(body, states)
     if outputs is None:
         return None
-    collected = _choose_scanned(body, outputs, name)
+    used = {id(tensor) for tensor in outputs}
+    allowed = body.takes(name, "V")
+    free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]
+    collected = [tensor for tensor in free if body.rng.random() < body.style.rates.handed_on][:2]
     return (outputs, collected) if outputs or collected else None
 
 
@@ -295,8 +290,7 @@ def _scan(builder: GraphBuilder, x: Tensor) -> instance.Instance | None:
 def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     apart = attrs["num_scan_inputs"]
     states = len(ins) - apart
-    axis = attrs.get("scan_input_axes", [0] * apart)[0]
-    length = ins[states].shape[axis]
+    length = ins[states].shape[attrs.get("scan_input_axes", [0] * apart)[0]]
     outputs = attrs["body"].outputs
     axes = attrs.get("scan_output_axes", [0] * (len(outputs) - states))
     types: list[Typed] = [(tensor.dtype, tensor.shape) for tensor in outputs[:states]]

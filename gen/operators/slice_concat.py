@@ -355,8 +355,7 @@ def _open_pad(builder: OpenBuilder, x: Tensor) -> Instance:
     if plain and rng.random() < builder.style.rates.likely_input:
         ins.append(builder.ints([rng.choice((0, 1, 2))], x.dtype, ()))
     for axis, side in enumerate(x.shape):
-        for pad in (pads[axis], pads[axis + x.rank]):
-            builder.relations.append(side + pad >= 1)
+        builder.relations.extend(side + pad >= 1 for pad in (pads[axis], pads[axis + x.rank]))
     return Instance(ins, {} if plain else {"mode": mode})
 
 

@@ -93,23 +93,6 @@ class Rewriting:
 Rewrite = Callable[[Rewriting], None]
 
 
-def start_rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) -> Rewriting:
-    """Copy a model for rewriting."""
-    copy = copied(model)
-    graph = copy.graph
-    opset = view.opset_of(copy)
-    declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}
-    tensors = {tensor.name: tensor for tensor in read_graph(copy, inputs).tensors()}
-    types = {
-        name: kind
-        for name, tensor in tensors.items()
-        if (kind := _get_type(declared.get(name), tensor)) is not None
-    }
-    return Rewriting(
-        copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, FreshNames(list_names(copy), 1)
-    )
-
-
 def _get_type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
     """Return the type of a value as the model declares it, or as its node's declaration infers it; None if
     unknown.
@@ -286,8 +269,7 @@ def reorder_nodes(at: Rewriting) -> None:
 
 def _rank_place(at: Rewriting, place: int) -> tuple[int, int]:
     """Return the sort key of a node: the last chosen nodes first, then the others in order."""
-    node = at.nodes[place]
-    name = next(filter(None, node.output), "")
+    name = next(filter(None, at.nodes[place].output), "")
     return (-place, place) if at.chosen(name) else (place, place)
 
 
@@ -315,7 +297,26 @@ def _apply_rewrite(
         # By a hash of the name: a reduction that drops other values leaves the choice for this one.
         return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
 
-    at = start_rewriting(model, inputs, is_chosen)
+    copy = copied(model)
+    graph = copy.graph
+    opset = view.opset_of(copy)
+    declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}
+    tensors = {tensor.name: tensor for tensor in read_graph(copy, inputs).tensors()}
+    types = {
+        name: kind
+        for name, tensor in tensors.items()
+        if (kind := _get_type(declared.get(name), tensor)) is not None
+    }
+    at = Rewriting(
+        copy,
+        dict(inputs),
+        is_chosen,
+        list(graph.node),
+        types,
+        tensors,
+        opset,
+        FreshNames(list_names(copy), 1),
+    )
     rewrite(at)
     if not at.rewritten:
         return None

@@ -29,7 +29,6 @@ _LIFTED: Final = frozenset(
         AttributeProto.STRINGS,
     )
 )
-_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 # IR version 8 brings functions of models, version 9 default values of their attributes.
 _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 

@@ -54,7 +54,16 @@ def list_violations(builder: graph_builder.GraphBuilder, node: Node, op: Operato
     yield from _break_relations(node, op)
     yield from _break_dtypes(builder, node, had)
     yield from _break_ranks(node, op)
-    yield from _break_arity(node, had)
+    for position, slot in enumerate(had.inputs):
+        if not slot.optional and not slot.variadic and position < len(node.ins):
+            left: list[Tensor | None] = [*node.ins[:position], None, *node.ins[position + 1 :]]
+            # ONNX leaves out optional inputs at the end and does not list them as empty.
+            while left and left[-1] is None:
+                left.pop()
+            yield Violation("missing-input", f"input {position}", left, node.attrs)
+    if had.inputs and not had.inputs[-1].variadic:
+        filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
+        yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
     yield from _break_attributes(node, had)
     yield from _break_outputs(builder, node)
 
@@ -83,20 +92,6 @@ def _break_relations(node: Node, op: Operator) -> Iterator[Violation]:
         if false is not None and len(false) == 1 and false[0] not in met:
             met.add(false[0])
             yield Violation("relation", f"{false[0]} by {place}", ins, attrs)
-
-
-def _break_arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
-    """Leave out a required input, or add one too many."""
-    for position, slot in enumerate(had.inputs):
-        if not slot.optional and not slot.variadic and position < len(node.ins):
-            left: list[Tensor | None] = [*node.ins[:position], None, *node.ins[position + 1 :]]
-            # ONNX leaves out optional inputs at the end and does not list them as empty.
-            while left and left[-1] is None:
-                left.pop()
-            yield Violation("missing-input", f"input {position}", left, node.attrs)
-    if had.inputs and not had.inputs[-1].variadic:
-        filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
-        yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
 
 
 def _move_numbers(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:

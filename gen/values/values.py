@@ -189,7 +189,26 @@ def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
     order; none for most of integers.
     """
     if "float" in dtype:
-        return _list_floats(dtype, kinds)
+        facts, made = ml_dtypes.finfo(dtype), _dtype(dtype)
+        least = float(facts.smallest_subnormal)
+        groups = {
+            "zeros": (0.0, -0.0),
+            "subnormals": (least, -least, float(facts.tiny) / 2),
+            "extremes": (float(facts.max), float(facts.min), float(facts.tiny), -float(facts.tiny)),
+            "nan": (math.nan,),
+            "inf": (math.inf, -math.inf),
+        }
+        with np.errstate(all="ignore"):
+            return np.array(
+                [
+                    number
+                    for kind in KINDS
+                    if kind in kinds
+                    for number in (np.float64(wide).astype(made) for wide in groups[kind])
+                    if _has(kind, float(number))
+                ],
+                dtype=made,
+            )
     if "int" not in dtype:
         return np.zeros(0, bool)
     bounds = ml_dtypes.iinfo(dtype)
@@ -197,30 +216,6 @@ def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
     # The largest uint64 is beyond int64.
     wide = np.int64 if bounds.min else np.uint64
     return np.array([*([0] if "zeros" in kinds else []), *ends], wide).astype(_dtype(dtype))
-
-
-def _list_floats(dtype: str, kinds: Sequence[str]) -> Array:
-    """List the special numbers of a float type."""
-    facts, made = ml_dtypes.finfo(dtype), _dtype(dtype)
-    least = float(facts.smallest_subnormal)
-    groups = {
-        "zeros": (0.0, -0.0),
-        "subnormals": (least, -least, float(facts.tiny) / 2),
-        "extremes": (float(facts.max), float(facts.min), float(facts.tiny), -float(facts.tiny)),
-        "nan": (math.nan,),
-        "inf": (math.inf, -math.inf),
-    }
-    with np.errstate(all="ignore"):
-        return np.array(
-            [
-                number
-                for kind in KINDS
-                if kind in kinds
-                for number in (np.float64(wide).astype(made) for wide in groups[kind])
-                if _has(kind, float(number))
-            ],
-            dtype=made,
-        )
 
 
 def _has(kind: str, number: float) -> bool:

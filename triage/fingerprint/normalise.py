@@ -212,7 +212,12 @@ def _replace_quoted(match: re.Match[str]) -> str:
 def _replace_token(match: re.Match[str]) -> str:
     kind, text = match.lastgroup, match[0]
     if kind == "word":
-        return _strip_number(text)
+        # Checked by demangling, since a plain word can begin like a mangled one.
+        if _MANGLED.match(text) and demangle(text if text.startswith("_Z") else f"_Z{text}").count("_Z") == 0:
+            return _TYPE
+        if text.isalpha() or not any(sign.isdigit() for sign in text):
+            return text
+        return _DIGITS_BEHIND.sub("", text) or _NUMBER
     if kind in ("drive", "path", "relative", "file"):
         bare = text.split(":")[0] if kind in ("relative", "file") else text.rstrip("0123456789:")
         name = bare.replace("\\", "/").rpartition("/")[2]
@@ -236,16 +241,6 @@ def _replace_token(match: re.Match[str]) -> str:
         "dtype": _DTYPE,
         "number": _NUMBER,
     }[kind or ""]
-
-
-def _strip_number(text: str) -> str:
-    """Return a word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
-    # Checked by demangling, since a plain word can begin like a mangled one.
-    if _MANGLED.match(text) and demangle(text if text.startswith("_Z") else f"_Z{text}").count("_Z") == 0:
-        return _TYPE
-    if text.isalpha() or not any(sign.isdigit() for sign in text):
-        return text
-    return _DIGITS_BEHIND.sub("", text) or _NUMBER
 
 
 def _replace_run(match: re.Match[str]) -> str:

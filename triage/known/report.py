@@ -38,10 +38,6 @@ def parse_report(text: str) -> ReportText:
         return ReportText(text[:_MOST_CHARACTERS], tuple(page.blocks[:_MOST_BLOCKS]))
     text = text[:_MOST_CHARACTERS]
     # A script without a report around it is one block.
-    return ReportText(text, tuple(_list_blocks(text)[:_MOST_BLOCKS]) or (text,))
-
-
-def _list_blocks(text: str) -> list[str]:
     blocks: list[str] = []
     held: list[str] | None = None
     for line in text.splitlines():
@@ -54,7 +50,7 @@ def _list_blocks(text: str) -> list[str]:
     # A fence that is never closed
     if held:
         blocks.append("\n".join(held))
-    return blocks
+    return ReportText(text, tuple(blocks[:_MOST_BLOCKS]) or (text,))
 
 
 class _Page(HTMLParser):
@@ -157,8 +153,7 @@ class ReportFacts:
         version.
         """
         found: list[str] = []
-        subjects = [name for name in self.versions if name not in _HOSTS] or ["onnxruntime"]
-        for name in subjects:
+        for name in [name for name in self.versions if name not in _HOSTS] or ["onnxruntime"]:
             options = self._list_options() if name == "onnxruntime" else [""]
             releases = [f"{name}=={release}" for release in self.versions.get(name, {})]
             found += [base + option for base in [*releases[:4], name] for option in options]

@@ -181,7 +181,19 @@ def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
     that it allows, unless it stays `as_is`.
     """
     if len(program.pieces) > 1:
-        return _pack_large(program, as_is)
+        end = b"" if as_is else _lower(program)
+        pieces = (*program.pieces, end)
+        bare = program.model + end
+        tensors = [
+            [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
+            for tensor in program.proto.graph.initializer
+            if (part := detached.part_of(tensor)) is not None
+        ]
+        places = [
+            [len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces
+        ]
+        sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
     if as_is:
         return program.data, {}
     return (_lower_ir_version(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
@@ -210,23 +222,6 @@ def _lower_ir_version(program: OnnxProgram) -> bytes:
     alone.
     """
     return lowering.lower_ir(program.model)
-
-
-def _pack_large(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """Return the bytes around the large tensors of a model, behind them the model with references, and where
-    the worker finds the tensors.
-    """
-    end = b"" if as_is else _lower(program)
-    pieces = (*program.pieces, end)
-    bare = program.model + end
-    tensors = [
-        [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
-        for tensor in program.proto.graph.initializer
-        if (part := detached.part_of(tensor)) is not None
-    ]
-    places = [[len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces]
-    sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
-    return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
 
 
 def _describe(program: OnnxProgram) -> Lines:

@@ -114,7 +114,11 @@ class OnnxProgram(Program):
 
     def names(self) -> Iterable[str]:
         """Return the names of values, tensors and nodes, also in bodies, without ONNX's own words."""
-        return given_names(self.proto)
+        # Each also as a compiler writes that takes only letters, digits and underscores, without words that
+        # ONNX's operator pages use (`ReduceL1`). protobuf gives a name that is not UTF-8 as bytes.
+        texts = {name for name in structure.list_names(self.proto) if isinstance(name, str)}
+        texts |= {_NOT_IN_A_NAME.sub("_", name) for name in texts}
+        return texts - _words_of_onnx() - {node.op_type for node in structure.model_nodes(self.proto)}
 
     def text(self) -> str:
         """Return a line a node, in the graph's order; bodies follow their node."""
@@ -149,18 +153,6 @@ def read_broken_mark(model: onnx.ModelProto) -> Broken | None:
     """
     found = _MARK.fullmatch(model.graph.name)
     return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None
-
-
-def given_names(model: onnx.ModelProto) -> set[str]:
-    """Return the names of inputs, outputs, initializers, values and nodes, of bodies and functions too.
-
-    Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`,
-    `conv1_relu_0`). Words that ONNX's operator pages use (`constant_value`, `ReduceL1`) are left out.
-    """
-    # protobuf gives a name that is not UTF-8 as bytes.
-    texts = {name for name in structure.list_names(model) if isinstance(name, str)}
-    texts |= {_NOT_IN_A_NAME.sub("_", name) for name in texts}
-    return texts - _words_of_onnx() - {node.op_type for node in structure.model_nodes(model)}
 
 
 @functools.cache

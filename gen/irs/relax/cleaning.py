@@ -63,7 +63,11 @@ def prune_module(module: R.Module, kept: Unread, parameters: bool = True) -> R.M
     """Remove items without a reader once, as `clean_module` does; items that only those read stay."""
     # Bindings last: a function or parameter that only a removed binding reads has its reader until then.
     smaller = _without_parameters(module, kept.parameters) if parameters else module
-    return _swept(_without_functions(smaller, kept.functions), kept.bindings)
+    reached = _list_reached(smaller, ["main", *kept.functions])
+    return _swept(
+        R.Module(tuple((name, f) for name, f in smaller.functions if name in reached), smaller.attrs),
+        kept.bindings,
+    )
 
 
 def is_closed(module: R.Module) -> bool:
@@ -145,12 +149,6 @@ def _list_reached(module: R.Module, roots: Iterable[str]) -> set[str]:
     """Return the functions reachable from some, including those."""
     table = dict(functions(module))
     return set(list_reachable(roots, lambda name: list_called(table[name].body) if name in table else ()))
-
-
-def _without_functions(module: R.Module, kept: Collection[str]) -> R.Module:
-    """Remove functions that main and the kept functions do not reach."""
-    reached = _list_reached(module, ["main", *kept])
-    return R.Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
 
 
 def _without_parameters(module: R.Module, kept: Collection[tuple[str, str]]) -> R.Module:

@@ -80,7 +80,13 @@ class Generator:
         }
         draw = self._draw(known)
         target = self.policy.target(draw, self.rng)
-        params = self._params(draw, target)
+        wanted = list(target.fields if isinstance(target, T.TupleType) else (target,))
+        count = self.rng.choice((1, 2, 2, 3, 4))
+        kinds = [
+            self.rng.choice(wanted) if self.rng.random() < RATES.of_result else draw.tensor_type()
+            for _ in range(count)
+        ]
+        params = tuple(R.Var(self.names.fresh("x"), kind) for kind in kinds)
         bound = {name for param in params for name in _list_bound_symbols(param.type)}
         # Only shapes of parameters give symbols their values.
         known = {name: value for name, value in known.items() if name in bound}
@@ -96,16 +102,6 @@ class Generator:
 
     def _draw(self, known: Mapping[str, int]) -> Draw:
         return Draw(self.rng, known, self.policy.dtypes, self.policy.symbolic)
-
-    def _params(self, draw: Draw, target: T.Type) -> tuple[R.Var, ...]:
-        """Return the parameters of main: tensors, some of them of a type that the result has."""
-        wanted = list(target.fields if isinstance(target, T.TupleType) else (target,))
-        count = self.rng.choice((1, 2, 2, 3, 4))
-        kinds = [
-            self.rng.choice(wanted) if self.rng.random() < RATES.of_result else draw.tensor_type()
-            for _ in range(count)
-        ]
-        return tuple(R.Var(self.names.fresh("x"), kind) for kind in kinds)
 
     # ------------------------------------------------------------------ choosing a form
 
@@ -267,12 +263,7 @@ class Generator:
         made = self.expr(given.type, body, fuel)
         if within is None or not isinstance(given.type, T.RelaxTensorType):
             return made
-        return self._guard_value(made, given.type, within, body)
-
-    def _guard_value(
-        self, made: R.Expr, kind: T.RelaxTensorType, within: tuple[float, float], body: Body
-    ) -> R.Expr:
-        """Keep a value between two numbers: draw a constant again, clip any other value."""
+        kind = given.type
         low, high = within
         if isinstance(made, R.Constant):
             return self._draw({}).constant(kind.dtype, made.array.shape, low, high)
@@ -330,8 +321,7 @@ class Generator:
         sides = []
         for _ in range(2):
             side = body.make_nested()
-            result = self.expr(kind, side, fuel - 1)
-            sides.append(side.seq(self._bind(result, side, kind)))
+            sides.append(side.seq(self._bind(self.expr(kind, side, fuel - 1), side, kind)))
         self._left -= 1
         return self._bind(R.If(condition, sides[0], sides[1], kind), body, kind)
 
@@ -411,23 +401,19 @@ class Generator:
         if known and self.rng.random() < RATES.known_function:
             name, function = self.rng.choice(known)
         else:
-            name, function = self._new_function(static, fuel)
+            draw = self._draw({})
+            types: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
+            if self.rng.random() < RATES.other_field:
+                # Never empty: TVM 0.27 crashes on a function that returns an empty tuple.
+                pair = T.TupleType((draw.tensor_type(), *types))
+                types.append(self.rng.choice((T.ShapeType(draw.shape(2)), T.PrimType("int64"), pair)))
+            if self.rng.random() < RATES.of_own_type:
+                types.insert(0, static)
+            name, function = self._define("sub", types, static, {}, fuel)
         args = tuple(self.expr(param.type, body, fuel - 1) for param in function.params)
         self._left -= 1
         made = self._bind(R.Call(R.GlobalVar(name, function.type), args, static), body, static)
         return made if static == kind else self._bind(made, body, kind, cast=True)
-
-    def _new_function(self, kind: T.Type, fuel: int) -> tuple[str, R.Function]:
-        """Return a private function of a static result type."""
-        draw = self._draw({})
-        types: list[T.Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
-        if self.rng.random() < RATES.other_field:
-            # Never empty: TVM 0.27 crashes on a function that returns an empty tuple.
-            pair = T.TupleType((draw.tensor_type(), *types))
-            types.append(self.rng.choice((T.ShapeType(draw.shape(2)), T.PrimType("int64"), pair)))
-        if self.rng.random() < RATES.of_own_type:
-            types.insert(0, kind)
-        return self._define("sub", types, kind, {}, fuel)
 
     def _generic(self, kind: T.RelaxTensorType, body: Body, fuel: int) -> R.Expr:
         """Return the call of a new function that leaves sizes of its first parameter open, and yields a
@@ -455,8 +441,7 @@ class Generator:
         name = self.names.fresh(stem)
         params = tuple(R.Var(self.names.fresh("p"), item) for item in types)
         inner = Body(self.names, list(params), sizes, False, 1)
-        result = self.expr(kind, inner, min(fuel, 4))
-        function = R.Function(params, inner.seq(result), kind)
+        function = R.Function(params, inner.seq(self.expr(kind, inner, min(fuel, 4))), kind)
         self.functions[name] = function
         return name, function
 

@@ -224,7 +224,11 @@ class _Outlining(Rebuild):
         self.name, kind = names.fresh("side"), branch.value.type
         # A function of a module sees nothing around it, so everything that the side reads becomes a
         # parameter.
-        given: list[R.Var | R.ShapeValue] = list(_free(body))
+        free = captures(R.Function((), body, body.type))
+        found = {
+            item.name: item for item in expressions(body) if isinstance(item, R.Var) and item.name in free
+        }
+        given: list[R.Var | R.ShapeValue] = list(found.values())
         elsewhere = _symbols_outside(function, body)
         bound = {size.name for var in given for size in _shape(var.type) if isinstance(size, T.Sym)}
         used = dict.fromkeys(
@@ -264,13 +268,6 @@ def _copy_body(
     # Symbols belong to one function, so the copy gets its own.
     renamed = Renamed(bound, {name: T.Sym(names.fresh(name + "_")) for name in symbols_in(made)})
     return renamed.function(made)
-
-
-def _free(body: R.Seq) -> list[R.Var]:
-    """Return the variables that a sequence reads from around it, in order."""
-    free = captures(R.Function((), body, body.type))
-    found = {item.name: item for item in expressions(body) if isinstance(item, R.Var) and item.name in free}
-    return list(found.values())
 
 
 def _symbols_outside(function: R.Function, side: R.Seq) -> set[str]:

@@ -183,16 +183,6 @@ def incorrect(module: R.Module, rng: random.Random) -> tuple[R.Module, str] | No
     call = binding.value
     assert isinstance(call, R.Call)
     place = len(call.args) - 1
-    kind, args = rng.choice(_breaches(call))
-    broken = R.Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
-    what = call.op.name if isinstance(call.op, R.RelaxOperator | R.GlobalVar) else "call"
-    said = f"{what} {kind} {place} in {name}"
-    changed = edits.replace_binding(module, binding.var.name, broken)
-    return replace(changed, attrs=(*module.attrs, (FAULT, said))), said
-
-
-def _breaches(call: R.Call) -> list[tuple[str, tuple[R.Expr, ...]]]:
-    """List what can stand in the place of the last argument, and how that is called."""
     old = call.args[-1].type
     wrong = "float64" if isinstance(old, T.RelaxTensorType) and old.dtype != "float64" else "float32"
     found: list[tuple[str, tuple[R.Expr, ...]]] = [
@@ -204,7 +194,12 @@ def _breaches(call: R.Call) -> list[tuple[str, tuple[R.Expr, ...]]]:
     size = beside.shape[-1] if isinstance(beside, T.RelaxTensorType) and beside.shape else None
     if isinstance(old, T.RelaxTensorType) and old.dtype and isinstance(size, int) and size > 1:
         found.append(("size of argument", (declaration.numbers(old.dtype, (size + 1,), [1] * (size + 1)),)))
-    return found
+    kind, args = rng.choice(found)
+    broken = R.Bind(binding.var, replace(call, args=(*call.args[:place], *args)))
+    what = call.op.name if isinstance(call.op, R.RelaxOperator | R.GlobalVar) else "call"
+    said = f"{what} {kind} {place} in {name}"
+    changed = edits.replace_binding(module, binding.var.name, broken)
+    return replace(changed, attrs=(*module.attrs, (FAULT, said))), said
 
 
 _AGREEING = frozenset(

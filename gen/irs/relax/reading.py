@@ -145,8 +145,7 @@ class _Reader:
             return R.MatchCast(self.bind(var), value, kind)
         if isinstance(found["value"], ObjectNode) and found["value"].type == "relax.expr.Function":
             # Bound before its body is read, since a local function may call itself.
-            bound = self.bind(var)
-            return R.Bind(bound, self.expr(found["value"]))
+            return R.Bind(self.bind(var), self.expr(found["value"]))
         value = self.expr(found["value"])
         return R.Bind(self.bind(var), value)
 

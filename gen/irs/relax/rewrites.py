@@ -40,8 +40,7 @@ def wrap_function(module: R.Module, name: str) -> R.Module:
     # The maker yields a local function that calls the original one.
     local = _caller(inner, names, lambda body: R.GlobalVar(inner_name, inner.type))
     body = Body(names)
-    made = body.bind(local, local.type, "f")
-    maker = R.Function((), body.seq(made), local.type)
+    maker = R.Function((), body.seq(body.bind(local, local.type, "f")), local.type)
     # In the place of the original: get the function, call it.
     get = R.Call(R.GlobalVar(maker_name, maker.type), (), local.type)
     outer = _caller(function, names, lambda body: body.bind(get, local.type))

@@ -245,8 +245,7 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
 
 
 def _affine(rng: Rng, counting: Sequence[ObjectNode]) -> ObjectNode:
-    first = rng.choice(counting)
-    scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
+    scaled = N.binary("Mul", rng.choice(counting), N.integer(rng.choice((1, 2, 3, 4, 8))))
     if rng.chance(RATES.index_divided):
         scaled = N.binary(rng.choice(("FloorDiv", "FloorMod")), scaled, N.integer(rng.choice((2, 3, 4))))
     return N.binary(

@@ -61,7 +61,24 @@ def memory_operation(rng: Rng, hole: Hole) -> ObjectNode | None:
     """Add a load, a store or a buffer before or behind a statement, or take a value from memory instead."""
     way = rng.random()
     if way < 0.25 and hole.node.type == "tirx.BufferStore":
-        return _through_buffer(rng, hole)
+        node = hole.node
+        value = node.node("value")
+        small = N.buffer(
+            # Small buffers are candidates for registers, which is what passes on storage decide about.
+            f"c{rng.below(1000)}",
+            [rng.choice((1, 2, 4))],
+            N.dtype(value),
+            rng.choice(MEMORY_SCOPES),
+        )
+        place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
+        steps = [
+            N.allocate(small),
+            N.store(small, value, place),
+            N.with_fields(node, value=N.load(small, N.again(place))),
+        ]
+        if rng.chance(RATES.filled_first):
+            steps.insert(1, make_fill(rng, hole.scope, small))
+        return N.sequence(*steps)
     if way < 0.4:
         return _with_attribute(rng, hole)
     if not hole.scope.buffers:
@@ -130,28 +147,6 @@ def _replace_indices(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> 
             # An earlier change has removed this place.
             continue
     return wrap.node("body")
-
-
-def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
-    """Redirect a store through a small buffer of its own."""
-    node = hole.node
-    value = node.node("value")
-    small = N.buffer(
-        # Small buffers are candidates for registers, which is what passes on storage decide about.
-        f"c{rng.below(1000)}",
-        [rng.choice((1, 2, 4))],
-        N.dtype(value),
-        rng.choice(MEMORY_SCOPES),
-    )
-    place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
-    steps = [
-        N.allocate(small),
-        N.store(small, value, place),
-        N.with_fields(node, value=N.load(small, N.again(place))),
-    ]
-    if rng.chance(RATES.filled_first):
-        steps.insert(1, make_fill(rng, hole.scope, small))
-    return N.sequence(*steps)
 
 
 def _with_attribute(rng: Rng, hole: Hole) -> ObjectNode | None:

@@ -55,9 +55,7 @@ def deletion(rng: Rng, hole: Hole) -> ObjectNode | None:
         inner = [
             part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known
         ]
-        if not inner:
-            return None
-        return rng.choice(inner)
+        return None if not inner else rng.choice(inner)
     kind = N.dtype(hole.node)
     parts = [
         part
@@ -68,9 +66,7 @@ def deletion(rng: Rng, hole: Hole) -> ObjectNode | None:
         and free(part) <= _list_visible(hole.scope)
     ]
     # An index or extent has bounds that a part of it need not keep.
-    if not parts or hole.role not in ("value", "condition"):
-        return None
-    return rng.choice(parts)
+    return None if not parts or hole.role not in ("value", "condition") else rng.choice(parts)
 
 
 def replacement(rng: Rng, hole: Hole) -> ObjectNode | None:

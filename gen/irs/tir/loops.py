@@ -33,7 +33,9 @@ def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | Non
     bad = set()
     if {N.PARALLEL, N.VECTORIZED} & set(around) or parallel_inside(body) or not independent(body, var):
         bad |= {N.PARALLEL, N.VECTORIZED}
-    if has_loops(body) or extent is None or extent < 2:
+    # Loops and buffers cannot be vectorised.
+    held = ("tirx.For", "tirx.While", "tirx.AllocBuffer", "tirx.AttrStmt", "s_tir.SBlock")
+    if any(item.type in held for item in N.walk(body)) or extent is None or extent < 2:
         bad.add(N.VECTORIZED)
     # Unrolling needs a constant number of turns.
     if extent is None:
@@ -52,12 +54,6 @@ def independent(body: ObjectNode, var: ObjectNode) -> bool:
         if not any(var in N.walk(index) for index in N.list_nodes(item["indices"])):
             return False
     return True
-
-
-def has_loops(node: ObjectNode) -> bool:
-    """Return whether a statement contains loops or buffers, which cannot be vectorised."""
-    held = ("tirx.For", "tirx.While", "tirx.AllocBuffer", "tirx.AttrStmt", "s_tir.SBlock")
-    return any(item.type in held for item in N.walk(node))
 
 
 def parallel_inside(node: ObjectNode) -> bool:

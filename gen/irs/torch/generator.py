@@ -83,8 +83,7 @@ class _Draft:
         if not found:
             raise NoValue
         # Recent values make chains, in which passes of inductor meet.
-        recent = found[-4:] if self.rng.chance(0.6) else found
-        return self.rng.choice(recent)
+        return self.rng.choice(found[-4:] if self.rng.chance(0.6) else found)
 
     def add_call(self, operator: str, made: Drawn | None, *args: Argument, **kwargs: Argument) -> None:
         """Add a call; `made` has the type of its result, whose name is chosen here."""
@@ -142,8 +141,7 @@ def generate_graph(rng: Rng, calls: int) -> TorchGraph:
 def _permuted_strides(rng: Rng, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a dense tensor whose dimensions lie in another order."""
     order = rng.shuffle_items(range(len(shape)))
-    laid_out = np.empty([shape[axis] for axis in order], np.int8)
-    return laid_out.transpose(np.argsort(order)).strides
+    return np.empty([shape[axis] for axis in order], np.int8).transpose(np.argsort(order)).strides
 
 
 def _draw_unary(draft: _Draft) -> None:

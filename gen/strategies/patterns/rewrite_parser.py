@@ -142,7 +142,8 @@ class _RewriteParser:
         if words[0] == "once":
             self._at = 1
             name = self._take_name()
-            self._check_known(name)
+            if name not in self._known:
+                raise self._fail(f"{name} is not a value above this line")
             state = self._add_state(f"uses of {name}", "!")
             self._lines.append(lambda build: build.limit_uses(name, state))
         else:
@@ -285,10 +286,6 @@ class _RewriteParser:
         count = sum(state.rstrip("0123456789 ") == label for state in self._states)
         self._states.append(f"{label} {count + 1}" if count else label)
         return len(self._states) - 1
-
-    def _check_known(self, name: str) -> None:
-        if name not in self._known:
-            raise self._fail(f"{name} is not a value above this line")
 
     # Tokens
 

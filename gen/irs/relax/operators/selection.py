@@ -29,12 +29,9 @@ def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
     first = draw.rng.randrange(kind.rank)
     last = draw.rng.randint(first, min(kind.rank, first + 2))
     picked = shape[first:last]
-    rest = shape[:first] + shape[last:]
-    room = max(1, LIMIT // max(1, draw.count(rest)))
-    size = draw.size(room)
+    size = draw.size(max(1, LIMIT // max(1, draw.count(shape[:first] + shape[last:]))))
     # "fast" does not check indices, which is legal because these lie inside the axis.
-    mode = draw.rng.choice(("fast", "clip", "wrap"))
-    attrs = attributes("TakeAttrs", axis=first, mode=mode)
+    attrs = attributes("TakeAttrs", axis=first, mode=draw.rng.choice(("fast", "clip", "wrap")))
     source = [*shape[:first], size, *shape[last:]]
     return Solution(
         (Want(tensor(kind.dtype, source)), draw.indices(picked, size, draw.rng.choice(_INDEX))), attrs

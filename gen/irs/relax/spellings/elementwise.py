@@ -37,8 +37,7 @@ def _relu(onnx: Onnx, x: Any) -> Any:
 
 
 def _gelu(onnx: Onnx, x: Any) -> Any:
-    inner = onnx("Erf", onnx("Mul", x, to_constant(x, 1 / math.sqrt(2))))
-    return _halved_product(onnx, x, inner)
+    return _halved_product(onnx, x, onnx("Erf", onnx("Mul", x, to_constant(x, 1 / math.sqrt(2)))))
 
 
 def _gelu_tanh(onnx: Onnx, x: Any) -> Any:

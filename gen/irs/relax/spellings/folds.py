@@ -148,8 +148,7 @@ def _scale_and_shift(onnx: Onnx, normal: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _axes(call: SpelledCall, ndim: int) -> list[int]:
-    axes = call["axes"]
-    return [axis % ndim for axis in axes]
+    return [axis % ndim for axis in call["axes"]]
 
 
 def _layer_norm(call: SpelledCall) -> Any:
