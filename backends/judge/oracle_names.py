@@ -143,7 +143,8 @@ def choose_oracles(names: Iterable[str]) -> OracleChoice:
         if name not in _BY_NAME and name not in own:
             raise BadInput(
                 f"there is no oracle {shown(name, 60)}; there are"
-                f" {', '.join([*NAMES, *own])}{suggest_name(name, [*NAMES, *own])}"
+                f" {', '.join([*NAMES, *own])}, and those of packages that you install"
+                f"{suggest_name(name, [*NAMES, *own])}"
             )
     return OracleChoice(every)
 

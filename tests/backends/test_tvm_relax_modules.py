@@ -195,6 +195,9 @@ def test_a_script_of_ones_own_is_read_in_a_worker_alone(workers: Workers, tmp_pa
     np.testing.assert_array_equal(seen.outputs["output_0"], [1, 2])
     with pytest.raises(BadInput, match=r"tvm cannot make a program of .*broken\.py"):
         read_script(tmp_path / "broken.py", workers)
+    (tmp_path / "other.py").write_text("import onnx\n")
+    with pytest.raises(BadInput, match=r"other\.py' imports no compiler .*onnx\.save.* import that file"):
+        read_script(tmp_path / "other.py", workers)
     with pytest.raises(BadInput, match="is code, which opsieve does not run"):
         read_program(tmp_path / "mine.py")
 

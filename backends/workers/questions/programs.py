@@ -130,7 +130,10 @@ def read_script(
     source = files.read_file(path, _LONGEST)
     ir = next((ir for ir in all_irs() if ir.script_parser and ir.is_script(source)), None)
     if ir is None:
-        raise BadInput(f"{shown(path, 160)} imports no compiler whose scripts opsieve reads (torch or tvm)")
+        raise BadInput(
+            f"{shown(path, 160)} imports no compiler whose scripts opsieve reads (torch or tvm); let a script"
+            " that makes an ONNX model save it, onnx.save(model, 'model.onnx'), and import that file"
+        )
     script = ir.load(source, (), path.stem)
     own = choice.passes.endswith(".py")
     file = files.read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
